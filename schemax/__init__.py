@@ -1,0 +1,39 @@
+"""schemax: declare a schema, extract every field of many documents in parallel."""
+
+from schemax.compiler import CompiledSchema, compile_schema
+from schemax.config import DecodingConfig
+from schemax.errors import (
+    ExtractionError,
+    InputError,
+    ModelError,
+    SchemaError,
+    SchemaxError,
+    TemplateError,
+)
+from schemax.extractor import Extractor, extract, load_schema, schema_names
+from schemax.formats import OutputFormat, register_format
+from schemax.results import Extraction, FieldError, FieldResult
+from schemax.schema import AttrSchema, attr
+
+__all__ = [
+    "AttrSchema",
+    "CompiledSchema",
+    "DecodingConfig",
+    "Extraction",
+    "ExtractionError",
+    "Extractor",
+    "FieldError",
+    "FieldResult",
+    "InputError",
+    "ModelError",
+    "OutputFormat",
+    "SchemaError",
+    "SchemaxError",
+    "TemplateError",
+    "attr",
+    "compile_schema",
+    "extract",
+    "load_schema",
+    "register_format",
+    "schema_names",
+]

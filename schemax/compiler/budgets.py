@@ -1,0 +1,42 @@
+"""Token budgets: how many tokens a slot may take, delimiter included."""
+
+from __future__ import annotations
+
+from schemax.compiler.tokenizer import TextCodec
+from schemax.config import DecodingConfig
+from schemax.formats import OutputFormat
+from schemax.schema import Attribute
+
+DEFAULT_K_MAX = 30
+
+# The longest values worth waiting for, per type; anything longer is a model gone astray.
+_WIDEST = {
+    "integer": "-1234567890123",
+    "number": "-1234567890.12345",
+    "boolean": "false",
+    "date": '"2026-12-31"',
+    "datetime": '"2026-12-31T23:59:59.123456+00:00"',
+}
+_LIST_ITEMS = 8
+
+
+def slot_budget(
+    attribute: Attribute, output_format: OutputFormat, codec: TextCodec, config: DecodingConfig
+) -> int:
+    """`k_max` of a slot: the attribute's own, else the config's, else from the type, else 30."""
+    if attribute.k_max is not None:
+        return attribute.k_max
+    if config.k_max is not None:
+        return config.k_max
+    if attribute.kind == "string":
+        return DEFAULT_K_MAX * (2 if attribute.is_list else 1)
+    if attribute.kind == "enum":
+        item = max(_num_tokens(output_format, codec, choice) for choice in attribute.choices)
+    else:
+        item = _num_tokens(output_format, codec, _WIDEST[attribute.kind])
+    null = _num_tokens(output_format, codec, None)
+    return max(item * (_LIST_ITEMS if attribute.is_list else 1), null) + 1
+
+
+def _num_tokens(output_format: OutputFormat, codec: TextCodec, value: str | None) -> int:
+    return len(codec.encode(output_format.escape(value) + output_format.delimiter))

@@ -1,0 +1,202 @@
+"""`compile_schema`: schema x format x template x tokenizer x layout -> `CompiledSchema`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from schemax.compiler.budgets import slot_budget
+from schemax.compiler.prompt import (
+    DEFAULT_TEMPLATE,
+    PromptText,
+    TemplateLike,
+    clean_document,
+    render_prompt,
+)
+from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, skeleton_text
+from schemax.compiler.stops import compile_stop
+from schemax.compiler.tokenizer import TextCodec, as_codec
+from schemax.config import DecodingConfig, resolve_decoding
+from schemax.formats import NEWLINE, OutputFormat, StopRule, get_format, split_at_stop
+from schemax.schema import Attribute, compile_attributes, settings_of
+from schemax.tokens import PromptIds, StopTable
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledSchema:
+    """Everything that is known before a document is read. Inert: compile once, run many.
+
+    prompt: the prompt's text, cut at the documents.
+    instruction, opening: the ids of I and S.
+    keys: (J, N) key segments; (1, N) for isolated documents, which all have the same.
+    key_texts: the same as text.
+    k_max: (N,) token budgets, delimiter included. For the autoregressive layout (1,): the budget
+        of the whole output.
+    stop, stop_rule: what ends a slot, over tokens and over bytes.
+    odd_boundaries: attributes whose slot begins within what the tokenizer would merge.
+    """
+
+    schema: type[BaseModel]
+    category: str
+    attributes: tuple[Attribute, ...]
+    format: OutputFormat
+    decoding: DecodingConfig
+    codec: TextCodec
+    prompt: PromptText
+    instruction: Ids
+    opening: Ids
+    keys: tuple[tuple[Ids, ...], ...]
+    key_texts: tuple[tuple[str, ...], ...]
+    k_max: tuple[int, ...]
+    stop: StopTable
+    stop_rule: StopRule
+    odd_boundaries: tuple[str, ...]
+
+    @property
+    def num_slots(self) -> int:
+        """Slots per document: N, or 1 where the model writes the whole output itself."""
+        return len(self.keys[0])
+
+    def encode(self, texts: Sequence[str]) -> list[PromptIds]:
+        """Prompts of up to J documents each, in order."""
+        stride = self.decoding.documents_per_prompt
+        cleaned = [clean_document(text, self.prompt.fence) for text in texts]
+        encoded = [tuple(ids) for ids in self.codec.encode_batch(cleaned)]
+        return [self.assemble(encoded[at : at + stride]) for at in range(0, len(encoded), stride)]
+
+    def decode_slot(self, ids: Sequence[int]) -> tuple[str, bool]:
+        """The text a slot was filled with, delimiter dropped, and whether its rule was met."""
+        data, complete = split_at_stop(self.stop_rule, self.codec.decode_bytes(ids))
+        return data.decode("utf-8", "replace"), complete
+
+    def assemble(self, documents: Sequence[Ids]) -> PromptIds:
+        """One prompt of up to J documents that are already token ids."""
+        stacked = self.decoding.documents == "stacked"
+        elements = []
+        for j, ids in enumerate(documents):
+            literals = self.prompt.pieces[j if stacked else 0]
+            element = list(self._literal(literals[0]))
+            for literal in literals[1:]:
+                element += [*ids, *self._literal(literal)]
+            elements.append(tuple(element))
+        count = len(documents)
+        return PromptIds(
+            instruction=self.instruction,
+            documents=tuple(elements),
+            opening=self.opening,
+            keys=self.keys[:count] if stacked else self.keys * count,
+            k_max=self.k_max,
+            sampling_keys=tuple(_digest(ids) for ids in documents),
+        )
+
+    def _literal(self, text: str) -> Ids:
+        return _encode_cached(self.codec, text)
+
+
+@lru_cache(maxsize=1024)
+def _encode_cached(codec: TextCodec, text: str) -> Ids:
+    return tuple(codec.encode(text)) if text else ()
+
+
+def _digest(ids: Ids) -> int:
+    data = b"".join(i.to_bytes(4, "little") for i in ids)
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> 1
+
+
+def compile_schema(
+    schema: type[BaseModel],
+    tokenizer: Any,
+    *,
+    format: str | OutputFormat | None = None,
+    template: TemplateLike | None = None,
+    decoding: str | DecodingConfig | None = None,
+    eos_ids: Sequence[int] | None = None,
+    vocab_size: int | None = None,
+) -> CompiledSchema:
+    """Compiles a declaration for one tokenizer. Frozen and cached; never imports torch.
+
+    schema: an `AttrSchema`, or any Pydantic model.
+    tokenizer: a `tokenizers.Tokenizer`, a fast tokenizer of transformers, or a folder that holds
+        `tokenizer.json`.
+    format, template: None takes what the class declares, else "json" and "verbatim".
+    eos_ids: ids that end a slot; None takes the tokenizer's own.
+    vocab_size: the model's, where it is larger than the tokenizer's.
+
+    Raises SchemaError, TemplateError, ModelError; ValueError for an unknown format or preset.
+    """
+    codec = as_codec(tokenizer)
+    settings = settings_of(schema)
+    return _compile(
+        schema,
+        codec,
+        get_format(format or settings.format or "json"),
+        template or settings.template or DEFAULT_TEMPLATE,
+        resolve_decoding(decoding),
+        tuple(codec.eos_ids if eos_ids is None else eos_ids),
+        vocab_size or codec.vocab_size,
+    )
+
+
+@lru_cache(maxsize=128)
+def _compile(
+    schema: type[BaseModel],
+    codec: TextCodec,
+    output_format: OutputFormat,
+    template: TemplateLike,
+    config: DecodingConfig,
+    eos_ids: Ids,
+    vocab_size: int,
+) -> CompiledSchema:
+    attributes = compile_attributes(schema)
+    check_names(schema.__name__, attributes, output_format)
+    category = settings_of(schema).category
+    stacked = config.documents == "stacked"
+    num_documents = config.documents_per_prompt if stacked else 1
+    prompt = render_prompt(
+        template,
+        category=category,
+        attributes=attributes,
+        format_name=output_format.name,
+        num_documents=num_documents if stacked else None,
+        codec=codec,
+    )
+    budgets = tuple(slot_budget(item, output_format, codec, config) for item in attributes)
+    autoregressive = config.layout == "autoregressive"
+    if autoregressive:
+        texts = [[""]]
+        budgets = (len(codec.encode(skeleton_text(attributes, output_format))) + sum(budgets),)
+        odd: tuple[str, ...] = ()
+        rule = output_format.end
+    else:
+        texts = key_texts(attributes, output_format, config, num_documents)
+        odd = check_boundaries(texts[0], attributes, output_format, codec)
+        rule = NEWLINE if config.stop == "newline" else output_format.stop
+    prefix = codec.encode_markup(prompt.chat_prefix) if prompt.chat_prefix else codec.prefix_ids
+    return CompiledSchema(
+        schema=schema,
+        category=category,
+        attributes=attributes,
+        format=output_format,
+        decoding=config,
+        codec=codec,
+        prompt=prompt,
+        instruction=(*prefix, *codec.encode(prompt.instruction)),
+        opening=(
+            *codec.encode(prompt.closing),
+            *codec.encode_markup(prompt.chat_suffix),
+            *codec.encode(output_format.opening()),
+        ),
+        keys=tuple(tuple(tuple(codec.encode(text)) for text in row) for row in texts),
+        key_texts=tuple(tuple(row) for row in texts),
+        k_max=budgets,
+        stop=compile_stop(rule, codec, eos_ids, vocab_size),
+        stop_rule=rule,
+        odd_boundaries=odd,
+    )

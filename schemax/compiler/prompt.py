@@ -1,0 +1,249 @@
+"""The prompt: a Jinja template, rendered once per category and cut at the documents.
+
+A template is rendered with sentinels in the places of the documents' texts (and, inside the
+tokenizer's chat template, of the whole message) and cut there. Document text therefore never
+passes through Jinja, and what stands before the first document is the same for all documents.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from schemax.compiler.tokenizer import TextCodec
+from schemax.errors import ModelError, TemplateError
+from schemax.resources import resource_dir
+from schemax.schema import Attribute
+
+TemplateLike = str | Path | jinja2.Template
+
+DEFAULT_TEMPLATE = "verbatim"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDocument:
+    """A document as templates see it: `text`, and `id` where several share a prompt, else None."""
+
+    text: str
+    id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownAttribute:
+    """An attribute as templates see it."""
+
+    name: str
+    description: str | None
+    type: str
+    examples: tuple[str, ...]
+    choices: tuple[str, ...]
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PromptText:
+    """A rendered prompt, cut at the documents.
+
+    instruction: everything before the first document's text.
+    pieces: per document, the literal text around and between its mentions; its text goes between
+        two neighbours. Most templates mention it once: ("", "") and what separates documents.
+    closing: everything after the last document.
+    chat_prefix, chat_suffix: what the chat template puts around the message ("" for base models).
+    fence: the closing tag that ends a document, as in `</product`, or None.
+    """
+
+    instruction: str
+    pieces: tuple[tuple[str, ...], ...]
+    closing: str
+    chat_prefix: str = ""
+    chat_suffix: str = ""
+    fence: str | None = field(default=None)
+
+
+def template_names() -> tuple[str, ...]:
+    """The templates that come with the package."""
+    return tuple(sorted(path.stem for path in resource_dir("templates").glob("*.jinja")))
+
+
+def load_template(template: TemplateLike) -> jinja2.Template:
+    """A name in `templates/`, a path, or template text, compiled in the sandbox.
+
+    A `jinja2.Template` is trusted and returned as it is. Raises TemplateError.
+    """
+    if isinstance(template, jinja2.Template):
+        return template
+    source = _template_source(template)
+    try:
+        return _sandbox().from_string(source)
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(f"template, line {error.lineno}: {error.message}") from error
+
+
+def render_prompt(
+    template: TemplateLike,
+    *,
+    category: str,
+    attributes: Sequence[Attribute],
+    format_name: str,
+    num_documents: int | None,
+    codec: TextCodec,
+) -> PromptText:
+    """Renders the prompt of a category.
+
+    num_documents: J for stacked documents, which are told apart by ids "1" to "J"; None for
+        isolated ones, whose prompt is rendered for a single document without an id.
+
+    Raises TemplateError for a template that fails, or does not show every document in order.
+    """
+    marker = f"\ue000{uuid.uuid4().hex}"
+    count = num_documents or 1
+    documents = [
+        ShownDocument(f"{marker}-{j}\ue001", str(j + 1) if num_documents else None)
+        for j in range(count)
+    ]
+    try:
+        text = load_template(template).render(
+            category=category,
+            attributes=[_shown(attribute) for attribute in attributes],
+            documents=documents,
+            format=format_name,
+            chat=codec.chat_template is not None,
+        )
+    except jinja2.TemplateError as error:
+        raise TemplateError(f"template cannot be rendered: {error}") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise TemplateError(f"template fails: {type(error).__name__}: {error}") from error
+    parts = re.split(re.escape(marker) + r"-(\d+)\ue001", text)
+    literals, order = parts[0::2], [int(j) for j in parts[1::2]]
+    if order != sorted(order) or set(order) != set(range(count)):
+        raise TemplateError(
+            "a template must show the text of every document, in order: "
+            "{% for document in documents %}{{ document.text }}{% endfor %}"
+        )
+    pieces = []
+    for j in range(count):
+        places = [place for place, shown in enumerate(order) if shown == j]
+        # What separates two documents opens the later one.
+        head = literals[places[0]] if j else ""
+        pieces.append((head, *(literals[place] for place in places[1:]), ""))
+    prefix, suffix = render_chat(codec)
+    fence = re.match(r"\s*(</[\w:.-]+)", literals[order.index(0) + order.count(0)])
+    return PromptText(
+        instruction=literals[0],
+        pieces=tuple(pieces),
+        closing=literals[-1],
+        chat_prefix=prefix,
+        chat_suffix=suffix,
+        fence=fence[1] if fence else None,
+    )
+
+
+def render_chat(codec: TextCodec) -> tuple[str, str]:
+    """What the tokenizer's chat template puts before and after the user's message.
+
+    Thinking is turned off where the template knows it. ("", "") for base models.
+    Raises ModelError for a chat template that fails or drops the message.
+    """
+    if codec.chat_template is None:
+        return "", ""
+    sentinel = f"\ue000{uuid.uuid4().hex}\ue001"
+    try:
+        text = (
+            _sandbox(jinja2.Undefined)
+            .from_string(codec.chat_template)
+            .render(
+                messages=[{"role": "user", "content": sentinel}],
+                add_generation_prompt=True,
+                enable_thinking=False,
+                **codec.special_tokens,
+            )
+        )
+    except Exception as error:  # any model's template: whatever it raises names the same remedy
+        raise ModelError(
+            f"the tokenizer's chat template fails on a single user message ({error}); "
+            "pass a tokenizer without chat_template to prompt it as a base model"
+        ) from error
+    prefix, found, suffix = text.partition(sentinel)
+    if not found:
+        raise ModelError("the tokenizer's chat template drops the user's message")
+    return prefix, suffix
+
+
+def clean_document(text: str, fence: str | None) -> str:
+    """Document text as it may stand in a prompt.
+
+    Lone surrogates, which no tokenizer can encode, become U+FFFD. The closing tag of the element
+    that holds the document is defused, so that a document cannot end itself.
+    """
+    # Through UTF-16, so that two halves of one character find each other first.
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = text.strip()
+    if fence and fence[:2] in text:
+        text = re.sub(re.escape(fence), lambda m: "&lt;" + m[0][1:], text, flags=re.IGNORECASE)
+    return text
+
+
+def _template_source(template: str | Path) -> str:
+    text = str(template)
+    if isinstance(template, str) and ("{{" in text or "{%" in text or "\n" in text):
+        return text
+    named = resource_dir("templates") / f"{text}.jinja"
+    if isinstance(template, str) and re.fullmatch(r"[\w-]+", text) and named.is_file():
+        return named.read_text("utf-8")
+    path = Path(text)
+    if path.is_file():
+        return path.read_text("utf-8")
+    raise TemplateError(
+        f"no template {text!r}: it is neither a file nor one of {', '.join(template_names())}"
+    )
+
+
+def _sandbox(undefined: type[jinja2.Undefined] = jinja2.StrictUndefined) -> jinja2.Environment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=undefined,
+        extensions=["jinja2.ext.loopcontrols"],
+    )
+    # Names that chat templates in the wild rely on.
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = lambda pattern: datetime.now().strftime(pattern)
+    return environment
+
+
+def _raise_exception(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+def _shown(attribute: Attribute) -> ShownAttribute:
+    return ShownAttribute(
+        name=" > ".join(attribute.labels),
+        description=attribute.description,
+        type=_type_name(attribute),
+        examples=attribute.examples,
+        choices=attribute.choices,
+        nullable=attribute.nullable,
+    )
+
+
+_TYPE_NAMES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "date": "date (YYYY-MM-DD)",
+    "datetime": "date and time (YYYY-MM-DDTHH:MM:SS)",
+    "enum": "one of the choices",
+}
+
+
+def _type_name(attribute: Attribute) -> str:
+    name = _TYPE_NAMES[attribute.kind]
+    return f"list of: {name}" if attribute.is_list else name

@@ -1,0 +1,112 @@
+"""The skeleton: keys and punctuation given, values blank, cut on token boundaries."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from schemax.compiler.tokenizer import TextCodec
+from schemax.config import DecodingConfig
+from schemax.errors import SchemaError
+from schemax.formats import DocumentKey, OutputFormat
+from schemax.schema import Attribute
+
+Path = tuple[str, ...]
+
+
+def key_texts(
+    attributes: Sequence[Attribute],
+    output_format: OutputFormat,
+    config: DecodingConfig,
+    num_documents: int,
+) -> list[list[str]]:
+    """(J, N) texts of the key segments.
+
+    Stacked documents share one output and so carry their id ("1" to "J") as the first part of the
+    path. In `gapped` a segment begins where the value before it ended; in `branched` every segment
+    stands alone, as if it were the first.
+    """
+    rows = []
+    previous: Path | None = None
+    for j in range(num_documents):
+        stacked = config.documents == "stacked"
+        head: Path = (DocumentKey(str(j + 1)),) if stacked else ()
+        if not stacked:
+            previous = None
+        row = []
+        for attribute in attributes:
+            path = head + attribute.labels
+            row.append(output_format.key(path, previous))
+            previous = path if config.layout != "branched" else None
+        rows.append(row)
+    return rows
+
+
+def check_names(schema: str, attributes: Sequence[Attribute], output_format: OutputFormat) -> None:
+    """Raises SchemaError if two keys would look the same in this format."""
+    try:
+        output_format.check([attribute.labels for attribute in attributes])
+    except ValueError as error:
+        raise SchemaError(schema, None, str(error)) from error
+
+
+def check_boundaries(
+    keys: Sequence[str],
+    attributes: Sequence[Attribute],
+    output_format: OutputFormat,
+    codec: TextCodec,
+) -> tuple[str, ...]:
+    """Names of attributes whose slot does not begin where the tokenizer would cut filled text.
+
+    The model then meets a cut that it has not seen in training; extraction works, quality may
+    suffer. One warning names them all.
+    """
+    odd = []
+    for key, attribute in zip(keys, attributes, strict=True):
+        ids = codec.encode(key)
+        for value in _typical_values(attribute):
+            filled = codec.encode(key + output_format.escape(value) + output_format.delimiter)
+            if filled[: len(ids)] != ids:
+                odd.append(attribute.name)
+                break
+    if odd:
+        warnings.warn(
+            f"in format {output_format.name!r} this tokenizer merges the end of the key with the "
+            f"value for {', '.join(odd)}; another format may suit it better",
+            stacklevel=2,
+        )
+    return tuple(odd)
+
+
+def _typical_values(attribute: Attribute) -> list[str | list[str] | None]:
+    texts = [*(attribute.choices or attribute.examples)[:16], "Samsung", "5", "1.5 m", '"é"', "x"]
+    if attribute.is_list:
+        return [None, [], *([text] for text in texts)]
+    return [None, *texts]
+
+
+def render_values(
+    attributes: Sequence[Attribute],
+    output_format: OutputFormat,
+    values: Sequence[str | list[str] | None],
+) -> str:
+    """A whole output for one document, from its opening to its closing."""
+    parts = [output_format.opening()]
+    previous: Path | None = None
+    for attribute, value in zip(attributes, values, strict=True):
+        parts.append(output_format.key(attribute.labels, previous))
+        parts.append(output_format.escape(value))
+        previous = attribute.labels
+    assert previous is not None  # a schema without attributes does not compile
+    parts.append(output_format.closing(previous))
+    return "".join(parts)
+
+
+def skeleton_text(attributes: Sequence[Attribute], output_format: OutputFormat) -> str:
+    """The output with every value left blank, for counting and for showing."""
+    paths: list[Path] = [attribute.labels for attribute in attributes]
+    keys = [
+        output_format.key(path, previous)
+        for path, previous in zip(paths, [None, *paths[:-1]], strict=True)
+    ]
+    return output_format.opening() + "".join(keys) + output_format.closing(paths[-1])

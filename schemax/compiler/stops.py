@@ -1,0 +1,66 @@
+"""Stop rules over whole tokens.
+
+A tokenizer merges delimiters with value text (`.",` or `",\\n`), splits them (`<` `/`) and cuts
+characters in two. So a rule is a small automaton over bytes, and every token is run through it
+once, ahead of time: the runtime then looks up one number per slot and step.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from schemax.compiler.tokenizer import TextCodec
+from schemax.formats import StopRule
+from schemax.tokens import DONE, StopTable
+
+_MAX_STATES = 120  # int8, with room for DONE
+
+
+@lru_cache(maxsize=64)
+def compile_stop(
+    rule: StopRule, codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int
+) -> StopTable:
+    """The rule as a table over the tokens of `codec`, widened to the model's `vocab_size`.
+
+    Raises ValueError if the rule has more states than fit the table.
+    """
+    by_byte = _byte_table(rule)
+    num_states = len(by_byte)
+    lengths = np.zeros(vocab_size, np.int64)
+    tokens = codec.token_bytes[:vocab_size]
+    lengths[: len(tokens)] = [len(token) for token in tokens]
+    # Tokens without bytes (special ones, unused ids) leave the state as it is.
+    states = np.repeat(np.arange(num_states, dtype=np.int8)[:, None], vocab_size, axis=1)
+    longest_first = np.argsort(-lengths, kind="stable")
+    ordered = [tokens[i] for i in longest_first if i < len(tokens)]
+    for place in range(int(lengths.max(initial=0))):
+        count = int((lengths > place).sum())
+        ids = longest_first[:count]
+        column = np.fromiter((token[place] for token in ordered[:count]), np.uint8, count)
+        before = states[:, ids]
+        after = by_byte[before, column[None, :]]
+        states[:, ids] = np.where(before == DONE, np.int8(DONE), after)
+    table = np.ascontiguousarray(states)
+    table.setflags(write=False)
+    return StopTable(next_state=table, eos_ids=eos_ids)
+
+
+def _byte_table(rule: StopRule) -> npt.NDArray[np.int8]:
+    """(num_states, 256) int8: the rule's reachable states, found from state 0."""
+    rows: dict[int, list[int]] = {}
+    waiting = [0]
+    while waiting:
+        state = waiting.pop()
+        if state in rows:
+            continue
+        rows[state] = [rule.advance(state, byte) for byte in range(256)]
+        waiting.extend(target for target in set(rows[state]) if target >= 0)
+    if max(rows) >= _MAX_STATES:
+        raise ValueError(f"stop rule {rule!r} has state {max(rows)}; at most {_MAX_STATES} fit")
+    table = np.full((max(rows) + 1, 256), DONE, np.int8)
+    for state, row in rows.items():
+        table[state] = [max(target, DONE) for target in row]
+    return table

@@ -1,0 +1,260 @@
+"""One view of any fast tokenizer: text to ids without surprises, ids to bytes without loss.
+
+Document text is data. It is encoded with a copy of the tokenizer that knows no added tokens, so
+`<|im_end|>` in a product title is seven ordinary characters and more, never a control token; and
+that adds no dummy prefix space, so that segments encoded one by one can be joined.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import tokenizers
+
+from schemax.errors import ModelError
+
+_PROBE = '  "Size": "M \\" é",\n</x> 12.5'
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """What compiling needs of a tokenizer.
+
+    `tokenizers.Tokenizer` and the fast tokenizers of transformers both satisfy it (the latter
+    through their `backend_tokenizer`).
+    """
+
+    def get_vocab(self) -> dict[str, int]:
+        """Token strings to ids, added tokens included."""
+        ...
+
+    def decode(self, ids: Any, /) -> Any:
+        """Token ids to text."""
+        ...
+
+
+class TextCodec:
+    """Encodes text and decodes bytes for one tokenizer.
+
+    backend: the tokenizer of the `tokenizers` library.
+    special_tokens: names such as `bos_token` and `eos_token` to their text, for chat templates.
+    chat_template: Jinja source, or None for a base model.
+
+    Raises ModelError for tokenizers whose tokens cannot be read as bytes.
+    """
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        *,
+        special_tokens: Mapping[str, str] | None = None,
+        chat_template: str | None = None,
+    ) -> None:
+        self.special_tokens = dict(special_tokens or {})
+        self.chat_template = chat_template
+        self._spec: dict[str, Any] = json.loads(backend.to_str())
+        self._added: list[dict[str, Any]] = self._spec.get("added_tokens") or []
+        self._markup = _rebuild(self._spec, keep_added_tokens=True)
+        self._data = _rebuild(self._spec, keep_added_tokens=False)
+        # The ids that the tokenizer itself puts before a text: BOS, or nothing.
+        self.prefix_ids: tuple[int, ...] = _prefix_ids(backend)
+        self.vocab_size: int = max(backend.get_vocab(with_added_tokens=True).values()) + 1
+        if self.decode_bytes(self.encode(_PROBE)) != _PROBE.encode():
+            raise ModelError(
+                "this tokenizer changes text when it encodes and decodes it "
+                f"({_PROBE!r} came back as {self.decode_bytes(self.encode(_PROBE))!r}), "
+                "so values could not be copied from documents"
+            )
+
+    def encode(self, text: str) -> list[int]:
+        """Data to ids: no special tokens are added, none is recognised in the text."""
+        return list(self._data.encode(text, add_special_tokens=False).ids)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for many texts, in threads."""
+        encoded = self._data.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [list(item.ids) for item in encoded]
+
+    def encode_markup(self, text: str) -> list[int]:
+        """Text of a chat template to ids: special tokens in it are recognised, none is added."""
+        return list(self._markup.encode(text, add_special_tokens=False).ids)
+
+    def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        """Ids to bytes. Characters split across tokens come together; special tokens vanish."""
+        table = self.token_bytes
+        return b"".join(table[i] for i in ids if i < len(table))
+
+    def to_str(self) -> str:
+        """The tokenizer as JSON, as it encodes data: without added tokens."""
+        return str(self._data.to_str())
+
+    @cached_property
+    def token_bytes(self) -> tuple[bytes, ...]:
+        """(vocab_size,) the bytes of every token; special tokens and unused ids have none."""
+        table = [b""] * self.vocab_size
+        byte_level = _holds(self._spec.get("pre_tokenizer"), "ByteLevel") or _holds(
+            self._spec.get("decoder"), "ByteLevel"
+        )
+        for token, index in _model_vocab(self._spec).items():
+            table[index] = _byte_level(token) if byte_level else _sentencepiece(token)
+        for added in self._added:
+            table[added["id"]] = b"" if added.get("special") else added["content"].encode()
+        return tuple(table)
+
+    @cached_property
+    def eos_ids(self) -> tuple[int, ...]:
+        """Ids of the tokenizer's own end-of-sequence token."""
+        wanted = self.special_tokens.get("eos_token")
+        return tuple(a["id"] for a in self._added if a["content"] == wanted)
+
+
+def load_codec(folder: str | Path) -> TextCodec:
+    """Reads `tokenizer.json` and `tokenizer_config.json` of a folder, without transformers.
+
+    Raises ModelError if there is no `tokenizer.json`.
+    """
+    folder = Path(folder)
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise ModelError(f"{folder} holds no tokenizer.json")
+    config_path = folder / "tokenizer_config.json"
+    config = json.loads(config_path.read_text("utf-8")) if config_path.is_file() else {}
+    chat_path = folder / "chat_template.jinja"
+    chat = chat_path.read_text("utf-8") if chat_path.is_file() else config.get("chat_template")
+    return TextCodec(
+        tokenizers.Tokenizer.from_file(str(path)),
+        special_tokens=_special_tokens(config),
+        chat_template=_default_chat_template(chat),
+    )
+
+
+@lru_cache(maxsize=16)
+def as_codec(tokenizer: Any) -> TextCodec:
+    """A `TextCodec` of a tokenizer, whichever library it comes from.
+
+    Raises ModelError for slow tokenizers, which cannot say where their tokens begin.
+    """
+    if isinstance(tokenizer, TextCodec):
+        return tokenizer
+    if isinstance(tokenizer, (str, Path)):
+        return load_codec(tokenizer)
+    if isinstance(tokenizer, tokenizers.Tokenizer):
+        return TextCodec(tokenizer)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if not isinstance(backend, tokenizers.Tokenizer):
+        raise ModelError(
+            f"{type(tokenizer).__name__} is not a fast tokenizer; save it with a tokenizer.json "
+            "(transformers: AutoTokenizer.from_pretrained(..., use_fast=True).save_pretrained(...))"
+        )
+    return TextCodec(
+        backend,
+        special_tokens=_special_tokens(getattr(tokenizer, "special_tokens_map", {})),
+        chat_template=_default_chat_template(getattr(tokenizer, "chat_template", None)),
+    )
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    found = {}
+    for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
+        value = config.get(name)
+        if isinstance(value, Mapping):
+            value = value.get("content")
+        if value is not None:
+            found[name] = str(value)
+    return found
+
+
+def _default_chat_template(template: Any) -> str | None:
+    """A tokenizer may name several templates; the one called "default" answers chats."""
+    if isinstance(template, Mapping):
+        template = template.get("default")
+    elif isinstance(template, list):
+        template = next((t["template"] for t in template if t.get("name") == "default"), None)
+    return template or None
+
+
+def _prefix_ids(backend: tokenizers.Tokenizer) -> tuple[int, ...]:
+    with_specials = backend.encode("a", add_special_tokens=True).ids
+    without = backend.encode("a", add_special_tokens=False).ids
+    for start in range(len(with_specials) - len(without) + 1):
+        if with_specials[start : start + len(without)] == without:
+            return tuple(with_specials[:start])
+    return ()
+
+
+def _rebuild(spec: Mapping[str, Any], *, keep_added_tokens: bool) -> tokenizers.Tokenizer:
+    """A copy of the tokenizer that adds nothing: no specials, no prefix space, no padding."""
+    spec = dict(spec)
+    spec["normalizer"] = _without_prefix(spec.get("normalizer"))
+    spec["pre_tokenizer"] = _without_prefix(spec.get("pre_tokenizer"))
+    spec.update(post_processor=None, truncation=None, padding=None)
+    if not keep_added_tokens:
+        spec["added_tokens"] = []
+    return tokenizers.Tokenizer.from_str(json.dumps(spec))
+
+
+def _without_prefix(part: Any) -> Any:
+    """A normalizer or pre-tokenizer that no longer puts a space before the text."""
+    if part is None or part["type"] == "Prepend":
+        return None
+    part = dict(part)
+    for children in ("normalizers", "pretokenizers"):
+        if children in part:
+            kept = [_without_prefix(child) for child in part[children]]
+            part[children] = [child for child in kept if child is not None]
+    if part["type"] == "Metaspace":
+        part["prepend_scheme"] = "never"
+        part.pop("add_prefix_space", None)
+    elif "add_prefix_space" in part:
+        part["add_prefix_space"] = False
+    return part
+
+
+def _holds(part: Any, kind: str) -> bool:
+    if not isinstance(part, dict):
+        return False
+    children = part.get("pretokenizers") or part.get("decoders") or ()
+    return part.get("type") == kind or any(_holds(child, kind) for child in children)
+
+
+def _model_vocab(spec: Mapping[str, Any]) -> dict[str, int]:
+    model = spec["model"]
+    if model["type"] == "BPE":
+        return dict(model["vocab"])
+    if model["type"] == "Unigram":
+        return {token: index for index, (token, _score) in enumerate(model["vocab"])}
+    raise ModelError(
+        f"{model['type']} tokenizers drop characters; a decoder-only model with a BPE or "
+        "Unigram tokenizer is needed"
+    )
+
+
+@lru_cache(maxsize=1)
+def _byte_of_character() -> dict[str, int]:
+    """GPT-2's byte alphabet: printable bytes stand for themselves, the others for U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    table = {chr(byte): byte for byte in printable}
+    table.update({chr(0x100 + place): byte for place, byte in enumerate(others)})
+    return table
+
+
+def _byte_level(token: str) -> bytes:
+    table = _byte_of_character()
+    if all(character in table for character in token):
+        return bytes(table[character] for character in token)
+    return token.encode()
+
+
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+def _sentencepiece(token: str) -> bytes:
+    if match := _BYTE_TOKEN.fullmatch(token):
+        return bytes([int(match[1], 16)])
+    return token.replace("\u2581", " ").encode()

@@ -1,0 +1,115 @@
+"""How slots are laid out and decoded: `DecodingConfig` and its presets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+Layout = Literal["gapped", "branched", "autoregressive"]
+Documents = Literal["isolated", "stacked"]
+Slots = Literal["independent", "causal"]
+Stop = Literal["literal", "newline"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingConfig:
+    """The settings of one decoding run.
+
+    layout: `gapped` is the paper's Algorithm 2 (one skeleton, a gap of `k_max` position ids after
+        every key); `branched` starts every key right after the output's opening, which equals one
+        request per attribute; `autoregressive` lets the model write keys and values in turn.
+    documents: `isolated` documents see the instruction and themselves; `stacked` ones see each
+        other, as in section 4.3.5 of the paper.
+    slots: `independent` slots never see each other's values (equation 4); `causal` ones see the
+        values of earlier slots up to their own step (section 4.4).
+    documents_per_prompt: J, how many documents share a prompt.
+    k_max: token budget of a slot whose attribute names none; None derives it from the type.
+    max_retries: how often a slot that ran out of budget is continued, alone, with twice the budget.
+    batch_size: prompts in flight, or "auto".
+    stop: `literal` ends a slot where the format's literal is complete; `newline` at the end of
+        the line, as in section 4.3.4.
+    temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
+        on the seed, the document's text, the slot and the step, never on batch-mates.
+
+    Raises ValueError for settings that contradict each other.
+    """
+
+    layout: Layout = "branched"
+    documents: Documents = "isolated"
+    slots: Slots = "independent"
+    documents_per_prompt: int = 1
+    k_max: int | None = None
+    max_retries: int = 1
+    batch_size: int | Literal["auto"] = "auto"
+    stop: Stop = "literal"
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("layout", Layout),
+            ("documents", Documents),
+            ("slots", Slots),
+            ("stop", Stop),
+        ):
+            if getattr(self, name) not in get_args(choices):
+                allowed = ", ".join(map(repr, get_args(choices)))
+                raise ValueError(f"{name} must be one of {allowed}, not {getattr(self, name)!r}")
+        if self.layout == "branched" and self.slots == "causal":
+            raise ValueError(
+                'layout="branched" needs slots="independent": its branches share position ids, '
+                'so "earlier" has no meaning between them; use layout="gapped" for causal slots'
+            )
+        if self.layout == "autoregressive" and (
+            self.documents_per_prompt != 1
+            or self.documents == "stacked"
+            or self.slots == "causal"
+            or self.stop != "literal"
+        ):
+            raise ValueError(
+                'layout="autoregressive" reads one isolated document per prompt and has no slots: '
+                "leave documents, slots, stop and documents_per_prompt at their defaults"
+            )
+        for name in ("documents_per_prompt", "k_max", "batch_size"):
+            value = getattr(self, name)
+            if value == {"k_max": None, "batch_size": "auto"}.get(name, 0):
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, not {value!r}")
+        if not isinstance(self.max_retries, int) or self.max_retries < 0:
+            raise ValueError(f"max_retries must be 0 or more, not {self.max_retries!r}")
+        if self.temperature < 0:
+            raise ValueError(f"temperature must be 0 or more, not {self.temperature!r}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p!r}")
+
+
+PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
+    {
+        "isolated": DecodingConfig(),
+        "paper": DecodingConfig(
+            layout="gapped",
+            documents="stacked",
+            slots="causal",
+            documents_per_prompt=6,
+            k_max=30,
+            max_retries=0,
+            stop="newline",
+        ),
+        "autoregressive": DecodingConfig(layout="autoregressive"),
+    }
+)
+
+
+def resolve_decoding(decoding: str | DecodingConfig | None) -> DecodingConfig:
+    """A preset's name or a config, as a config. Raises ValueError for an unknown name."""
+    if decoding is None:
+        return PRESETS["isolated"]
+    if isinstance(decoding, DecodingConfig):
+        return decoding
+    if decoding not in PRESETS:
+        raise ValueError(f"decoding must be one of {', '.join(PRESETS)}, not {decoding!r}")
+    return PRESETS[decoding]

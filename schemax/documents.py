@@ -1,0 +1,116 @@
+"""Products in: records of any shape become documents, or say what is wrong with them."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from schemax.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One record, read. text is None where `problem` says why it could not be."""
+
+    index: int
+    id: str | None
+    category: str | None
+    text: str | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Which keys of a record mean what.
+
+    text: keys whose values the model is shown; None shows all but the id and the category.
+    """
+
+    text: tuple[str, ...] | None = None
+    id: str = "id"
+    category: str = "category"
+
+    @classmethod
+    def of(cls, text: str | Sequence[str] | None, id: str, category: str | None) -> Shown:
+        """Accepts one key as well as several."""
+        keys = (text,) if isinstance(text, str) else None if text is None else tuple(text)
+        return cls(keys, id, category or "category")
+
+
+def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
+    """Documents in order; a record that cannot be read is one with a `problem`.
+
+    Raises InputError for a bare str or mapping in place of many products.
+    """
+    if isinstance(products, (str, bytes, Mapping)):
+        raise InputError(
+            f"products must be an iterable of records, not a single {type(products).__name__}: "
+            "write [product]"
+        )
+    try:
+        records = iter(products)
+    except TypeError:
+        raise InputError(
+            f"products must be an iterable of records, not {type(products).__name__}"
+        ) from None
+    return (_read(index, record, shown) for index, record in enumerate(records))
+
+
+def _read(index: int, record: Any, shown: Shown) -> Document:
+    if isinstance(record, str):
+        problem = None if record.strip() else "the text is empty"
+        return Document(index, None, None, None if problem else record, problem)
+    if not isinstance(record, Mapping):
+        problem = f"a product must be text or a mapping, not {type(record).__name__}"
+        return Document(index, None, None, None, problem)
+    found_id, found_category = record.get(shown.id), record.get(shown.category)
+    document_id = None if found_id is None else str(found_id)
+    category = None if found_category is None else str(found_category)
+    try:
+        text = _shown_text(record, shown)
+    except ValueError as error:
+        return Document(index, document_id, category, None, str(error))
+    return Document(index, document_id, category, text)
+
+
+def _shown_text(record: Mapping[Any, Any], shown: Shown) -> str:
+    keys: Iterable[Any]
+    if shown.text is None:
+        keys = [key for key in record if key not in (shown.id, shown.category)]
+    else:
+        keys = shown.text
+        missing = [key for key in keys if key not in record]
+        if len(missing) == len(shown.text):
+            has = ", ".join(map(str, record)) or "nothing"
+            raise ValueError(f"the record has no {' or '.join(missing)}; it has {has}")
+    parts = [(str(key), _as_text(key, record.get(key))) for key in keys]
+    parts = [(key, text) for key, text in parts if text]
+    if not parts:
+        raise ValueError("the text is empty")
+    if len(parts) == 1:
+        return parts[0][1]
+    return "\n".join(f"{key}: {text}" for key, text in parts)
+
+
+def _as_text(key: Any, value: Any) -> str:
+    """Raises ValueError for a value that is neither scalar nor a list of scalars."""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(filter(None, (_as_text(key, item) for item in value if _is_scalar(item))))
+    if not _is_scalar(value):
+        raise ValueError(
+            f"{key!r} holds a {type(value).__name__}, which cannot be shown as text; "
+            "name the keys to show with text=(...)"
+        )
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value).strip()
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, (str, bool, numbers.Number, Decimal))

@@ -1,0 +1,73 @@
+"""Everything schemax raises on purpose.
+
+    SchemaxError
+    ├── SchemaError       a declaration that cannot be compiled: which class, which field, why
+    ├── TemplateError     a prompt template that is missing, broken, or does not show the documents
+    ├── ModelError        a model or tokenizer that cannot be run, and why
+    ├── InputError        a record that cannot be read: which one, which line
+    └── ExtractionError   some rows could not become instances; carries every finished extraction
+
+Pydantic's `ValidationError` is never shadowed: a value that fails validation becomes a
+`FieldError` on its extraction, not an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class SchemaxError(Exception):
+    """Root of all errors raised by schemax."""
+
+
+class SchemaError(SchemaxError):
+    """A declaration that cannot be compiled.
+
+    `schema` is the name of the class, `field` the dotted path of the field (None when the class
+    as a whole is at fault) and `reason` says what to change.
+    """
+
+    def __init__(self, schema: str, field: str | None, reason: str) -> None:
+        self.schema = schema
+        self.field = field
+        self.reason = reason
+        where = f"{schema}.{field}" if field else schema
+        super().__init__(f"{where}: {reason}")
+
+
+class TemplateError(SchemaxError):
+    """A prompt template that is missing, broken, or does not show the documents."""
+
+
+class ModelError(SchemaxError):
+    """A model or tokenizer that cannot be run; the message names the cause and the remedy."""
+
+
+class InputError(SchemaxError):
+    """A record that cannot be read. `index` is its place in the input (0-based), if known."""
+
+    def __init__(self, message: str, *, index: int | None = None) -> None:
+        self.index = index
+        super().__init__(message if index is None else f"record {index}: {message}")
+
+
+class ExtractionError(SchemaxError):
+    """Some rows could not become instances.
+
+    `extractions` holds one `Extraction` per input row, in order, the finished ones included, so
+    that nothing that was computed is lost.
+    """
+
+    def __init__(self, extractions: Sequence[Any]) -> None:
+        self.extractions = tuple(extractions)
+        failed = [item for item in self.extractions if item.value is None]
+        shown = "; ".join(
+            f"row {item.index}: {item.errors[0].message}" for item in failed[:3] if item.errors
+        )
+        more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+        super().__init__(
+            f"{len(failed)} of {len(self.extractions)} rows could not become instances "
+            f"({shown}{more}). The others are in `.extractions`; "
+            'on_error="null" puts None in place of these rows.'
+        )

@@ -1,0 +1,358 @@
+"""Wires it all together: products and a declaration in, typed instances out."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from pydantic import BaseModel
+
+from schemax.compiler import CompiledSchema, compile_schema
+from schemax.compiler.prompt import TemplateLike
+from schemax.config import DecodingConfig, resolve_decoding
+from schemax.documents import Document, Shown, read_documents
+from schemax.errors import ExtractionError, InputError, SchemaError
+from schemax.formats import OutputFormat
+from schemax.resources import resource_dir
+from schemax.results import Extraction, SlotText, build, failed
+from schemax.schema import AttrSchema, settings_of
+
+if TYPE_CHECKING:
+    from schemax.runtime.engine import DocumentOutput
+
+T = TypeVar("T", bound=BaseModel)
+
+# Documents read ahead, to be sorted by length and batched together.
+_WINDOW = 1024
+
+EMBEDDED_WARNING = (
+    "using the embedded model: 5.5 million parameters, trained on English product titles of ten "
+    "categories (shoes, vitamins, coffee, toothbrushes, breakfast cereal, sunscreen, conditioner, "
+    "laundry detergent, safety masks, tea). Anything else needs a model of your own: pass "
+    "model=... or set SCHEMAX_MODEL"
+)
+
+
+class Extractor:
+    """A loaded model that fills schemas.
+
+    model: a causal language model of transformers; tokenizer: its fast tokenizer.
+    format, template, decoding: used where neither the call nor the class says otherwise.
+    eos_ids: ids that end an output; None takes those of the model and the tokenizer.
+
+    Raises ModelError for models and tokenizers that cannot be run, and says why.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        format: str | OutputFormat | None = None,
+        template: TemplateLike | None = None,
+        decoding: str | DecodingConfig | None = None,
+        eos_ids: Sequence[int] | None = None,
+    ) -> None:
+        # Here and not above, since declaring and compiling must not import torch.
+        from schemax.runtime.load import all_eos_ids
+        from schemax.runtime.model import DecoderModel
+
+        self.model = DecoderModel(model)
+        self.tokenizer = tokenizer
+        self.format = format
+        self.template = template
+        self.decoding = resolve_decoding(decoding)
+        self.eos_ids = tuple(all_eos_ids(model, tokenizer) if eos_ids is None else eos_ids)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        device: Any = "auto",
+        dtype: Any = "auto",
+        attn_implementation: str | None = None,
+        revision: str | None = None,
+        format: str | OutputFormat | None = None,
+        template: TemplateLike | None = None,
+        decoding: str | DecodingConfig | None = None,
+    ) -> Extractor:
+        """Loads a model from a local folder or the Hugging Face Hub.
+
+        safetensors only, and never with remote code. A `prompt.jinja` in the folder is the default
+        template. Raises ModelError.
+        """
+        from schemax.runtime.load import load
+
+        loaded = load(
+            name,
+            device=device,
+            dtype=dtype,
+            attn_implementation=attn_implementation,
+            revision=revision,
+        )
+        return cls(
+            loaded.model,
+            loaded.tokenizer,
+            format=format,
+            template=template or loaded.template,
+            decoding=decoding,
+        )
+
+    @classmethod
+    def default(cls) -> Extractor:
+        """The model named by the environment variable SCHEMAX_MODEL, else the embedded one.
+
+        Loaded once. The embedded model warns (UserWarning) of what it was trained for.
+        """
+        named = os.environ.get("SCHEMAX_MODEL")
+        if not named:
+            warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
+        return _loaded(named or str(resource_dir("embedded")))
+
+    def compile(
+        self,
+        schema: type[BaseModel],
+        *,
+        format: str | OutputFormat | None = None,
+        template: TemplateLike | None = None,
+        decoding: str | DecodingConfig | None = None,
+    ) -> CompiledSchema:
+        """Compiles a schema for this model; see `compile_schema` for what is raised."""
+        settings = settings_of(schema)
+        return compile_schema(
+            schema,
+            self.tokenizer,
+            format=format or settings.format or self.format,
+            template=template or settings.template or self.template,
+            decoding=self.decoding if decoding is None else decoding,
+            eos_ids=self.eos_ids,
+            vocab_size=self.model.vocab_size,
+        )
+
+    def extract(
+        self,
+        products: Iterable[Any],
+        schema: type[T] | Mapping[str, type[BaseModel]],
+        *,
+        on_error: Literal["raise", "null"] = "raise",
+        show_progress: bool = False,
+        **options: Any,
+    ) -> list[Any]:
+        """Instances for all products, in order. `options` are those of `stream`.
+
+        Raises ExtractionError, after all rows are done, if some could not become instances; with
+        on_error="null" these are None in the list.
+        """
+        if on_error not in ("raise", "null"):
+            raise ValueError(f'on_error must be "raise" or "null", not {on_error!r}')
+        stream = self.stream(products, schema, **options)
+        if show_progress:
+            from schemax.progress import track
+
+            stream = track(stream, total=_length(products))
+        finished = sorted(stream, key=lambda item: item.index)
+        if on_error == "raise" and any(item.value is None for item in finished):
+            raise ExtractionError(finished)
+        return [item.value for item in finished]
+
+    def stream(
+        self,
+        products: Iterable[Any],
+        schema: type[T] | Mapping[str, type[BaseModel]],
+        *,
+        text: str | Sequence[str] | None = None,
+        id: str = "id",
+        category: str | None = None,
+        format: str | OutputFormat | None = None,
+        template: TemplateLike | None = None,
+        decoding: str | DecodingConfig | None = None,
+    ) -> Iterator[Extraction[Any]]:
+        """Extractions as they finish, in bounded memory; `index` tells the place in the input.
+
+        schema: a Pydantic model, or one per category, named by the value of the key `category`.
+        text: the keys of a record that the model is shown; None shows all but id and category.
+        A record that cannot be read, or is too long for the model, becomes an extraction without
+        a value, whose `errors` say why.
+
+        Raises InputError for a bare str, SchemaError, TemplateError, ModelError and ValueError
+        before the first product is read.
+        """
+        mixed = isinstance(schema, Mapping)
+        schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
+        if not schemas:
+            raise SchemaError("schemas", None, "no category is given")
+        compiled = {
+            name: self.compile(item, format=format, template=template, decoding=decoding)
+            for name, item in schemas.items()
+        }
+        documents = read_documents(products, Shown.of(text, id, category))
+        return self._stream(documents, compiled, mixed)
+
+    def _stream(
+        self, documents: Iterator[Document], compiled: Mapping[str, CompiledSchema], mixed: bool
+    ) -> Iterator[Extraction[Any]]:
+        while window := list(islice(documents, _WINDOW)):
+            groups: dict[str, list[Document]] = {}
+            for document in window:
+                name = (document.category or "") if mixed else ""
+                problem = document.problem
+                if problem is None and name not in compiled:
+                    known = ", ".join(map(repr, compiled))
+                    problem = f"no schema for category {document.category!r}; there are {known}"
+                if problem is not None:
+                    yield failed(document.index, document.id, problem)
+                else:
+                    groups.setdefault(name, []).append(document)
+            for name, group in groups.items():
+                yield from self._fill(group, compiled[name])
+
+    def _fill(
+        self, documents: Sequence[Document], compiled: CompiledSchema
+    ) -> Iterator[Extraction[Any]]:
+        from schemax.runtime.engine import fill, fits
+
+        config = compiled.decoding
+        texts = [document.text or "" for document in documents]
+        prompts = compiled.encode(texts)
+        if config.documents_per_prompt > 1:
+            # A prompt that is too long for the model is split; its documents may still fit alone.
+            stride = config.documents_per_prompt
+            prompts = [
+                part
+                for place, prompt in enumerate(prompts)
+                for part in (
+                    [prompt]
+                    if fits(self.model, prompt, config)
+                    else [
+                        single
+                        for text in texts[place * stride : (place + 1) * stride]
+                        for single in compiled.encode([text])
+                    ]
+                )
+            ]
+        for place, output in fill(self.model, prompts, compiled.stop, config):
+            document = documents[place]
+            if output.problem is not None:
+                yield failed(document.index, document.id, output.problem)
+            else:
+                yield _result(document, output, compiled)
+
+
+def _result(
+    document: Document, output: DocumentOutput, compiled: CompiledSchema
+) -> Extraction[Any]:
+    slots: list[SlotText | None] = []
+    for slot in output.slots:
+        raw, complete = compiled.decode_slot(slot.ids)
+        slots.append(SlotText(raw, slot.finish_reason, len(slot.ids), complete))
+    if compiled.decoding.layout == "autoregressive":
+        slots = _parsed(slots[0], compiled)
+    return build(
+        compiled.schema,
+        compiled.attributes,
+        slots,
+        compiled.format,
+        index=document.index,
+        document_id=document.id,
+        steps=output.steps,
+    )
+
+
+def _parsed(whole: SlotText | None, compiled: CompiledSchema) -> list[SlotText | None]:
+    """The fields of an output that the model wrote itself, parsed leniently."""
+    assert whole is not None
+    paths = [attribute.labels for attribute in compiled.attributes]
+    found = compiled.format.parse(whole.raw, paths)
+    return [
+        SlotText(found[path], "stop", whole.tokens, True) if path in found else None
+        for path in paths
+    ]
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str) -> Extractor:
+    return Extractor.from_pretrained(name)
+
+
+def _length(products: Iterable[Any]) -> int | None:
+    return len(products) if isinstance(products, Sized) else None
+
+
+@overload
+def extract(
+    products: Iterable[Any],
+    schema: type[T],
+    *,
+    model: str | Path | None = None,
+    extractor: Extractor | None = None,
+    on_error: Literal["raise"] = "raise",
+    show_progress: bool = False,
+    **options: Any,
+) -> list[T]: ...
+
+
+@overload
+def extract(
+    products: Iterable[Any],
+    schema: type[T] | Mapping[str, type[BaseModel]],
+    *,
+    model: str | Path | None = None,
+    extractor: Extractor | None = None,
+    on_error: Literal["raise", "null"] = "raise",
+    show_progress: bool = False,
+    **options: Any,
+) -> list[Any]: ...
+
+
+def extract(
+    products: Iterable[Any],
+    schema: type[T] | Mapping[str, type[BaseModel]],
+    *,
+    model: str | Path | None = None,
+    extractor: Extractor | None = None,
+    on_error: Literal["raise", "null"] = "raise",
+    show_progress: bool = False,
+    **options: Any,
+) -> list[Any]:
+    """Reads the attributes of a schema from every product: instances, in order.
+
+    products: texts, or mappings whose values are shown to the model.
+    schema: an `AttrSchema` or any Pydantic model, or several of them by category.
+    model: a folder or Hub id; extractor: one that is loaded already. Without either,
+        `Extractor.default()`. A model named here stays loaded until another one is named.
+    options: `format`, `template`, `decoding`, `text`, `id`, `category`; see `Extractor.stream`.
+
+    Raises InputError, SchemaError, TemplateError, ModelError before anything is computed, and
+    ExtractionError, which carries every finished extraction, if some rows could not become
+    instances; on_error="null" puts None in their place.
+    """
+    if model is not None and extractor is not None:
+        raise ValueError("give a model or an extractor, not both")
+    if isinstance(products, (str, bytes, Mapping)):
+        read_documents(products, Shown())  # refuses it, before a model is loaded
+    if extractor is None:
+        extractor = Extractor.default() if model is None else _loaded(str(model))
+    return extractor.extract(
+        products, schema, on_error=on_error, show_progress=show_progress, **options
+    )
+
+
+def load_schema(name: str) -> type[AttrSchema]:
+    """A ready-made category, such as "television". Raises InputError for an unknown name."""
+    stem = name.strip().lower().replace(" ", "_").replace("-", "_")
+    path = resource_dir("schemas") / f"{stem}.json"
+    if stem not in schema_names() or not path.is_file():
+        raise InputError(f"no ready-made schema {name!r}; there are {', '.join(schema_names())}")
+    return AttrSchema.from_json_schema(json.loads(path.read_text("utf-8")))
+
+
+def schema_names() -> tuple[str, ...]:
+    """The names of the ready-made categories."""
+    return tuple(sorted(path.stem for path in resource_dir("schemas").glob("*.json")))

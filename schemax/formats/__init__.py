@@ -1,0 +1,94 @@
+"""Output formats: how values are written into an output, and how they are read back.
+
+Three are built in, `json`, `yaml` and `xml`; `register_format` adds one's own: any object with
+the members of `OutputFormat`.
+"""
+
+from __future__ import annotations
+
+from schemax.formats.base import (
+    NEWLINE,
+    BaseFormat,
+    DocumentKey,
+    OutputFormat,
+    Path,
+    Scalar,
+    StopAt,
+    StopRule,
+    Value,
+    Writable,
+    check_paths,
+    clean,
+    reachable_states,
+    split_at_stop,
+    stop_at,
+)
+from schemax.formats.json_format import JsonFormat
+from schemax.formats.xml_format import XmlFormat
+from schemax.formats.yaml_format import YamlFormat
+
+__all__ = [
+    "NEWLINE",
+    "BaseFormat",
+    "DocumentKey",
+    "JsonFormat",
+    "OutputFormat",
+    "Path",
+    "Scalar",
+    "StopAt",
+    "StopRule",
+    "Value",
+    "Writable",
+    "XmlFormat",
+    "YamlFormat",
+    "check_paths",
+    "clean",
+    "format_names",
+    "get_format",
+    "reachable_states",
+    "register_format",
+    "split_at_stop",
+    "stop_at",
+]
+
+_FORMATS: dict[str, OutputFormat] = {
+    "json": JsonFormat(),
+    "yaml": YamlFormat(),
+    "xml": XmlFormat(),
+}
+_MEMBERS = (
+    *("name", "delimiter", "stop", "end", "opening", "key"),
+    *("closing", "escape", "unescape", "parse", "check"),
+)
+
+
+def _checked(format: object) -> OutputFormat:
+    if isinstance(format, OutputFormat):
+        return format
+    missing = [member for member in _MEMBERS if not hasattr(format, member)]
+    raise TypeError(f"{format!r} is no OutputFormat: it lacks {', '.join(missing)}")
+
+
+def register_format(name: str, format: OutputFormat, *, replace: bool = False) -> None:
+    """Makes a format available under a name, wherever a format is asked for."""
+    if not name:
+        raise ValueError("a format needs a name")
+    if _FORMATS.get(name, format) is not format and not replace:
+        raise ValueError(f"there is a format {name!r} already; replace=True takes its place")
+    _FORMATS[name] = _checked(format)
+
+
+def get_format(format: str | OutputFormat) -> OutputFormat:
+    """The format of that name; a format itself is returned as it is."""
+    if not isinstance(format, str):
+        return _checked(format)
+    try:
+        return _FORMATS[format]
+    except KeyError:
+        known = ", ".join(format_names())
+        raise ValueError(f"unknown format {format!r}; known are {known}") from None
+
+
+def format_names() -> tuple[str, ...]:
+    """The names of all formats known so far."""
+    return tuple(_FORMATS)

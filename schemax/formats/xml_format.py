@@ -1,0 +1,206 @@
+"""XML: one element per value, in elements named after the attributes."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemax.formats.base import (
+    BaseFormat,
+    DocumentKey,
+    Path,
+    Scalar,
+    Tree,
+    Value,
+    Writable,
+    clean,
+    closed_groups,
+    common_depth,
+    is_sequence,
+    items_of,
+    opened_groups,
+    scalar_text,
+    select,
+    stop_at,
+)
+
+_ROOT = "result"
+_EMPTY = "<![CDATA[]]>"
+"""The empty string: an element without any text means that nothing is known."""
+
+_DIACRITIC = re.compile("([a-z])[\u0300-\u036f]+")
+_NOT_IN_NAMES = re.compile(
+    "[^0-9a-z\xc0-\xd6\xd8-\xf6\xf8-\u02ff\u0370-\u037d\u037f-\u1fff\u2070-\u218f\u2c00-\u2fef"
+    "\u3005-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff]+"
+)
+_NAME_CATEGORIES = ("L", "M", "N")
+
+
+def tag(name: str) -> str:
+    """The element name for a path element: lower case, words joined by underscores.
+
+    Letters become ASCII where Unicode knows how ("Größe": grosse); those of other scripts stay,
+    as XML allows them and the model reads them. Two names may give the same tag: see `check`.
+    """
+    folded = unicodedata.normalize("NFKD", clean(name).casefold())
+    folded = unicodedata.normalize("NFC", _DIACRITIC.sub(r"\1", folded)).casefold()
+    kept = "".join(c if unicodedata.category(c)[0] in _NAME_CATEGORIES else "_" for c in folded)
+    slug = re.sub("_+", "_", _NOT_IN_NAMES.sub("_", kept)).strip("_")
+    if not slug:
+        return "field"
+    # XML wants a letter first and keeps "xml..." to itself; </result> must end only the root.
+    usable = slug[0].isalpha() and not slug.startswith("xml") and slug != _ROOT
+    return slug if usable else f"field_{slug}"
+
+
+# Markup, line breaks (XML changes some), what XML 1.0 cannot hold at all, and white space at the
+# ends (which readers strip). Numeric references carry them all through our own reader.
+_SPECIAL = re.compile(
+    "[&<>\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]|\\A[ \t]+|[ \t]+\\Z"
+)
+_REFERENCE = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-z]{2,4}));")
+_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_NAMED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_WHITE = " \t\r\n"
+
+
+@dataclass(frozen=True)
+class XmlFormat(BaseFormat):
+    """`  <size> XL</size>` in a `<result>`. Lists are items with ` | ` between them."""
+
+    name = "xml"
+    delimiter = "</"
+    stop = stop_at("</")
+    end = stop_at(f"</{_ROOT}>")
+
+    def label(self, name: str) -> str:
+        if isinstance(name, DocumentKey):
+            return f'product id="{_escaped(clean(name)).replace(chr(34), "&quot;")}"'
+        return tag(name)
+
+    def opening(self) -> str:
+        return f"<{_ROOT}>\n"
+
+    def key(self, path: Path, previous: Path | None) -> str:
+        keep = common_depth(path, previous)
+        parts = [] if previous is None else self._closed(previous, keep)
+        parts += [f"{_indent(d)}<{self.label(name)}>\n" for d, name in opened_groups(path, keep)]
+        parts.append(f"{_indent(len(path) - 1)}<{self.label(path[-1])}>")
+        return "".join(parts)
+
+    def closing(self, last: Path) -> str:
+        return "".join([*self._closed(last, 0), f"</{_ROOT}>"])
+
+    def _closed(self, path: Path, keep: int) -> list[str]:
+        groups = [
+            f"{_indent(depth)}</{self.label(name).partition(' ')[0]}>\n"
+            for depth, name in closed_groups(path, keep)
+        ]
+        return [f"</{self.label(path[-1])}>\n", *groups]
+
+    def escape(self, value: Writable) -> str:
+        if not is_sequence(value):
+            return f" {_literal(items_of(value)[0])}"
+        literals = [_literal(item).replace("|", "&#124;") for item in items_of(value)]
+        # A separator at the end tells the empty list and a list of null from null.
+        return (
+            f" {' | '.join(literals)}{' |' if literals == ['null'] else ''}" if literals else " |"
+        )
+
+    def unescape(self, raw: str, *, is_list: bool = False) -> Value:
+        text = raw.split("</", 1)[0].strip(_WHITE)
+        if not is_list:
+            return _value(text)
+        if text in ("", "null"):
+            return None
+        items = (item.strip(_WHITE) for item in text.split("|"))
+        return [_value(item) for item in items if item]
+
+    def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
+        """A scan for tags: an XML parser's idea of recovery drops text, `AT&T` to begin with."""
+        leaves = {tuple(self.label(name) for name in path) for path in paths}
+        groups = {leaf[:depth] for leaf in leaves for depth in range(1, len(leaf))}
+        tree: Tree = {}
+        here: list[str] = []
+        position = 0
+        while match := _TAG.search(text, position):
+            position = match.end()
+            closing, name, attributes = match.groups()
+            if closing:
+                opened = [label.partition(" ")[0] for label in here]
+                if name in opened:
+                    del here[len(opened) - 1 - opened[::-1].index(name) :]
+                continue
+            if attributes.endswith("/"):
+                continue  # an empty element: nothing is known
+            identity = _ID.search(attributes)
+            label = f'{name} id="{identity[1]}"' if identity else name
+            inner = (*here, label)
+            if inner in groups:
+                here.append(label)
+            elif inner in leaves:
+                end = text.find("</", position)
+                if end < 0:
+                    break  # cut off within the value
+                node = tree
+                for group in here:
+                    child = node.setdefault(group, {})
+                    if isinstance(child, str):
+                        break
+                    node = child
+                else:
+                    node[label] = text[position:end]
+                close = text.find(">", end)
+                position = close + 1 if close >= 0 else len(text)
+        return select(tree, paths, self.label)
+
+
+_TAG = re.compile(r"<(/?)([^\s<>/!?]+)([^<>]*)>")
+_ID = re.compile(r'\sid="([^"]*)"')
+
+
+def _indent(depth: int) -> str:
+    return "  " * (depth + 1)
+
+
+def _escaped(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        found = match[0]
+        return _NAMED.get(found) or "".join(f"&#{ord(character)};" for character in found)
+
+    return _SPECIAL.sub(replace, text)
+
+
+def _literal(value: Scalar) -> str:
+    text, kind = scalar_text(value)
+    if kind != "text":
+        return text
+    if text == "null":
+        return "&#110;ull"
+    return _escaped(text) or _EMPTY
+
+
+def _value(text: str) -> str | None:
+    if text in ("", "null"):
+        return None
+    if "<" in text:
+        parts = _CDATA.split(text)  # text and sections by turns; a section is taken as it is
+        return clean("".join(p if i % 2 else _references(p) for i, p in enumerate(parts)))
+    return clean(_references(text))
+
+
+def _references(text: str) -> str:
+    if "&" not in text:
+        return text
+
+    def replace(match: re.Match[str]) -> str:
+        decimal, hexadecimal, name = match.groups()
+        if name:
+            return _ENTITIES.get(name, match[0])
+        code = int(decimal) if decimal else int(hexadecimal, 16)
+        return chr(code) if code <= 0x10FFFF else "\ufffd"
+
+    return _REFERENCE.sub(replace, text)

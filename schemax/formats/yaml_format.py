@@ -1,0 +1,265 @@
+"""YAML 1.2: one `key: value` per line, scalars plain where they read back as the same text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemax.formats.base import (
+    DOUBLE_QUOTED,
+    NEWLINE,
+    SINGLE_QUOTED,
+    BaseFormat,
+    DocumentKey,
+    Path,
+    Scalar,
+    Tree,
+    Value,
+    Writable,
+    clean,
+    common_depth,
+    decode_escapes,
+    is_sequence,
+    items_of,
+    opened_groups,
+    scalar_text,
+    select,
+    split_items,
+    stop_at,
+    without_fence,
+)
+from schemax.formats.json_format import quote
+
+# Where a plain scalar would not read back as it is: an indicator or white space first, white
+# space last, what looks like a key or a comment, and characters that only quotes can hold.
+_NEEDS_QUOTES = re.compile(
+    r"""[\s,\[\]{}#&*!|>'"%@`?:]|-(?:\s|\Z|--)|\.\.\."""
+    r"""|.*(?:\s\Z|:(?:\s|\Z)|\s\#)"""
+    "|.*[^ -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]",
+    re.DOTALL,
+)
+# What some YAML reader takes for null, a boolean, a number, a date or a merge.
+_RESOLVES = re.compile(
+    r"~|null|Null|NULL|true|True|TRUE|false|False|FALSE|=|<<"
+    r"|[-+]?[0-9_]*\.?[0-9_]*(?:[eE][-+]?[0-9_]*)?"
+    r"|[-+]?0(?:x[0-9a-fA-F_]*|o[0-7_]*|b[01_]*)"
+    r"|[-+]?[0-9][0-9_]*(?::[0-9]+)+(?:\.[0-9_]*)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt\s].*)?"
+)
+_FLOW_INDICATOR = re.compile(r"[,\[\]{}:#]")
+_QUOTED_UNSEEN = re.compile("[\ufeff\ufffe\uffff]")
+_COMMENT = re.compile(r"(?:\A|[ \t])#")
+_DOUBLE = re.compile(DOUBLE_QUOTED)
+_SINGLE = re.compile(SINGLE_QUOTED)
+_BLOCK_SCALAR = re.compile(r"[|>][-+0-9]*")
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_ESCAPES = {
+    '"': '"',
+    "\\": "\\",
+    "/": "/",
+    "'": "'",
+    " ": " ",
+    "0": "\0",
+    "a": "\a",
+    "b": "\b",
+    "t": "\t",
+    "\t": "\t",
+    "n": "\n",
+    "v": "\v",
+    "f": "\f",
+    "r": "\r",
+    "e": "\x1b",
+    "N": "\x85",
+    "_": "\xa0",
+    "L": "\u2028",
+    "P": "\u2029",
+    "x": "",  # with their digits
+    "U": "",
+}
+
+
+@dataclass(frozen=True)
+class YamlFormat(BaseFormat):
+    """`Size: XL`, nested by indentation. The last value of an output ends with its line."""
+
+    name = "yaml"
+    delimiter = "\n"
+    stop = NEWLINE
+    end = stop_at("\n\n")
+
+    def opening(self) -> str:
+        return ""
+
+    def key(self, path: Path, previous: Path | None) -> str:
+        keep = common_depth(path, previous)
+        parts = [] if previous is None else ["\n"]
+        parts += [f"{'  ' * depth}{_name(name)}:\n" for depth, name in opened_groups(path, keep)]
+        parts.append(f"{'  ' * (len(path) - 1)}{_name(path[-1])}:")
+        return "".join(parts)
+
+    def closing(self, last: Path) -> str:
+        return "\n"
+
+    def escape(self, value: Writable) -> str:
+        flow = is_sequence(value)
+        literals = [_literal(item, flow) for item in items_of(value)]
+        return f" [{', '.join(literals)}]" if flow else f" {literals[0]}"
+
+    def unescape(self, raw: str, *, is_list: bool = False) -> Value:
+        text = raw.split("\n", 1)[0].strip(" \t\r")
+        if text.startswith("["):
+            items, end = split_items(text, 1)
+            # `[NEW] Acme TV` is no list, and broken YAML: taken for the text it must be.
+            if _is_blank(text[end:]):
+                return [_scalar(item) for item in items]
+        value = _scalar(text)
+        return [value] if is_list and value is not None else value
+
+    def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
+        text = without_fence(text)
+        tree = self._composed(text)
+        return select(self._lines(text) if tree is None else tree, paths, self.label)
+
+    def _composed(self, text: str) -> Tree | None:
+        """The output as a YAML parser sees it, or None if it is not YAML."""
+        # Heavy, so not paid for by everyone who imports schemax.
+        from ruamel.yaml import YAML
+        from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+        # Nodes instead of values: scalars stay as they were written (`1.50`), and no tag is
+        # acted upon. Converted nodes are remembered, so that aliases cannot blow up the tree.
+        converted: dict[int, str | Tree] = {}
+
+        def scalar(node: Any) -> str | None:
+            if not isinstance(node, ScalarNode):
+                raise TypeError
+            return None if node.style is None and node.value in _NULLS else str(node.value)
+
+        def convert(node: Any) -> str | Tree:
+            if id(node) in converted:
+                return converted[id(node)]
+            if isinstance(node, MappingNode):
+                group: Tree = {}
+                converted[id(node)] = group
+                for name, child in node.value:
+                    if isinstance(name, ScalarNode):
+                        group[str(name.value)] = convert(child)
+                return group
+            try:
+                value: Any = (
+                    [scalar(item) for item in node.value]
+                    if isinstance(node, SequenceNode)
+                    else scalar(node)
+                )
+            except TypeError:
+                return {}  # a list of groups: no value of ours, as good as absent
+            converted[id(node)] = self.escape(value)
+            return converted[id(node)]
+
+        try:
+            tree = convert(YAML(typ="safe", pure=True).compose(text))
+        except Exception:  # whatever the parser trips over: read line by line
+            return None
+        return tree if isinstance(tree, dict) else None
+
+    def _lines(self, text: str) -> Tree:
+        """The output line by line, each line forgiven its own errors."""
+        root: Tree = {}
+        groups: list[tuple[int, Tree]] = [(-1, root)]
+        listed: list[str | None] = []
+        owner: tuple[int, Tree, str] | None = None  # the key whose value may follow below
+        for line in text.split("\n"):
+            match = _LINE.match(line)
+            if match is None:
+                continue
+            indent = len(match[1])
+            if match[2] is not None:
+                if owner is not None and indent >= owner[0]:
+                    try:
+                        listed.append(_scalar(match[2].strip(" \t\r")))
+                    except ValueError:
+                        continue
+                    owner[1][owner[2]] = self.escape(listed)
+                continue
+            try:
+                name = _scalar(match[3]) or match[3]
+            except ValueError:
+                continue
+            if owner is not None and indent > owner[0] and not listed:
+                group: Tree = {}
+                owner[1][owner[2]] = group
+                groups.append((owner[0], group))
+            while groups[-1][0] >= indent:
+                groups.pop()
+            parent = groups[-1][1]
+            listed, owner = [], None
+            raw = match[4] or ""
+            try:
+                if self.unescape(raw) is None:
+                    owner = (indent, parent, name)
+            except ValueError:
+                continue
+            parent[name] = f" {raw}" if raw else " null"
+        return root
+
+
+_LINE = re.compile(
+    rf"( *)(?:-[ \t]+(.*)|({DOUBLE_QUOTED}|{SINGLE_QUOTED}|[^\s#\"'].*?)[ \t]*:(?:[ \t]+(.*))?)"
+    r"\r?\Z"
+)
+
+
+def _is_plain(text: str) -> bool:
+    return bool(text) and not _NEEDS_QUOTES.match(text) and not _RESOLVES.fullmatch(text)
+
+
+def _quoted(text: str) -> str:
+    return _QUOTED_UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", quote(text))
+
+
+def _name(name: str) -> str:
+    text = clean(name)
+    if isinstance(name, DocumentKey) and re.fullmatch(r"[0-9]+", text):
+        return text
+    return text if _is_plain(text) else _quoted(text)
+
+
+def _literal(value: Scalar, flow: bool) -> str:
+    text, kind = scalar_text(value)
+    if flow and kind != "bare" and _FLOW_INDICATOR.search(text):
+        return _quoted(text)
+    return text if kind != "text" or _is_plain(text) else _quoted(text)
+
+
+def _is_blank(rest: str) -> bool:
+    return not rest.strip(" \t") or bool(re.match(r"[ \t]+#", rest))
+
+
+def _scalar(text: str) -> str | None:
+    """The value of one scalar without white space around it.
+
+    Written out instead of calling a YAML parser, which takes a millisecond; millions of slots
+    come this way. Where YAML would see an error (`a: b`, `@x`), the text is taken as it is.
+    """
+    if text in _NULLS:
+        return None
+    first = text[0]
+    if first in "\"'":
+        match = (_DOUBLE if first == '"' else _SINGLE).match(text)
+        if match is None:
+            raise ValueError("a string that is not closed")
+        if _is_blank(text[match.end() :]):
+            body = match[0][1:-1]
+            return decode_escapes(body, _ESCAPES) if first == '"' else body.replace("''", "'")
+    elif first == "{":
+        raise ValueError("a mapping where a single value belongs")
+    elif _BLOCK_SCALAR.fullmatch(text):
+        raise ValueError("a block of lines where a value on one line belongs")
+    if "#" in text and (comment := _COMMENT.search(text)):
+        text = text[: comment.start()].rstrip(" \t")
+        if text in _NULLS:
+            return None
+    return clean(text)

@@ -1,0 +1,4 @@
+"""Token ids in, token ids out: planning, masks, cache and the decode loop.
+
+Nothing here knows text, types or schemas.
+"""

@@ -1,0 +1,205 @@
+"""Position ids, documents and slots of a prompt's tokens (paper, section 4.3.1, Algorithm 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from schemax.config import DecodingConfig
+from schemax.tokens import PromptIds
+
+Ints = npt.NDArray[np.int64]
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """One prompt, ready for the model. L tokens, S slots to be filled; all int64.
+
+    input_ids, position_ids, document, slot: (L,); see `visibility.TokenInfo`.
+    slot_ids: (S,) j * N + n.
+    slot_document: (S,) j.
+    last_index: (S,) the token whose logits give the slot's first token: the end of its key.
+    last_position: (S,) the position id of that token; the k-th value token gets this plus k.
+    k_max: (S,) token budgets.
+    sampling_keys: (S, 2) what random numbers depend on: the document's digest and n.
+    """
+
+    input_ids: Ints
+    position_ids: Ints
+    document: Ints
+    slot: Ints
+    slot_ids: Ints
+    slot_document: Ints
+    last_index: Ints
+    last_position: Ints
+    k_max: Ints
+    sampling_keys: Ints
+
+    @property
+    def max_position(self) -> int:
+        """The largest position id that can occur; gaps and budgets count."""
+        return int(max(self.position_ids.max(), (self.last_position + self.k_max - 1).max()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Keys:
+    """The key segments of one document, with positions relative to the first one's start."""
+
+    input_ids: Ints
+    position_ids: Ints
+    slot: Ints  # n, or -1 where keys belong to no slot
+    last_index: Ints  # (N,) -1 for an empty first segment: the token before it
+    last_position: Ints  # (N,)
+    end: int  # where the next document's keys begin
+
+
+def plan_prompt(
+    prompt: PromptIds,
+    config: DecodingConfig,
+    *,
+    targets: Collection[int] | None = None,
+    budget_scale: int = 1,
+) -> Plan:
+    """Lays out a prompt in one of the three layouts.
+
+    targets: ids (j * N + n) of the slots to fill; None fills all. Keys that only other slots need
+        are left out, so that a slot that is filled alone does not see later keys.
+    budget_scale: multiplies the budget of the targets.
+    """
+    num_slots = len(prompt.k_max)
+    wanted = range(len(prompt.documents) * num_slots) if targets is None else sorted(set(targets))
+    by_document = [
+        tuple(t - j * num_slots for t in wanted if t // num_slots == j)
+        for j in range(len(prompt.documents))
+    ]
+    builder = _Builder()
+    builder.add(prompt.instruction, document=-1)
+    if config.documents == "stacked":
+        for j, document in enumerate(prompt.documents):
+            builder.add(document, document=j)
+        builder.add(prompt.opening, document=-1)
+        last = max((j for j, slots in enumerate(by_document) if slots), default=-1)
+        for j in range(last + 1):
+            complete = config.layout != "branched" and j < last
+            keys = _lay_out_keys(
+                prompt.keys[j], prompt.k_max, config.layout, by_document[j], budget_scale, complete
+            )
+            builder.add_keys(keys, j, by_document[j], prompt, budget_scale)
+            if config.layout != "branched":
+                builder.position += keys.end
+    else:
+        start = builder.position
+        for j, document in enumerate(prompt.documents):
+            if not by_document[j]:
+                continue
+            builder.position = start
+            builder.add(document, document=j)
+            builder.add(prompt.opening, document=j)
+            keys = _lay_out_keys(
+                prompt.keys[j], prompt.k_max, config.layout, by_document[j], budget_scale, False
+            )
+            builder.add_keys(keys, j, by_document[j], prompt, budget_scale)
+    return builder.plan()
+
+
+@lru_cache(maxsize=4096)
+def _lay_out_keys(
+    keys: tuple[Ids, ...],
+    k_max: tuple[int, ...],
+    layout: str,
+    targets: tuple[int, ...],
+    budget_scale: int,
+    complete: bool,
+) -> _Keys:
+    """Algorithm 2 for `gapped`; every segment from the same start for `branched`.
+
+    complete: lay out all keys, since another document's follow; else stop after the last target.
+    """
+    branched = layout == "branched"
+    ids: list[int] = []
+    positions: list[int] = []
+    slots: list[int] = []
+    last_index, last_position = [], []
+    position = 0
+    for n, key in enumerate(keys):
+        if branched:
+            if n not in targets:
+                continue
+            position = 0
+        elif not complete and n > targets[-1]:
+            break
+        ids.extend(key)
+        positions.extend(range(position, position + len(key)))
+        slots.extend([n if branched else -1] * len(key))
+        position += len(key)
+        if n in targets:
+            last_index.append(len(ids) - 1)
+            last_position.append(position - 1)
+        position += k_max[n] * (budget_scale if n in targets else 1)
+    return _Keys(
+        input_ids=_ints(ids),
+        position_ids=_ints(positions),
+        slot=_ints(slots),
+        last_index=_ints(last_index),
+        last_position=_ints(last_position),
+        end=position,
+    )
+
+
+class _Builder:
+    """Collects segments; `position` is where the next one begins."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.length = 0
+        self.tokens: list[tuple[Ints, Ints, Ints, Ints]] = []
+        self.slots: list[tuple[Ints, Ints, Ints, Ints, Ints, Ints]] = []
+
+    def add(self, ids: Ids, *, document: int) -> None:
+        count = len(ids)
+        positions = np.arange(self.position, self.position + count)
+        none = np.full(count, -1)
+        self.tokens.append((_ints(ids), positions, np.full(count, document), none))
+        self.position += count
+        self.length += count
+
+    def add_keys(
+        self, keys: _Keys, j: int, targets: tuple[int, ...], prompt: PromptIds, scale: int
+    ) -> None:
+        offset = j * len(prompt.k_max)
+        count = len(keys.input_ids)
+        self.tokens.append(
+            (
+                keys.input_ids,
+                keys.position_ids + self.position,
+                np.full(count, j),
+                np.where(keys.slot < 0, -1, keys.slot + offset),
+            )
+        )
+        names = _ints(targets)
+        digests = np.full(len(names), prompt.sampling_keys[j])
+        self.slots.append(
+            (
+                names + offset,
+                np.full(len(names), j),
+                keys.last_index + self.length,
+                keys.last_position + self.position,
+                _ints(prompt.k_max)[names] * scale,
+                np.stack([digests, names], axis=1),
+            )
+        )
+        self.length += count
+
+    def plan(self) -> Plan:
+        tokens = (np.concatenate(parts) for parts in zip(*self.tokens, strict=True))
+        slots = (np.concatenate(parts) for parts in zip(*self.slots, strict=True))
+        return Plan(*tokens, *slots)
+
+
+def _ints(values: object) -> Ints:
+    return np.asarray(values, dtype=np.int64)

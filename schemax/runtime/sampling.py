@@ -1,0 +1,50 @@
+"""Choosing a token: greedy, or nucleus sampling that batch-mates cannot disturb."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from schemax.config import DecodingConfig
+
+
+def choose(logits: Tensor, keys: Tensor, step: int, config: DecodingConfig) -> Tensor:
+    """(S, V) logits -> (S,) token ids.
+
+    keys: (S, 2) the document's digest and the slot's number; with the seed and the step they
+        determine the random number, wherever and with whomever the slot is decoded.
+    """
+    if config.temperature == 0.0:
+        return logits.argmax(dim=-1)
+    probabilities = (logits.float() / config.temperature).softmax(dim=-1)
+    ordered, ids = probabilities.sort(dim=-1, descending=True, stable=True)
+    cumulative = ordered.cumsum(dim=-1)
+    # Nucleus: the smallest set of tokens whose probability reaches top_p.
+    kept = (cumulative - ordered) < config.top_p
+    mass = (ordered * kept).sum(dim=-1)
+    draw = uniform(keys, step, config.seed).to(mass.device) * mass
+    place = (cumulative <= draw[:, None]).sum(dim=-1).clamp(max=kept.sum(dim=-1) - 1)
+    return ids.gather(1, place[:, None])[:, 0]
+
+
+def uniform(keys: Tensor, step: int, seed: int) -> Tensor:
+    """(S, 2) int64 -> (S,) float32 in [0, 1), counter-based (the finalizer of splitmix64)."""
+    state = _mix(keys[:, 0] ^ _signed(seed * 0x9E3779B97F4A7C15))
+    state = _mix(state + keys[:, 1] * _signed(0xD1B54A32D192ED03) + 1)
+    state = _mix(state + _signed(step * 0x8CB92BA72F3D8DD7))
+    return _shift(state, 40).float() / (1 << 24)
+
+
+def _mix(x: Tensor) -> Tensor:
+    x = (x ^ _shift(x, 30)) * _signed(0xBF58476D1CE4E5B9)
+    x = (x ^ _shift(x, 27)) * _signed(0x94D049BB133111EB)
+    return x ^ _shift(x, 31)
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """Logical shift to the right: int64's own shift drags the sign along."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _signed(value: int) -> int:
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >= 1 << 63 else value

@@ -1,0 +1,71 @@
+"""The one rule that says who sees whom.
+
+Prefill, decoding, training and the reference all call `visible`; where a token lies in memory
+never matters (paper, section 4.3.2 and figure 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from schemax.config import DecodingConfig
+
+
+@dataclass(slots=True)
+class TokenInfo:
+    """Four integers per token, and whether the token is real or padding. All (B, L).
+
+    position_ids: place in the logical order.
+    document: -1 for tokens that belong to none in particular.
+    slot: -1 for none, else j * N + n, unique in the prompt.
+    step: 0 for prompt and keys, k for the k-th token of a value.
+    real: False for padding, which nothing sees.
+    """
+
+    position_ids: Tensor
+    document: Tensor
+    slot: Tensor
+    step: Tensor
+    real: Tensor
+
+    def __getitem__(self, index: object) -> TokenInfo:
+        return TokenInfo(
+            self.position_ids[index],  # type: ignore[index]
+            self.document[index],  # type: ignore[index]
+            self.slot[index],  # type: ignore[index]
+            self.step[index],  # type: ignore[index]
+            self.real[index],  # type: ignore[index]
+        )
+
+
+def visible(
+    query: TokenInfo, key: TokenInfo, config: DecodingConfig, window: int | None = None
+) -> Tensor:
+    """(B, Q), (B, K) -> (B, Q, K) bool: may this query see this key?
+
+    window: of sliding-window layers, in position ids, never in order of arrival.
+    """
+    q_position, k_position = query.position_ids[:, :, None], key.position_ids[:, None, :]
+    mask = key.real[:, None, :] & (k_position <= q_position)
+    if config.documents == "isolated":
+        k_document = key.document[:, None, :]
+        mask &= (k_document == -1) | (k_document == query.document[:, :, None])
+    k_slot = key.slot[:, None, :]
+    same_slot = (k_slot == -1) | (k_slot == query.slot[:, :, None])
+    if config.slots == "causal":
+        mask &= same_slot | (key.step[:, None, :] <= query.step[:, :, None])
+    else:
+        mask &= same_slot
+    if window is not None:
+        mask &= k_position > q_position - window
+    # A padding query must see something, or softmax gives NaN, which spreads through values.
+    return torch.where(query.real[:, :, None], mask, _first_column(mask))
+
+
+def _first_column(mask: Tensor) -> Tensor:
+    first = torch.zeros_like(mask)
+    first[..., 0] = True
+    return first

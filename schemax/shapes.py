@@ -1,0 +1,229 @@
+"""Annotations: each becomes a shape (a scalar, a list of scalars, a nested model) or is refused."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections import abc, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, ForwardRef, Literal, get_args, get_origin
+
+from pydantic import BaseModel, RootModel, TypeAdapter
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic_core import SchemaError as CoreSchemaError
+
+Kind = Literal["string", "integer", "number", "boolean", "date", "datetime", "enum"]
+
+
+class Refusal(Exception):
+    """Why an annotation or field cannot be compiled, and what to do about it."""
+
+
+_KINDS: Mapping[Any, Kind] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    Decimal: "number",
+    bool: "boolean",
+    date: "date",
+    datetime: "datetime",
+}
+_JSON_KINDS: Mapping[str, Kind] = {
+    "date": "date",
+    "datetime": "datetime",
+    "string": "string",
+    "integer": "integer",
+    "number": "number",
+    "boolean": "boolean",
+}
+_LISTS = (
+    *(list, set, frozenset, deque),
+    *(abc.Sequence, abc.MutableSequence, abc.Set, abc.MutableSet),
+)
+_MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What an annotation asks for: a model, a scalar or a list of scalars; neither: just None."""
+
+    kind: Kind | None = None
+    choices: tuple[tuple[str, Any], ...] = ()
+    is_list: bool = False
+    nullable: bool = False
+    model: type[BaseModel] | None = None
+
+
+def shape_of(annotation: Any) -> Shape:
+    bare = _unwrap(annotation)
+    origin = get_origin(bare)
+    if bare is None or bare is types.NoneType:
+        return Shape(nullable=True)
+    if origin in (typing.Union, types.UnionType):
+        return _union_shape([shape_of(member) for member in get_args(bare)])
+    if origin is Literal:
+        return _choice_shape(get_args(bare))
+    if bare is tuple or origin is tuple:
+        return _list_shape(_item_of_tuple(get_args(bare)))
+    if bare in _LISTS or origin in _LISTS:
+        return _list_shape(get_args(bare)[0] if get_args(bare) else Any)
+    if isinstance(bare, type) and issubclass(bare, Enum):
+        return _choice_shape(tuple(bare))
+    if isinstance(bare, type) and issubclass(bare, RootModel):
+        return shape_of(annotation_of(bare.model_fields["root"]))
+    if isinstance(bare, type) and issubclass(bare, BaseModel):
+        return Shape(model=bare)
+    return Shape(kind=_KINDS.get(bare) or _other_kind(annotation, bare))
+
+
+def _unwrap(annotation: Any) -> Any:
+    """The annotation without `Annotated`, `NewType` and type aliases around it."""
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif isinstance(annotation, typing.NewType):
+            annotation = annotation.__supertype__
+        elif type(annotation).__name__ == "TypeAliasType":
+            annotation = annotation.__value__
+        else:
+            return annotation
+
+
+def allows_none(annotation: Any) -> bool:
+    bare = _unwrap(annotation)
+    if get_origin(bare) in (typing.Union, types.UnionType):
+        return any(allows_none(member) for member in get_args(bare))
+    return bare is types.NoneType or (get_origin(bare) is Literal and None in get_args(bare))
+
+
+def _union_shape(members: Sequence[Shape]) -> Shape:
+    nullable = any(member.nullable for member in members)
+    values = [member for member in members if member.kind or member.model]
+    if len(values) < 2:
+        return replace(values[0] if values else Shape(), nullable=nullable)
+    if any(member.model for member in values):
+        raise Refusal("a union with a nested model is not supported; declare one model")
+    kinds = {member.kind for member in values}
+    if not any(member.is_list for member in values):
+        if kinds == {"enum"}:
+            merged = dict.fromkeys(choice for member in values for choice in member.choices)
+            return Shape(kind="enum", choices=_distinct(tuple(merged)), nullable=nullable)
+        if len(kinds) == 1:
+            return Shape(kind=values[0].kind, nullable=nullable)
+        if kinds == {"integer", "number"}:
+            return Shape(kind="number", nullable=nullable)
+    raise Refusal("a union of different types is not supported; choose one of them, or str")
+
+
+def _choice_shape(members: Sequence[Any]) -> Shape:
+    nullable = False
+    choices = []
+    for member in members:
+        value = member.value if isinstance(member, Enum) else member
+        if value is None:
+            nullable = True
+        elif isinstance(value, (str, int, float)):
+            choices.append((text_of(value), member))
+        else:
+            raise Refusal(f"choice {value!r} is neither text nor a number; use str values")
+    if not choices and not nullable:
+        raise Refusal("has no choices; give its Enum members")
+    if not choices:
+        return Shape(nullable=True)
+    return Shape(kind="enum", choices=_distinct(tuple(choices)), nullable=nullable)
+
+
+def _distinct(choices: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    texts = [text for text, _ in choices]
+    twice = next((text for text in texts if texts.count(text) > 1), None)
+    if twice is not None:
+        raise Refusal(f"two choices have the same text {twice!r}; change one of them")
+    return choices
+
+
+def _item_of_tuple(arguments: tuple[Any, ...]) -> Any:
+    if not arguments:
+        return Any
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        return arguments[0]
+    raise Refusal("a tuple of fixed length is not supported; use tuple[X, ...], or a nested model")
+
+
+def _list_shape(item: Any) -> Shape:
+    if item is Any:
+        raise Refusal("does not say what it is a list of; write for example list[str]")
+    shape = shape_of(item)
+    if shape.model is not None:
+        raise Refusal(
+            "a list of nested models is not supported yet; "
+            "declare a list of scalars for each of its fields"
+        )
+    if shape.is_list:
+        raise Refusal("a list of lists is not supported; declare a list of scalars")
+    # A list without None is a valid list of optional items, so None need not be offered.
+    return replace(shape, is_list=True, nullable=False)
+
+
+def _other_kind(annotation: Any, bare: Any) -> Kind:
+    """The kind of a type that only Pydantic knows, by its JSON Schema."""
+    if isinstance(bare, (str, ForwardRef)):
+        name = bare if isinstance(bare, str) else bare.__forward_arg__
+        raise Refusal(
+            f"{name!r} holds a name that is not defined; define or import it, "
+            "then call model_rebuild() on the class"
+        )
+    if bare in _MAPPINGS or get_origin(bare) in _MAPPINGS:
+        raise Refusal("a dict has no known keys; declare a nested model with one field per key")
+    if isinstance(bare, typing.TypeVar):
+        raise Refusal(f"type parameter {bare.__name__} is open; give it, as in Model[str]")
+    document = _json_schema_of(annotation)
+    kind = str(document.get("type"))
+    if kind == "string":
+        kind = {"date": "date", "date-time": "datetime"}.get(str(document.get("format")), kind)
+    if kind in _JSON_KINDS:
+        return _JSON_KINDS[kind]
+    if bare is Any or bare is object:
+        raise Refusal("Any says nothing about the value; name its type, such as str")
+    if kind == "object":
+        raise Refusal(f"{_type_name(bare)} is not a Pydantic model; declare it as a BaseModel")
+    raise Refusal(
+        f"{_type_name(bare)} cannot be read from text; use a scalar type or a nested BaseModel"
+    )
+
+
+def _json_schema_of(annotation: Any) -> dict[str, Any]:
+    """Pydantic's JSON Schema of a type; empty where there is none."""
+    try:
+        document = TypeAdapter(annotation).json_schema()
+    except (PydanticUserError, PydanticUndefinedAnnotation, CoreSchemaError):
+        return {}
+    if "$ref" in document:
+        target: dict[str, Any] = document["$defs"][document["$ref"].rpartition("/")[2]]
+        return target
+    return document
+
+
+def _type_name(bare: Any) -> str:
+    return getattr(bare, "__name__", None) or str(bare)
+
+
+def annotation_of(field: FieldInfo) -> Any:
+    """The annotation with the metadata that Pydantic took out of a surrounding `Annotated`."""
+    return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+
+
+def text_of(value: Any) -> str:
+    if isinstance(value, Enum):
+        return text_of(value.value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ", ".join(text_of(item) for item in value)
+    return str(value)

@@ -1,0 +1,122 @@
+"""Label-preserving changes to annotated titles.
+
+A thousand titles are learnt by heart in minutes. What has to be learnt is where values stand and
+where they end, whatever they are; so their words are exchanged, invented, moved and dropped.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+# Attributes whose values come from an open set: any word may be one.
+_OPEN = {"Brand", "Model name", "Flavor", "Scent", "Sub brand", "Color", "Benefit", "Specialty"}
+
+
+@dataclass(frozen=True, slots=True)
+class Title:
+    """An annotated text. values: attribute -> verbatim value."""
+
+    category: str
+    text: str
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    text: str
+    attribute: str | None = None
+
+
+class Augmenter:
+    """Makes variants of titles out of the pieces of all titles."""
+
+    def __init__(self, titles: Sequence[Title]) -> None:
+        self._by_category: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self._by_attribute: dict[str, list[str]] = defaultdict(list)
+        words: set[str] = set()
+        for title in titles:
+            words.update(re.findall(r"[^\W\d_]{3,}", title.text))
+            for attribute, value in title.values.items():
+                self._by_category[title.category, attribute].append(value)
+                self._by_attribute[attribute].append(value)
+        self._words = sorted(words)
+
+    def __call__(self, title: Title, rng: random.Random) -> Title:
+        """A variant of the title; a third of the time the title itself."""
+        pieces = _cut(title)
+        if pieces is None or rng.random() < 0.3:
+            return _recase(title, rng)
+        rate = rng.choice((0.15, 0.4, 0.8))
+        changed = []
+        for piece in pieces:
+            if piece.attribute is None or rng.random() >= rate:
+                changed.append(piece)
+            elif rng.random() < 0.12:
+                changed.append(_Piece("", None))
+            else:
+                changed.append(
+                    _Piece(
+                        self._other_value(title.category, piece.attribute, piece.text, rng),
+                        piece.attribute,
+                    )
+                )
+        values = {piece.attribute: piece.text for piece in changed if piece.attribute}
+        text = re.sub(r" {2,}", " ", "".join(piece.text for piece in changed))
+        text = re.sub(r"^[\s,\-]+|[\s,\-]+$|\s+(?=,)", "", re.sub(r",(\s*,)+", ",", text))
+        if any(value not in text for value in values.values()):
+            return title
+        return _recase(Title(title.category, text, values), rng)
+
+    def _other_value(self, category: str, attribute: str, value: str, rng: random.Random) -> str:
+        chance = rng.random()
+        if attribute in _OPEN and chance < 0.45:
+            return self._invented(rng, max(1, len(value.split()) + rng.choice((-1, 0, 0, 0, 1))))
+        if chance < 0.8:
+            return rng.choice(self._by_category[category, attribute])
+        if re.search(r"\d", value) and chance < 0.95:
+            return re.sub(r"\d", lambda _: str(rng.randrange(1, 10)), value)
+        return rng.choice(self._by_attribute[attribute])
+
+    def _invented(self, rng: random.Random, count: int) -> str:
+        words = []
+        for _ in range(min(count, 5)):
+            word = rng.choice(self._words)
+            if rng.random() < 0.5:
+                # Halves of two words: pronounceable, and in no dictionary.
+                other = rng.choice(self._words)
+                word = word[: max(2, len(word) // 2)] + other[len(other) // 2 :].lower()
+            words.append(word if word.isupper() else word.capitalize())
+        joiner = rng.choice((" ", " ", " ", " ", " & ", "-")) if count > 1 else " "
+        return " ".join([*words[:-2], joiner.join(words[-2:])])
+
+
+def _cut(title: Title) -> list[_Piece] | None:
+    """The text in pieces, values apart; None where a value is missing or two overlap."""
+    spans = []
+    for attribute, value in title.values.items():
+        pattern = r"(?<!\w)" + re.escape(value) + r"(?!\w)"
+        found = re.search(pattern, title.text) or re.search(re.escape(value), title.text)
+        if not found:
+            return None
+        spans.append((found.start(), found.end(), attribute))
+    spans.sort()
+    pieces, at = [], 0
+    for start, end, attribute in spans:
+        if start < at:
+            return None
+        pieces += [_Piece(title.text[at:start]), _Piece(title.text[start:end], attribute)]
+        at = end
+    return [*pieces, _Piece(title.text[at:])]
+
+
+def _recase(title: Title, rng: random.Random) -> Title:
+    chance = rng.random()
+    if chance > 0.06:
+        return title
+    change = str.lower if chance < 0.03 else str.upper
+    values = {attribute: change(value) for attribute, value in title.values.items()}
+    return Title(title.category, change(title.text), values)

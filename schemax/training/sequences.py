@@ -1,0 +1,117 @@
+"""Prompts with their values filled in, as the decoder would come to see them.
+
+A training sequence is the prompt's plan with the value tokens appended, each with the position id,
+document, slot and step that it has when it is decoded. Since visibility depends on these four
+integers alone, the mask of the paper's figure 3(b) is the one of figure 3(a).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from schemax.compiler import CompiledSchema
+from schemax.runtime.plan import Ints, Plan, plan_prompt
+from schemax.runtime.visibility import TokenInfo
+from schemax.tokens import DONE, PromptIds
+
+IGNORE = -100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingSequence:
+    """One prompt with its values; all (L,) int64. labels: `IGNORE` where nothing is learnt."""
+
+    input_ids: Ints
+    position_ids: Ints
+    document: Ints
+    slot: Ints
+    step: Ints
+    labels: Ints
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+
+def training_sequence(
+    compiled: CompiledSchema, prompt: PromptIds, values: Sequence[Sequence[int]]
+) -> TrainingSequence:
+    """Appends each slot's value to the prompt.
+
+    values: one run of ids per slot, in the order of slot ids, as `value_ids` gives them.
+    """
+    plan = plan_prompt(prompt, compiled.decoding)
+    labels = np.full(len(plan.input_ids), IGNORE)
+    labels[plan.last_index] = [ids[0] for ids in values]
+    runs = [_value_run(plan, place, ids) for place, ids in enumerate(values) if len(ids) > 1]
+    added = np.concatenate(runs, axis=1) if runs else np.empty((6, 0), np.int64)
+    prompt_part = np.stack(
+        [
+            plan.input_ids,
+            plan.position_ids,
+            plan.document,
+            plan.slot,
+            np.zeros_like(plan.slot),
+            labels,
+        ]
+    )
+    return TrainingSequence(*np.concatenate([prompt_part, added], axis=1))
+
+
+def value_ids(text: str, compiled: CompiledSchema, k_max: int) -> tuple[int, ...]:
+    """A value as the decoder should write it: up to the token that completes the stop rule.
+
+    text: the escaped value and what follows it. Longer values are cut at the budget.
+    """
+    ids = compiled.codec.encode(text)
+    state = 0
+    for count, token in enumerate(ids, 1):
+        state = int(compiled.stop.next_state[state, token])
+        if state == DONE:
+            return tuple(ids[:count][:k_max])
+    return (*ids, *compiled.stop.eos_ids[:1])[:k_max]
+
+
+def collate(sequences: Sequence[TrainingSequence], pad_id: int) -> tuple[Tensor, TokenInfo, Tensor]:
+    """(B, L) input ids, token info and labels, right padded."""
+    length = max(map(len, sequences))
+
+    def padded(name: str, fill: int) -> Tensor:
+        rows = np.full((len(sequences), length), fill, np.int64)
+        for row, sequence in zip(rows, sequences, strict=True):
+            values = getattr(sequence, name)
+            row[: len(values)] = values
+        return torch.from_numpy(rows)
+
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    tokens = TokenInfo(
+        position_ids=padded("position_ids", 0),
+        document=padded("document", -1),
+        slot=padded("slot", -1),
+        step=padded("step", 0),
+        real=torch.arange(length) < lengths[:, None],
+    )
+    return padded("input_ids", pad_id), tokens, padded("labels", IGNORE)
+
+
+def _value_run(plan: Plan, place: int, ids: Sequence[int]) -> Ints:
+    """(6, K - 1): the token that completes the stop rule is only ever a label."""
+    count = len(ids) - 1
+    steps = np.arange(1, count + 1)
+    return np.stack(
+        [
+            np.asarray(ids[:-1], np.int64),
+            plan.last_position[place] + steps,
+            np.full(count, plan.slot_document[place]),
+            np.full(count, plan.slot_ids[place]),
+            steps,
+            np.asarray(ids[1:], np.int64),
+        ]
+    )
+
+
+__all__ = ["IGNORE", "TrainingSequence", "collate", "training_sequence", "value_ids"]

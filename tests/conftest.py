@@ -1,0 +1,120 @@
+"""Tiny random models of real architectures, and a small real tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import tokenizers
+import torch
+from tokenizers import decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+from schemax.compiler import TextCodec
+from schemax.runtime.model import DecoderModel
+from schemax.schema import AttrSchema, attr
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+TITLES = [
+    "Samsung 55 inch 4K Smart TV, black",
+    "LG OLED C3",
+    "A very long title of a television with many words, 3 HDMI ports, 2 USB ports and a stand",
+    "Sony Bravia XR 65, 120 Hz",
+    'TCL "Roku" 32',
+    "Hisense U8 100 inch mini LED, Wi-Fi, Bluetooth",
+    "x",
+]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    # Models this small only lose time to threads.
+    torch.set_num_threads(1)
+
+
+class Small(AttrSchema, category="television"):
+    """Few slots, short budgets: what the oracle can afford."""
+
+    brand: str | None = attr("Manufacturer", k_max=6)
+    size: float | None = attr("Diagonal, inches", k_max=4)
+    smart: bool | None = attr(k_max=3)
+    resolution: Literal["720p", "4K"] | None = attr(k_max=7)
+
+
+@pytest.fixture(scope="session")
+def small() -> type[Small]:
+    return Small
+
+
+@pytest.fixture(scope="session")
+def backend() -> tokenizers.Tokenizer:
+    """A byte-level BPE with merged delimiters, such as real tokenizers have."""
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=420,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    corpus = [*TITLES, '  "brand": "Samsung",\n  "size": null,\n', "<brand> LG</brand>\n"] * 4
+    tokenizer.train_from_iterator(corpus, trainer)
+    return tokenizer
+
+
+@pytest.fixture(scope="session")
+def codec(backend: tokenizers.Tokenizer) -> TextCodec:
+    return TextCodec(backend, special_tokens={"eos_token": "<|endoftext|>"})
+
+
+def tiny_config(family: str, vocab_size: int, **changes: Any) -> Any:
+    settings: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 4096,
+        "initializer_range": 0.4,
+        "bos_token_id": None,
+        "eos_token_id": 0,
+        "pad_token_id": None,
+        "attn_implementation": "sdpa",
+        **changes,
+    }
+    if family == "qwen3":
+        return Qwen3Config(head_dim=8, **settings)
+    return LlamaConfig(**settings)
+
+
+def tiny_model(family: str, vocab_size: int, **changes: Any) -> Any:
+    torch.manual_seed(7)
+    model = {"qwen3": Qwen3ForCausalLM, "llama": LlamaForCausalLM}[family]
+    return model(tiny_config(family, vocab_size, **changes)).eval()
+
+
+@pytest.fixture(scope="session")
+def decoder_model(codec: TextCodec) -> Callable[..., DecoderModel]:
+    """(family, **config changes) -> a float32 model over the small tokenizer; cached."""
+    made: dict[Any, DecoderModel] = {}
+
+    def make(family: str = "qwen3", **changes: Any) -> DecoderModel:
+        key = (family, *sorted(changes.items()))
+        if key not in made:
+            made[key] = DecoderModel(tiny_model(family, codec.vocab_size, **changes))
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """Development data; tests that need it skip where it is absent."""
+    if not DATA.is_dir():
+        pytest.skip("development data is not here")
+    return DATA

@@ -1,0 +1,225 @@
+"""What is refused at compile time, with class, field and reason."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+import pydantic
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+from schemax.errors import SchemaError
+from schemax.schema import (
+    AttrSchema,
+    attr,
+    compile_attributes,
+)
+
+
+class Color(enum.Enum):
+    """Colours of the catalogue."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class Dimensions(AttrSchema):
+    width: float | None = attr("Width, cm", k_max=6)
+    height: float | None
+
+
+class Television(AttrSchema, category="tv set", format="yaml"):
+    """A television set."""
+
+    brand: str | None = attr("Manufacturer", examples=["Samsung", "LG"])
+    screen_size: float | None = attr("Diagonal of the screen, inches", k_max=8, ge=1)
+    resolution: Literal["720p", "1080p", "4K", "8K"] | None = attr("Resolution class")
+    smart: bool | None = None
+    ports: list[str] = attr("Connectors", default_factory=list)
+    color: Color | None = attr(title="Colour of the case")
+    released: date | None = attr(examples=[date(2024, 3, 1)])
+    price: Decimal = attr(default=Decimal("1.5"))
+    dimensions: Dimensions | None = attr("Outer dimensions")
+
+
+def refused(model: Any) -> SchemaError:
+    with pytest.raises(SchemaError) as caught:
+        compile_attributes(model)
+    return caught.value
+
+
+def refused_type(annotation: Any, field: Any = ..., **config: Any) -> str:
+    """Why a field of this type is refused; class and field are checked on the way."""
+    settings = ConfigDict(**config)
+    model = pydantic.create_model("Model", __config__=settings, x=(annotation, field))
+    error = refused(model)
+    assert (error.schema, error.field) == ("Model", "x")
+    assert str(error) == f"Model.x: {error.reason}"
+    return error.reason
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason"),
+    [
+        (dict, "declare a nested model with one field per key"),
+        (dict[str, int], "declare a nested model with one field per key"),
+        (Mapping[str, str] | None, "declare a nested model with one field per key"),
+        (Any, "Any says nothing about the value"),
+        (object, "Any says nothing about the value"),
+        (int | str, "a union of different types"),
+        (int | bool, "a union of different types"),
+        (date | datetime, "a union of different types"),
+        (str | Literal["a"], "a union of different types"),
+        (str | list[str], "a union of different types"),
+        (Dimensions | str, "a union with a nested model"),
+        (Dimensions | Television, "a union with a nested model"),
+        (list, "does not say what it is a list of"),
+        (list[Any], "does not say what it is a list of"),
+        (tuple, "does not say what it is a list of"),
+        (list[list[str]], "a list of lists is not supported"),
+        (list[tuple[int, ...]], "a list of lists is not supported"),
+        (list[Dimensions], "a list of nested models is not supported yet"),
+        (list[Dimensions | None], "a list of nested models is not supported yet"),
+        (list[dict[str, str]], "declare a nested model"),
+        (list[int | str], "a union of different types"),
+        (list[None], "allows nothing but None"),
+        (tuple[int, str], "a tuple of fixed length"),
+        (None, "allows nothing but None"),
+        (Literal[None], "allows nothing but None"),
+        (Literal[b"x"], "neither text nor a number"),
+        (Literal[1, "1"], "two choices have the same text '1'"),
+        (Literal[True, "true"], "two choices have the same text 'true'"),
+        (type, "cannot be read from text"),
+    ],
+)
+def test_refused_types(annotation: Any, reason: str) -> None:
+    assert reason in refused_type(annotation)
+
+
+def test_refused_enums() -> None:
+    empty = enum.Enum("Empty", [])
+    pairs = enum.Enum("Pairs", {"A": (1, 2)})
+    same = enum.Enum("Same", {"A": 1, "B": "1"})
+    assert "has no choices" in refused_type(empty)
+    assert "neither text nor a number" in refused_type(pairs)
+    assert "same text '1'" in refused_type(same)
+
+
+def test_refused_classes() -> None:
+    class Engine:
+        pass
+
+    class Record(pydantic.BaseModel):
+        x: int
+
+    typed = pydantic.dataclasses.dataclass(type("Typed", (), {"__annotations__": {"x": int}}))
+    reason = refused_type(Engine, arbitrary_types_allowed=True)
+    assert "Engine cannot be read from text; use a scalar type or a nested BaseModel" in reason
+    assert "Typed is not a Pydantic model" in refused_type(typed)
+    assert "a union with a nested model" in refused_type(Record | int)
+
+
+class Node(AttrSchema):
+    name: str
+    child: Node | None
+
+
+class Ping(BaseModel):
+    pong: Pong
+
+
+class Pong(BaseModel):
+    ping: Ping | None = None
+
+
+def test_recursion() -> None:
+    assert Node(name="a", child={"name": "b"}).child == Node(name="b")
+    error = refused(Node)
+    assert (error.schema, error.field) == ("Node", "child")
+    assert "Node contains itself" in error.reason
+    error = refused(Ping)
+    assert (error.schema, error.field) == ("Ping", "pong.ping")
+    assert "Ping contains itself" in error.reason
+
+
+def test_nested_errors_name_the_root_and_the_whole_path() -> None:
+    class Inner(BaseModel):
+        data: dict[str, str]
+
+    class Outer(BaseModel):
+        inner: Inner | None = None
+
+    error = refused(Outer)
+    assert (error.schema, error.field) == ("Outer", "inner.data")
+
+
+def test_no_fields() -> None:
+    class Nothing(AttrSchema):
+        pass
+
+    class Outer(AttrSchema):
+        nothing: Nothing
+
+    assert str(refused(Nothing)).startswith("Nothing: Nothing has no fields; declare at least one")
+    assert (refused(Outer).field, "Nothing has no fields" in refused(Outer).reason) == (
+        "nothing",
+        True,
+    )
+    assert "AttrSchema has no fields" in str(refused(AttrSchema))
+
+
+def test_unresolved_forward_reference() -> None:
+    class Waiting(AttrSchema):
+        other: list[Missing] | None  # type: ignore[name-defined]  # noqa: F821
+
+    class Around(AttrSchema):
+        inner: Waiting
+
+    assert refused(Waiting).field == "other"
+    error = refused(Around)
+    assert (error.schema, error.field) == ("Around", "inner.other")
+    assert "'list[Missing] | None' holds a name that is not defined" in error.reason
+
+
+def test_same_name_shown_twice() -> None:
+    class Item(BaseModel):
+        screen_size: int
+        other: int = Field(title=" Screen  SIZE")
+
+    error = refused(Item)
+    assert (error.schema, error.field) == ("Item", "other")
+    assert "the same name as 'screen_size'" in error.reason
+
+    class Inner(BaseModel):
+        brand: int
+
+    class Fine(BaseModel):
+        brand: int
+        inner: Inner
+
+    assert len(compile_attributes(Fine)) == 2
+
+
+@pytest.mark.parametrize("title", ["", "   ", "a\nb", "a\x00b", "a\u2028b", "\ud800"])
+def test_titles_must_be_one_visible_line(title: str) -> None:
+    assert "must be one line of visible text" in refused_type(str, attr(title=title))
+
+
+@pytest.mark.parametrize("k_max", [0, -1, 2.5, "8", True])
+def test_k_max_must_be_positive(k_max: Any) -> None:
+    assert "k_max must be a positive integer" in refused_type(str, attr(k_max=k_max))
+
+
+def test_what_is_no_model() -> None:
+    assert refused(int).schema == "int"
+    assert "is not a class derived from" in refused("Television").reason
+    error = refused(Television())
+    assert (error.schema, error.reason) == ("Television", "is an instance; pass its class")
+    assert "a RootModel has no named fields" in refused(RootModel[int]).reason
