@@ -75,7 +75,7 @@ class DecodingConfig:
             )
         for name in ("documents_per_prompt", "k_max", "batch_size"):
             value = getattr(self, name)
-            if value == {"k_max": None, "batch_size": "auto"}.get(name, 0):
+            if (name, value) in (("k_max", None), ("batch_size", "auto")):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be a positive integer, not {value!r}")

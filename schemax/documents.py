@@ -61,6 +61,8 @@ def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
 
 
 def _read(index: int, record: Any, shown: Shown) -> Document:
+    if isinstance(record, InputError):  # a reader's, in place of a record that it could not read
+        return Document(index, None, None, None, str(record))
     if isinstance(record, str):
         problem = None if record.strip() else "the text is empty"
         return Document(index, None, None, None if problem else record, problem)
@@ -98,8 +100,8 @@ def _shown_text(record: Mapping[Any, Any], shown: Shown) -> str:
 
 def _as_text(key: Any, value: Any) -> str:
     """Raises ValueError for a value that is neither scalar nor a list of scalars."""
-    if isinstance(value, (list, tuple)):
-        return ", ".join(filter(None, (_as_text(key, item) for item in value if _is_scalar(item))))
+    if isinstance(value, (list, tuple)) and all(map(_is_scalar, value)):
+        return ", ".join(filter(None, (_as_text(key, item) for item in value)))
     if not _is_scalar(value):
         raise ValueError(
             f"{key!r} holds a {type(value).__name__}, which cannot be shown as text; "

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from pydantic import BaseModel
 
-from schemax.compiler import CompiledSchema, compile_schema
+from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.documents import Document, Shown, read_documents
-from schemax.errors import ExtractionError, InputError, SchemaError
+from schemax.errors import ExtractionError, InputError, ModelError, SchemaError
 from schemax.formats import OutputFormat
 from schemax.resources import resource_dir
 from schemax.results import Extraction, SlotText, build, failed
@@ -68,6 +68,12 @@ class Extractor:
         self.format = format
         self.template = template
         self.decoding = resolve_decoding(decoding)
+        codec = as_codec(tokenizer)
+        if codec.vocab_size > self.model.vocab_size:
+            raise ModelError(
+                f"the tokenizer has {codec.vocab_size:,} tokens, the model a vocabulary of "
+                f"{self.model.vocab_size:,}: they do not belong together"
+            )
         self.eos_ids = tuple(all_eos_ids(model, tokenizer) if eos_ids is None else eos_ids)
 
     @classmethod

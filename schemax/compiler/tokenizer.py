@@ -63,7 +63,8 @@ class TextCodec:
         self._data = _rebuild(self._spec, keep_added_tokens=False)
         # The ids that the tokenizer itself puts before a text: BOS, or nothing.
         self.prefix_ids: tuple[int, ...] = _prefix_ids(backend)
-        self.vocab_size: int = max(backend.get_vocab(with_added_tokens=True).values()) + 1
+        vocab = backend.get_vocab(with_added_tokens=True)
+        self.vocab_size: int = max(vocab.values(), default=-1) + 1
         if self.decode_bytes(self.encode(_PROBE)) != _PROBE.encode():
             raise ModelError(
                 "this tokenizer changes text when it encodes and decodes it "

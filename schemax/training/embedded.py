@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
 import torch
 from pydantic import create_model
@@ -73,7 +74,7 @@ class Recipe:
     hidden_size: int = 256
     num_layers: int = 6
     intermediate_size: int = 768
-    tokens_per_batch: int = 5000
+    tokens_per_batch: int = 3000
     learning_rate: float = 1.5e-3
     weight_decay: float = 0.1
     dropout: float = 0.1
@@ -96,7 +97,7 @@ def train(data: Path, out: Path, recipe: Recipe, minutes: float, template: Path)
     tasks = [*compile_tasks(titles, codec, source, rng)]
     stream = batches(titles, tasks, codec, recipe, rng)
     decoder = DecoderModel(model)
-    add_dropout(model, recipe.dropout)
+    dropout = add_dropout(model)
     optimizer = new_optimizer(model, recipe)
     average = {name: p.detach().clone() for name, p in model.named_parameters()}
     started, step, best, last_check = time.monotonic(), 0, 0.0, 0.0
@@ -104,6 +105,8 @@ def train(data: Path, out: Path, recipe: Recipe, minutes: float, template: Path)
     while (done := (time.monotonic() - started) / (60 * minutes)) < 1:
         for group in optimizer.param_groups:
             group["lr"] = recipe.learning_rate * min(1, (step + 1) / 100) * schedule(done)
+        # Copying has to be found first; what it must not rest on comes later.
+        dropout.p = recipe.dropout * min(1.0, 5 * done)
         config, sequences = next(stream)
         input_ids, tokens, labels = collate(sequences, codec.eos_ids[0])
         model.train()
@@ -204,18 +207,23 @@ def new_model(recipe: Recipe, codec: TextCodec, out: Path) -> Qwen3ForCausalLM:
         bos_token_id=None,
     )
     config.save_pretrained(out)
-    return Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa")
+    return Qwen3ForCausalLM(config)
 
 
-def add_dropout(model: nn.Module, rate: float) -> None:
-    """Dropout after attention and feed-forward, which Qwen3 itself does not have."""
+def add_dropout(model: nn.Module) -> nn.Dropout:
+    """Dropout after attention and feed-forward, which Qwen3 itself does not have.
+
+    Returns the one module that all hooks use; its `p` can be changed at any time.
+    """
+    dropout = nn.Dropout(0.0)
 
     def drop(module: nn.Module, _args: Any, output: torch.Tensor) -> torch.Tensor:
-        return functional.dropout(output, rate, module.training)
+        return functional.dropout(output, dropout.p, module.training)
 
     for name, module in model.named_modules():
         if name.endswith(("o_proj", "down_proj")):
             module.register_forward_hook(drop)
+    return dropout
 
 
 def new_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
@@ -351,7 +359,8 @@ def split_by_tokens(
 def fill(task: Task, titles: Sequence[Title], encode: Any) -> TrainingSequence:
     """One prompt about these titles with the right values in its slots."""
     compiled = task.compiled
-    prompt = compiled.assemble([tuple(encode(title.text)) for title in titles])
+    documents = [tuple(encode(title.text)) for title in titles]
+    prompt = compiled.assemble(documents)
     values = []
     for title in titles:
         texts = [title.values.get(name) for name in task.names]
@@ -363,7 +372,22 @@ def fill(task: Task, titles: Sequence[Title], encode: Any) -> TrainingSequence:
         for text, k_max in zip(texts, compiled.k_max, strict=True):
             literal = compiled.format.escape(text) + compiled.format.delimiter
             values.append(value_ids(literal, compiled, k_max))
-    return training_sequence(compiled, prompt, values)
+    sequence = training_sequence(compiled, prompt, values)
+    for ids in documents:
+        label_second_reading(sequence, ids)
+    return sequence
+
+
+def label_second_reading(sequence: TrainingSequence, ids: Sequence[int]) -> None:
+    """Where the prompt shows a document twice, its second reading is learnt as well.
+
+    Every token of it can be copied from the first reading, which teaches copying long before
+    values do.
+    """
+    windows = np.lib.stride_tricks.sliding_window_view(sequence.input_ids, len(ids))
+    starts = np.flatnonzero((windows == np.asarray(ids)).all(axis=1))
+    for start in starts[1:2]:
+        sequence.labels[start : start + len(ids) - 1] = ids[1:]
 
 
 def dropout_tokenizer(codec: TextCodec, rate: float) -> Any:

@@ -1,0 +1,5 @@
+"""`python -m schemax`."""
+
+from schemax.cli import main
+
+main()

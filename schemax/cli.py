@@ -1,0 +1,103 @@
+"""The command `schemax`: its verbs, and how they end.
+
+Exit status: 0 done; 1 more failed rows than allowed; 2 bad usage, or input that stops the run;
+130 interrupted; 141 nobody reads the output any more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import metadata
+from io import TextIOWrapper
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from schemax.commands.demo import demo
+from schemax.commands.explain import explain
+from schemax.commands.extract import extract
+from schemax.commands.messages import say
+from schemax.commands.schemas import schemas
+from schemax.errors import SchemaxError
+
+_BAD_USAGE = 2
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+
+
+class _Verbs(TyperGroup):
+    """Turns the errors that a user can mend into one line and an exit status."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _drop_stdout()
+            status = _BROKEN_PIPE
+        except KeyboardInterrupt as error:
+            _explain("interrupted", error)
+            status = _INTERRUPTED
+        except (SchemaxError, OSError) as error:
+            _explain(f"error: {error}", error)
+            status = _BAD_USAGE
+        except RuntimeError as error:
+            # By name, since its class is torch's, which need not be imported by now.
+            if type(error).__name__ != "OutOfMemoryError":
+                raise
+            _explain("error: out of memory; a smaller --batch-size needs less", error)
+            status = _BAD_USAGE
+        raise typer.Exit(status)
+
+
+def _explain(text: str, error: BaseException) -> None:
+    say(text)
+    for note in getattr(error, "__notes__", ()):
+        say(note)
+
+
+def _drop_stdout() -> None:
+    """Points stdout nowhere, since Python flushes it once more at the end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        return  # no real file behind it, so nothing to flush
+
+
+app = typer.Typer(
+    name="schemax",
+    cls=_Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Reads typed attributes out of product texts, all fields of many texts at once.",
+)
+for _verb in (demo, extract, explain, schemas):
+    app.command()(_verb)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            version = metadata.version("schemax-hpd")
+        except metadata.PackageNotFoundError:
+            version = "(not installed)"
+        typer.echo(f"schemax {version}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="The version.")
+    ] = False,
+) -> None: ...
+
+
+def main() -> None:
+    """The entry point of the console script."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A narrow console encoding should cost a character, not the run.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    app()

@@ -1,0 +1,107 @@
+"""SCHEMA on the command line: a name, a class or a file becomes a Pydantic model."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from pydantic import BaseModel
+
+from schemax.commands.messages import UsageError
+from schemax.errors import SchemaxError
+from schemax.extractor import load_schema
+from schemax.schema import AttrSchema, settings_of
+
+Model = type[BaseModel]
+
+
+def read_schemas(spec: str) -> Model | dict[str, Model]:
+    """One schema, or several by category: `SCHEMA,SCHEMA` or `CATEGORY=SCHEMA,CATEGORY=SCHEMA`.
+
+    A schema without CATEGORY stands for the category that it declares.
+    """
+    if Path(spec).exists() or ("," not in spec and "=" not in spec):
+        return read_schema(spec)
+    schemas: dict[str, Model] = {}
+    for part in spec.split(","):
+        category, _, one = part.strip().rpartition("=")
+        schema = read_schema(one)
+        schemas[category or settings_of(schema).category] = schema
+    return schemas
+
+
+def read_schema(spec: str) -> Model:
+    """A ready-made name, `module:Class`, `file.py:Class` or `schema.json`.
+
+    Raises UsageError, SchemaError, and InputError for an unknown name.
+    """
+    if spec.endswith(".json"):
+        return _of_document(Path(spec))
+    place, colon, name = spec.rpartition(":")
+    if colon:
+        return _of_module(_imported(place), name, spec)
+    if spec.endswith(".py"):
+        return _of_module(_imported(spec), "", spec)
+    return load_schema(spec)
+
+
+def _of_document(path: Path) -> type[AttrSchema]:
+    try:
+        text = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {path}: it is not UTF-8") from error
+    return AttrSchema.from_json_schema(text)
+
+
+def _of_module(module: ModuleType, name: str, spec: str) -> Model:
+    found = getattr(module, name, None) if name else None
+    if isinstance(found, type) and issubclass(found, BaseModel):
+        return found
+    classes = [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, BaseModel)
+        if value.__module__ == module.__name__
+    ]
+    there = f"there are {', '.join(classes)}" if classes else "it declares none"
+    wanted = (
+        f"{spec}: no Pydantic model {name!r}" if name else f"{spec}: name a class, file.py:Class"
+    )
+    raise UsageError(f"{wanted}; {there}")
+
+
+def _imported(place: str) -> ModuleType:
+    """Imports a module by name or by file. Whatever its code raises is its author's mistake."""
+    try:
+        if place.endswith(".py"):
+            return _imported_file(Path(place).resolve())
+        # Console scripts, unlike `python -m`, do not look where the user stands.
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+        return importlib.import_module(place)
+    except SchemaxError:
+        raise
+    except FileNotFoundError as error:
+        raise UsageError(f"no such file: {place}") from error
+    except Exception as error:
+        raise UsageError(f"cannot import {place}: {type(error).__name__}: {error}") from error
+
+
+def _imported_file(path: Path) -> ModuleType:
+    name = f"_schemax_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # a name that ends with .py always has a loader
+    assert spec.loader is not None
+    if str(path.parent) not in sys.path:  # as when Python runs the file
+        sys.path.insert(0, str(path.parent))
+    module = importlib.util.module_from_spec(spec)
+    # Pydantic looks the module up to resolve its annotations.
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,126 @@
+"""`schemax demo`: real-looking listings, read before your eyes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from schemax.commands import options
+from schemax.commands.messages import plain_warnings
+from schemax.extractor import Extractor, load_schema
+from schemax.results import Extraction
+
+# Written for this purpose; any likeness to a product on sale is in the style alone.
+LISTINGS: Sequence[tuple[str, str]] = (
+    ("shoes", "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"),
+    ("shoes", "Calder & Sons Men's Leather Slip-On Loafer Brown Size 11"),
+    (
+        "coffee",
+        "Brightwater Roasters Ground Coffee, Hazelnut Creme, Medium Roast, 12 oz (Pack of 6)",
+    ),
+    ("tea", "Larkspur Organic Peppermint Herbal Tea, Caffeine Free, 20 Tea Bags"),
+    ("sunscreen", "Solmara Kids Mineral Sunscreen Lotion SPF 50, Fragrance Free, 6 fl oz, 2 Pack"),
+    ("vitamin", "Evergreen Vitality Vitamin D3 2000 IU Gummies for Adults, Peach, 120 Count"),
+    ("toothbrush", "PearlPath Extra Soft Manual Toothbrush for Toddlers, Blue, 4 Count"),
+    ("laundry detergent", "Meadowline Liquid Laundry Detergent, Lavender, 64 Loads, 100 fl oz"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All listings, read once."""
+
+    items: Sequence[Extraction[Any]]
+    seconds: float
+
+    @property
+    def passes(self) -> float:
+        return mean(item.steps for item in self.items)
+
+
+def demo(
+    model: options.Model = None,
+    compare: Annotated[
+        bool, typer.Option(help="Read the listings with autoregressive decoding as well.")
+    ] = True,
+) -> None:
+    """Reads a handful of listings with the embedded model, and shows what that took."""
+    with plain_warnings():
+        extractor = options.load_extractor(model)
+        schemas = {name: load_schema(name) for name, _ in LISTINGS}
+        parallel = _timed(extractor, schemas, "isolated")
+        baseline = _timed(extractor, schemas, "autoregressive") if compare else None
+    console = Console()
+    console.print(_values_table(parallel.items))
+    if baseline is not None:
+        console.print(_cost_table(parallel, baseline))
+    else:
+        console.print(f"{parallel.passes:.1f} forward passes per listing")
+    console.print(
+        "\nNext, your own products, one JSON object or string per line:\n"
+        "  schemax extract shoes products.jsonl -o shoes.jsonl\n"
+        "`schemax schemas` lists what else is ready-made, `schemax explain shoes` shows how it is "
+        "read.",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _timed(extractor: Extractor, schemas: Mapping[str, type[BaseModel]], decoding: str) -> Run:
+    records = [{"category": category, "title": title} for category, title in LISTINGS]
+
+    def run() -> list[Extraction[Any]]:
+        return list(extractor.stream(records, schemas, category="category", decoding=decoding))
+
+    run()  # the first time pays for what is compiled and allocated once
+    started = time.perf_counter()
+    items = run()
+    seconds = time.perf_counter() - started
+    return Run(sorted(items, key=lambda item: item.index), seconds)
+
+
+def _values_table(items: Sequence[Extraction[Any]]) -> Table:
+    table = Table(show_header=False, show_lines=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for place, (item, (_, title)) in enumerate(zip(items, LISTINGS, strict=True)):
+        if place:
+            table.add_section()
+        table.add_row("", Text(title, style="italic"))
+        for name, value in _stated(item):
+            table.add_row(name, Text(value))
+    return table
+
+
+def _stated(item: Extraction[Any]) -> list[tuple[str, str]]:
+    if item.value is None:
+        return [("failed", error.message) for error in item.errors]
+    values = {name: result.value for name, result in item.fields.items()}
+    return [
+        (
+            name.replace("_", " "),
+            ", ".join(map(str, value)) if isinstance(value, list) else str(value),
+        )
+        for name, value in values.items()
+        if value not in (None, [])
+    ]
+
+
+def _cost_table(parallel: Run, baseline: Run) -> Table:
+    table = Table(pad_edge=False)
+    table.add_column("decoding")
+    table.add_column("forward passes per listing", justify="right")
+    table.add_column(f"seconds for all {len(LISTINGS)}", justify="right")
+    for name, run in (("hyper-parallel", parallel), ("autoregressive", baseline)):
+        table.add_row(name, f"{run.passes:.1f}", f"{run.seconds:.2f}")
+    return table

@@ -1,0 +1,98 @@
+"""Options that several verbs share, and what they mean."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from schemax.commands.messages import refused_settings
+from schemax.compiler.prompt import load_template
+from schemax.config import DecodingConfig, resolve_decoding
+from schemax.extractor import EMBEDDED_WARNING, Extractor
+from schemax.formats import get_format
+from schemax.resources import resource_dir
+
+Schema = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCHEMA",
+        show_default=False,
+        help="A ready-made name (see `schemax schemas`), module:Class, file.py:Class or a "
+        "JSON Schema file (schema.json).",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        show_default=False,
+        help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model.",
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps ...")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+Format = Annotated[
+    str | None,
+    typer.Option(show_default=False, help="json, yaml or xml. Default: the schema's, else json."),
+]
+Template = Annotated[
+    str | None,
+    typer.Option(
+        show_default=False,
+        help="The prompt: verbatim, standard, generic or a Jinja file. "
+        "Default: the schema's, else the model's own, else verbatim.",
+    ),
+]
+Decoding = Annotated[
+    str | None,
+    typer.Option(show_default=False, help="isolated, paper or autoregressive. Default: isolated."),
+]
+
+
+def checked_settings(
+    format: str | None,
+    template: str | None,
+    decoding: str | None,
+    batch_size: int | None = None,
+) -> dict[str, Any]:
+    """The options of a call, checked before a model is loaded. Raises UsageError, TemplateError."""
+    with refused_settings():
+        if format is not None:
+            get_format(format)
+        if template is not None:
+            load_template(template)
+        config: DecodingConfig | None = None
+        if decoding is not None or batch_size is not None:
+            config = resolve_decoding(decoding)
+        if config is not None and batch_size is not None:
+            config = replace(config, batch_size=batch_size)
+    return {"format": format, "template": template, "decoding": config}
+
+
+def load_extractor(model: str | None, device: str = "auto", dtype: str = "auto") -> Extractor:
+    """The model that was named, else the default one. Raises ModelError."""
+    _hush_libraries()
+    if model is None and device == dtype == "auto":
+        return Extractor.default()
+    name = model or os.environ.get("SCHEMAX_MODEL")
+    if not name:
+        warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
+    return Extractor.from_pretrained(name or resource_dir("embedded"), device=device, dtype=dtype)
+
+
+def _hush_libraries() -> None:
+    """Keeps the libraries' own reports, and outside terminals their bars, out of ours."""
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        disable_progress_bars()

@@ -1,0 +1,401 @@
+"""Products in, instances out: the whole way, with bad input on it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+from conftest import TITLES, Small, tiny_model
+from pydantic import BaseModel, create_model, field_validator
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from schemax import (
+    AttrSchema,
+    DecodingConfig,
+    Extraction,
+    ExtractionError,
+    Extractor,
+    InputError,
+    ModelError,
+    SchemaError,
+    attr,
+    extract,
+    load_schema,
+    register_format,
+    schema_names,
+)
+from schemax.compiler import TextCodec
+from schemax.formats import BaseFormat, stop_at
+
+
+class Loose(AttrSchema, category="television"):
+    """Whatever a random model writes is a value of it."""
+
+    brand: str | None = attr("Manufacturer", k_max=6)
+    model: str | None = attr(k_max=6)
+
+
+@pytest.fixture(scope="module")
+def fast(backend: Tokenizer) -> PreTrainedTokenizerFast:
+    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
+
+
+@pytest.fixture(scope="module")
+def extractor(codec: TextCodec, fast: PreTrainedTokenizerFast) -> Extractor:
+    return Extractor(tiny_model("qwen3", codec.vocab_size), fast, format="yaml")
+
+
+@pytest.fixture(scope="module")
+def folder(
+    codec: TextCodec, fast: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    path = tmp_path_factory.mktemp("model")
+    tiny_model("qwen3", codec.vocab_size).save_pretrained(path)
+    fast.save_pretrained(path)
+    return path
+
+
+def test_instances_in_order(extractor: Extractor) -> None:
+    found = extractor.extract(TITLES, Loose)
+    assert [type(item) for item in found] == [Loose] * len(TITLES)
+    stream = list(extractor.stream(TITLES, Loose))
+    assert sorted(item.index for item in stream) == list(range(len(TITLES)))
+    for item in stream:
+        assert item.value == found[item.index]
+        assert list(item.fields) == ["brand", "model"]
+        field = item.fields["brand"]
+        assert field.finish_reason in ("stop", "eos", "length")
+        assert 1 <= field.tokens <= 12
+        assert item.steps >= field.tokens
+
+
+def test_products_of_every_shape(extractor: Extractor) -> None:
+    rows = [
+        {"id": 7, "category": "tv", "title": "LG", "size": 55, "weight": None, "ports": ["a", 1]},
+        {"title": "LG"},
+        "LG",
+    ]
+    first, second, third = sorted(extractor.stream(rows, Loose), key=lambda item: item.index)
+    assert first.document_id == "7"
+    assert second.document_id is None
+    # A single value is shown alone, so these are the same document.
+    assert second.value == third.value
+    named = list(extractor.stream(rows[:1], Loose, text="title"))
+    assert named[0].value == third.value
+
+
+BAD = [
+    ("", "empty"),
+    ("  \n\t ", "empty"),
+    (None, "NoneType"),
+    (12, "int"),
+    ({"id": 1}, "empty"),
+    ({"title": None}, "empty"),
+    ({"title": {"nested": 1}}, "dict"),
+    ({"title": [["nested"]]}, "list"),
+    ([], "list"),
+]
+
+
+@pytest.mark.parametrize(("product", "reason"), BAD, ids=str)
+def test_bad_rows_do_not_stop_the_rest(extractor: Extractor, product: Any, reason: str) -> None:
+    rows = ["LG", product, "Sony"]
+    with pytest.raises(ExtractionError, match="1 of 3") as caught:
+        extractor.extract(rows, Loose)
+    assert [item.value is None for item in caught.value.extractions] == [False, True, False]
+    assert reason in caught.value.extractions[1].errors[0].message
+    values = extractor.extract(rows, Loose, on_error="null")
+    assert [type(value) for value in values] == [Loose, type(None), Loose]
+
+
+def test_records_without_the_text_fields(extractor: Extractor) -> None:
+    rows = [{"title": "LG", "price": 3}, {"name": "Sony"}]
+    items = sorted(extractor.stream(rows, Loose, text=("title",)), key=lambda item: item.index)
+    assert items[0].ok
+    assert "no title; it has name" in items[1].errors[0].message
+
+
+@pytest.mark.parametrize("products", ["one text", {"title": "LG"}, b"bytes", 12, None])
+def test_products_must_be_many(extractor: Extractor, products: Any) -> None:
+    with pytest.raises(InputError, match="iterable"):
+        extractor.extract(products, Loose)
+    if isinstance(products, (str, dict, bytes)):
+        with pytest.raises(InputError, match="iterable"):
+            extract(products, Loose)  # before any model is loaded
+
+
+def test_no_products(extractor: Extractor) -> None:
+    assert extractor.extract([], Loose) == []
+    assert list(extractor.stream(iter(()), Loose)) == []
+
+
+def test_too_long_for_the_model(codec: TextCodec, fast: PreTrainedTokenizerFast) -> None:
+    model = tiny_model("qwen3", codec.vocab_size, max_position_embeddings=900)
+    small = Extractor(model, fast, format="yaml")
+    rows = ["LG", "tv set " * 5715, "Sony"]
+    assert len(rows[1]) > 40_000
+    for decoding in ("isolated", "paper"):
+        items = sorted(small.stream(rows, Loose, decoding=decoding), key=lambda item: item.index)
+        assert [item.ok for item in items] == [True, False, True]
+        assert "context has 900" in items[1].errors[0].message
+
+
+def test_awkward_texts(extractor: Extractor) -> None:
+    rows = [
+        "<|endoftext|> <|im_end|>",
+        "{{ 7*7 }}{% endfor %}",
+        "</product> </documents>",
+        "nul \x00 byte",
+        "lone \ud800 surrogate",
+        "👩‍👩‍👧 emoji",
+        "טלוויזיה בעברית",
+    ]
+    for decoding in ("isolated", "paper", "autoregressive"):
+        assert len(extractor.extract(rows, Loose, decoding=decoding)) == len(rows)
+
+
+def test_mixed_categories(extractor: Extractor) -> None:
+    class Shoe(AttrSchema):
+        color: str | None = attr(k_max=5)
+
+    rows = [
+        {"category": "tv", "title": "LG"},
+        {"category": "shoe", "title": "Crocs"},
+        {"category": "hat", "title": "Stetson"},
+        {"title": "none"},
+    ]
+    schemas = {"tv": Loose, "shoe": Shoe}
+    items = sorted(extractor.stream(rows, schemas, category="category"), key=lambda i: i.index)
+    assert [type(item.value) for item in items[:2]] == [Loose, Shoe]
+    assert "'hat'" in items[2].errors[0].message
+    assert "'tv', 'shoe'" in items[3].errors[0].message
+    with pytest.raises(SchemaError):
+        extractor.extract(rows, {})
+
+
+def test_memory_is_bounded(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extractions come out before all products have gone in."""
+    monkeypatch.setattr("schemax.extractor._WINDOW", 4)
+    read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal read
+        while True:
+            read += 1
+            yield TITLES[read % len(TITLES)]
+
+    stream = extractor.stream(endless(), Loose)
+    for _ in range(6):
+        next(stream)
+    assert read == 8
+
+
+def test_schemas_of_every_make(extractor: Extractor) -> None:
+    class Plain(BaseModel):
+        brand: str | None = None
+
+        @field_validator("brand")
+        @classmethod
+        def shout(cls, brand: str | None) -> str | None:
+            return brand and brand.upper()
+
+    made = create_model("Made", __base__=AttrSchema, brand=(str | None, attr(k_max=6)))
+    document = AttrSchema.from_json_schema(
+        {"title": "Doc", "type": "object", "properties": {"brand": {"type": "string"}}}
+    )
+    for schema in (Plain, made, document):
+        (value,) = extractor.extract(["LG"], schema)
+        assert isinstance(value, schema)
+    (value,) = extractor.extract(["LG"], Plain)
+    assert value.brand is None or value.brand == value.brand.upper()
+
+
+def test_failed_rows_carry_their_reason(extractor: Extractor) -> None:
+    class Strict(AttrSchema):
+        price: float = attr("Price", k_max=5)
+
+    with pytest.raises(ExtractionError) as caught:
+        extractor.extract(TITLES[:2], Strict)
+    item = caught.value.extractions[0]
+    assert item.value is None
+    assert item.errors[0].field == "price"
+    assert item.fields["price"].raw is not None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"format": "toml"}, {"decoding": "fast"}, {"on_error": "ignore"}, {"nonsense": 1}],
+    ids=str,
+)
+def test_bad_options_are_named_at_once(extractor: Extractor, options: dict[str, Any]) -> None:
+    with pytest.raises(
+        (ValueError, TypeError), match=next(iter(map(str, options.values()))) + "|nonsense"
+    ):
+        extractor.extract(["LG"], Loose, **options)
+    with pytest.raises(ValueError, match="not both"):
+        extract(["LG"], Loose, model="x", extractor=extractor)
+
+
+def test_class_settings_win_over_the_extractor(extractor: Extractor) -> None:
+    class Tagged(Loose, format="xml"):
+        pass
+
+    assert extractor.compile(Loose).format.name == "yaml"
+    assert extractor.compile(Tagged).format.name == "xml"
+    assert extractor.compile(Tagged, format="json").format.name == "json"
+
+
+def test_progress_goes_to_stderr(extractor: Extractor, capsys: pytest.CaptureFixture[str]) -> None:
+    extractor.extract(TITLES, Loose, show_progress=True)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "7 of 7 products" in captured.err
+    assert "\r" not in captured.err
+
+
+class Lines(BaseFormat):
+    """A user's own format: `name = value`, one per line."""
+
+    name = "lines"
+    delimiter = "\n"
+    stop = stop_at("\n")
+    end = stop_at("\n\n")
+
+    def opening(self) -> str:
+        return ""
+
+    def key(self, path: tuple[str, ...], previous: tuple[str, ...] | None) -> str:
+        return ("" if previous is None else "\n") + ".".join(path) + " ="
+
+    def closing(self, last: tuple[str, ...]) -> str:
+        return "\n"
+
+    def escape(self, value: Any) -> str:
+        return " " + ("" if value is None else str(value).replace("\n", " "))
+
+    def unescape(self, raw: str, *, is_list: bool = False) -> Any:
+        return raw.split("\n")[0].strip() or None
+
+    def parse(self, text: str, paths: Any) -> dict[tuple[str, ...], str]:
+        pairs = [line.partition(" =") for line in text.splitlines()]
+        return {tuple(k.split(".")): v for k, found, v in pairs if found}
+
+
+def test_a_format_of_one_s_own(extractor: Extractor) -> None:
+    register_format("lines", Lines())
+    compiled = extractor.compile(Loose, format="lines")
+    assert compiled.key_texts == (("brand =", "model ="),)
+    for decoding in ("isolated", "paper", "autoregressive"):
+        values = extractor.extract(TITLES[:3], Loose, format="lines", decoding=decoding)
+        assert all(isinstance(value, Loose) for value in values)
+
+
+# Loading
+
+
+def test_from_pretrained_and_by_name(folder: Path, extractor: Extractor) -> None:
+    loaded = Extractor.from_pretrained(folder, format="yaml", device="cpu")
+    assert loaded.model.dtype == torch.float32
+    assert loaded.extract(TITLES, Loose) == extractor.extract(TITLES, Loose)
+    assert extract(TITLES, Loose, model=folder, format="yaml") == extractor.extract(TITLES, Loose)
+    half = Extractor.from_pretrained(folder, dtype="bfloat16")
+    assert half.model.dtype == torch.bfloat16
+
+
+def test_schemax_model_names_the_default(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, extractor: Extractor
+) -> None:
+    monkeypatch.setenv("SCHEMAX_MODEL", str(folder))
+    assert Loose.extract(TITLES[:2], format="yaml") == extractor.extract(TITLES[:2], Loose)
+    assert Extractor.default() is Extractor.default()
+
+
+def test_a_template_travels_with_the_weights(folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy)
+    (copy / "prompt.jinja").write_text("Own: {{ documents[0].text }}\n")
+    own = Extractor.from_pretrained(copy)
+    compiled = own.compile(Loose)
+    assert compiled.prompt.instruction == "Own: "
+    assert own.compile(Loose, template="generic").prompt.instruction.startswith("Fill in")
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        ("config.json", "config.json"),
+        ("tokenizer.json", "tokenizer.json"),
+        ("model.safetensors", "safetensors"),
+    ],
+)
+def test_incomplete_model_folders(folder: Path, tmp_path: Path, missing: str, reason: str) -> None:
+    import shutil
+
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy)
+    (copy / missing).unlink()
+    with pytest.raises(ModelError, match=reason):
+        Extractor.from_pretrained(copy)
+
+
+def test_models_that_cannot_be_run(codec: TextCodec, fast: PreTrainedTokenizerFast) -> None:
+    from transformers import BertConfig, BertModel, MambaConfig, MambaForCausalLM
+
+    settings = {"hidden_size": 16, "num_hidden_layers": 1, "vocab_size": codec.vocab_size}
+    with pytest.raises(ModelError, match="position ids"):
+        Extractor(MambaForCausalLM(MambaConfig(state_size=4, **settings)), fast)
+    with pytest.raises(ModelError, match="head"):
+        Extractor(BertModel(BertConfig(num_attention_heads=2, **settings)), fast)
+    dynamic = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
+    with pytest.raises(ModelError, match="dynamic"):
+        Extractor(tiny_model("llama", codec.vocab_size, rope_parameters=dynamic), fast)
+    with pytest.raises(ModelError, match="vocabulary"):
+        Extractor(tiny_model("llama", 100), fast)
+    with pytest.raises(ModelError, match="fast tokenizer"):
+        Extractor(tiny_model("llama", codec.vocab_size), tokenizers)
+
+
+def test_unknown_devices_and_dtypes(folder: Path) -> None:
+    with pytest.raises(ModelError, match="device"):
+        Extractor.from_pretrained(folder, device="abacus")
+    with pytest.raises(ModelError, match="dtype"):
+        Extractor.from_pretrained(folder, dtype="int3")
+    with pytest.raises(ModelError, match="nowhere"):
+        Extractor.from_pretrained("./nowhere/at/all")
+
+
+# Ready-made schemas
+
+
+def test_ready_made_schemas_compile(extractor: Extractor) -> None:
+    assert {"television", "shoes", "tea"} <= set(schema_names())
+    for name in schema_names():
+        schema = load_schema(name)
+        assert extractor.compile(schema).num_slots == len(schema.model_fields)
+    assert load_schema("Breakfast Cereal") is not None
+    with pytest.raises(InputError, match="television"):
+        load_schema("radio")
+    with pytest.raises(InputError, match="television"):
+        load_schema("../pyproject")
+
+
+def test_public_names_import_without_torch() -> None:
+    code = "import sys; from schemax import *; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_extraction_is_what_the_notes_say(extractor: Extractor) -> None:
+    (item,) = extractor.stream(["LG"], Small, decoding=DecodingConfig(max_retries=0))
+    assert isinstance(item, Extraction)
+    assert item.index == 0
+    row = item.to_row(details=True)
+    assert set(row) == {"id", "index", "attributes", "errors", "fields"}

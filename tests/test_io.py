@@ -1,0 +1,148 @@
+"""JSON Lines: what is read, what is written, and what stays when a run is cut short."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemax.errors import InputError
+from schemax.io import count_records, open_sink, open_source, read_records
+
+
+def records(data: bytes) -> list[Any]:
+    return list(read_records(io.BytesIO(data)))
+
+
+def test_objects_and_strings_are_records() -> None:
+    assert records(b'{"a": 1}\n"text"\r\n{"b": null}') == [{"a": 1}, "text", {"b": None}]
+
+
+def test_blank_lines_are_skipped_but_counted() -> None:
+    first, broken = records(b'\n \t\r\n"x"\n\n{\n')
+    assert first == "x"
+    assert str(broken).startswith("line 5: broken JSON")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"a": }', "broken JSON: Expecting value at column 7"),
+        (b"{'a': 1}", "broken JSON"),
+        (b'"caf\xe9"', "not valid UTF-8 at byte 5"),
+        (b"[1, 2]", "must be an object or a string, not an array"),
+        (b"12", "not a number"),
+        (b"null", "not null"),
+        (b"true", "not true or false"),
+        (b"9" * 5000, "cannot be read"),
+        (b"[" * 200_000, "cannot be read"),
+        (b'{"a": 1} {"b": 2}', "broken JSON: Extra data"),
+    ],
+)
+def test_a_line_that_holds_no_record_says_so_in_its_place(line: bytes, reason: str) -> None:
+    before, broken, after = records(b'"one"\n' + line + b'\n"three"\n')
+    assert (before, after) == ("one", "three")
+    assert isinstance(broken, InputError)
+    assert str(broken).startswith("line 2: ")
+    assert reason in str(broken)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_record() -> None:
+    assert records(b"\xef\xbb\xbf" + b'"x"\n') == ["x"]
+    assert records(b"\xef\xbb\xbf") == []
+
+
+def test_line_separators_of_unicode_do_not_end_a_line() -> None:
+    assert records('"a\u2028b\u0085c"\n'.encode()) == ["a\u2028b\u0085c"]
+
+
+@given(st.lists(st.text() | st.dictionaries(st.text(), st.none() | st.text() | st.integers())))
+def test_what_is_written_is_read_again(rows: list[Any]) -> None:
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    assert records(data) == rows
+
+
+def test_a_source_that_cannot_be_opened_is_an_input_error(tmp_path: Path) -> None:
+    for place in (tmp_path / "absent.jsonl", tmp_path):
+        with pytest.raises(InputError, match="cannot read"), open_source(str(place)):
+            pass
+
+
+def test_records_are_counted_up_to_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'"a"\n\n"b"\n{\n"c"')
+    assert count_records(str(path)) == 4
+    assert count_records(str(path), 2) == 2
+    assert count_records("-") is None
+
+
+def written(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_a_file_appears_only_when_all_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text("old")
+    with open_sink(str(path)) as sink:
+        sink.write({"a": "é"})
+        assert path.read_text() == "old"
+        (partial,) = tmp_path.glob("*.partial")
+        assert written(partial) == [{"a": "é"}]
+    assert path.read_bytes() == '{"a": "é"}\n'.encode()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interrupted_file_stays_beside_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt) as caught, open_sink(str(path)) as sink:
+        sink.write({"a": 1})
+        raise KeyboardInterrupt
+    (partial,) = tmp_path.glob("*.partial")
+    assert written(partial) == [{"a": 1}]
+    assert path.read_text() == "old"
+    assert caught.value.__notes__ == [f"the 1 rows written so far are in {partial}"]
+
+
+def test_nothing_stays_of_a_run_that_wrote_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="stop"), open_sink(str(tmp_path / "out.jsonl")):
+        raise ValueError("stop")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_and_permissions_survive(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.jsonl", tmp_path / "link.jsonl"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    with open_sink(str(link)) as sink:
+        sink.write({})
+    assert link.is_symlink()
+    assert written(target) == [{}]
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_device_is_written_to_as_it_is() -> None:
+    with open_sink(os.devnull) as sink:
+        sink.write({})
+    assert not Path(os.devnull).is_file()
+
+
+def test_a_sink_that_cannot_be_opened_is_an_input_error(tmp_path: Path) -> None:
+    for place in (tmp_path / "absent" / "out.jsonl", tmp_path):
+        with pytest.raises(InputError, match="cannot write"), open_sink(str(place)):
+            pass
+
+
+def test_lone_surrogates_are_written_escaped(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with open_sink(str(path)) as sink:
+        sink.write({"id": "\ud800", "é": 1})
+    assert written(path) == [{"id": "\ud800", "é": 1}]
