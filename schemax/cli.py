@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from schemax.commands.demo import demo
+from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import extract
 from schemax.commands.messages import say
@@ -71,9 +72,10 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Reads typed attributes out of product texts, all fields of many texts at once.",
 )
-for _verb in (demo, extract, explain, schemas):
+for _verb in (demo, extract, explain, evaluate, schemas):
     app.command()(_verb)
 
 

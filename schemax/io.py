@@ -38,7 +38,7 @@ def read_records(lines: Iterable[bytes]) -> Iterator[Record]:
 
 def _record(line: bytes, number: int) -> Record:
     try:
-        value = json.loads(line.decode())
+        value = json.loads(line.decode().rstrip("\r\n"))
     except UnicodeDecodeError as error:
         return InputError(f"line {number}: not valid UTF-8 at byte {error.start + 1}")
     except json.JSONDecodeError as error:
@@ -126,6 +126,6 @@ def open_sink(name: str | None) -> Iterator[RowWriter]:
 
 def _keep(partial: Path, rows: int, error: BaseException) -> None:
     if rows:
-        error.add_note(f"the {rows:,} rows written so far are in {partial}")
+        error.add_note(f"rows written so far: {rows:,}, in {partial}")
     else:
         partial.unlink()

@@ -153,8 +153,6 @@ class _Builder:
         title = child.get("title")
         if title is not None and not isinstance(title, str):
             raise self._error(place, "title must be text")
-        if title == key.title().replace("_", " ").strip():
-            title = None  # Pydantic writes this title by itself
         options: dict[str, Any] = {"title": title}
         if name != key:
             options = {"title": title or key, "alias": key}

@@ -148,7 +148,13 @@ class AttrSchema(BaseModel):
         if "category" in cls.__schema_settings__:
             own["category"] = settings.category
         named = {key: value for key, value in own.items() if isinstance(value, str)}
-        handler.resolve_ref_schema(document).update(named)
+        resolved = handler.resolve_ref_schema(document)
+        resolved.update(named)
+        # Pydantic invents titles; one that nobody chose must not become what the model is shown.
+        for name, field in cls.model_fields.items():
+            if field.title is None:
+                shown = resolved.get("properties", {})
+                shown.get(field.alias or name, shown.get(name, {})).pop("title", None)
         return document
 
     @classmethod

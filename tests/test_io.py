@@ -102,13 +102,19 @@ def test_a_file_appears_only_when_all_is_written(tmp_path: Path) -> None:
 def test_an_interrupted_file_stays_beside_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_text("old")
-    with pytest.raises(KeyboardInterrupt) as caught, open_sink(str(path)) as sink:
-        sink.write({"a": 1})
-        raise KeyboardInterrupt
+    interrupt = KeyboardInterrupt()
+
+    def write() -> None:
+        with open_sink(str(path)) as sink:
+            sink.write({"a": 1})
+            raise interrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
     (partial,) = tmp_path.glob("*.partial")
     assert written(partial) == [{"a": 1}]
     assert path.read_text() == "old"
-    assert caught.value.__notes__ == [f"the 1 rows written so far are in {partial}"]
+    assert interrupt.__notes__ == [f"rows written so far: 1, in {partial}"]
 
 
 def test_nothing_stays_of_a_run_that_wrote_nothing(tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def _folder_of(name: str | None) -> Path:
         return path.parent
     if path.is_dir():
         return path
+    options.check_folder(name)
     from huggingface_hub import snapshot_download
 
     try:

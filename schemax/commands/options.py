@@ -6,11 +6,12 @@ import os
 import sys
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from schemax.commands.messages import refused_settings
+from schemax.commands.messages import UsageError, refused_settings
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.extractor import EMBEDDED_WARNING, Extractor
@@ -79,20 +80,31 @@ def checked_settings(
 def load_extractor(model: str | None, device: str = "auto", dtype: str = "auto") -> Extractor:
     """The model that was named, else the default one. Raises ModelError."""
     _hush_libraries()
+    name = model or os.environ.get("SCHEMAX_MODEL")
+    if name:
+        check_folder(name)
     if model is None and device == dtype == "auto":
         return Extractor.default()
-    name = model or os.environ.get("SCHEMAX_MODEL")
     if not name:
         warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
     return Extractor.from_pretrained(name or resource_dir("embedded"), device=device, dtype=dtype)
 
 
+def check_folder(name: str) -> None:
+    """Raises UsageError for a path that leads nowhere, which the Hub would call a malformed id."""
+    is_path = name.startswith((".", "~")) or Path(name).is_absolute() or name.count("/") > 1
+    if is_path and not Path(name).is_dir():
+        raise UsageError(f"no model folder {name}")
+
+
 def _hush_libraries() -> None:
     """Keeps the libraries' own reports, and outside terminals their bars, out of ours."""
+    from huggingface_hub.utils import logging as hub_logging
     from huggingface_hub.utils.tqdm import disable_progress_bars
     from transformers.utils import logging
 
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    hub_logging.set_verbosity_error()
     if not sys.stderr.isatty():
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         disable_progress_bars()
