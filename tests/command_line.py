@@ -1,0 +1,87 @@
+"""What the tests of the command line share: a model on disk, schemas, and ways to run commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from conftest import tiny_model
+from typer.testing import CliRunner
+
+import schemax
+from schemax.cli import app
+
+Result = Any  # of typer.testing, which does not export it
+Run = Callable[..., Result]
+
+SCHEMA = "shop.py:Small"
+
+DECLARATION = '''
+from typing import Literal
+from schemax.schema import AttrSchema, attr
+
+class Small(AttrSchema, category="television"):
+    """Short budgets."""
+    brand: str | None = attr("Manufacturer", k_max=6)
+    smart: bool | None = attr(k_max=3)
+    resolution: Literal["720p", "4K"] | None = attr(k_max=7)
+
+class Strict(AttrSchema):
+    year: int = attr("Year", k_max=3, ge=1900)
+'''
+
+
+def save_model(backend: tokenizers.Tokenizer, folder: Path) -> Path:
+    """A folder as transformers saves it."""
+    tiny_model("qwen3", backend.get_vocab_size()).save_pretrained(folder)
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"})
+    )
+    return folder
+
+
+def runner(folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs commands in a folder that holds `shop.py`, with that model as the default one."""
+    (folder / "shop.py").write_text(DECLARATION)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("SCHEMAX_MODEL", str(model))
+
+    def invoke(*args: str, stdin: bytes | None = None) -> Result:
+        return CliRunner().invoke(app, list(args), input=stdin)
+
+    return invoke
+
+
+def process(*args: str, cwd: Path, **settings: Any) -> subprocess.Popen[bytes]:
+    root = str(Path(schemax.__file__).parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, *args], cwd=cwd, env=environment, **pipes | settings)
+
+
+def jsonl(path: Path, records: Sequence[Any]) -> str:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    return str(path)
+
+
+def rows(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def refused(result: Result, *said: str) -> None:
+    """Exit status 2, and one line that says all this."""
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    for words in said:
+        assert words in line

@@ -1,0 +1,119 @@
+"""`schemax explain`, and how SCHEMA is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import tokenizers
+from command_line import SCHEMA, Run, refused, runner, save_model
+
+
+@pytest.fixture(scope="module")
+def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(backend, tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner(tmp_path, model, monkeypatch)
+
+
+def test_schemas_come_from_names_modules_and_files(run: Run, tmp_path: Path) -> None:
+    document = {"title": "Lamp", "type": "object", "properties": {"watts": {"type": "number"}}}
+    (tmp_path / "lamp.json").write_text(json.dumps(document))
+    for schema, slot in (
+        ("television", "screen_size"),
+        ("breakfast-cereal", "flavor"),
+        ("shop:Small", "resolution"),
+        ("shop.py:Strict", "year"),
+        ("lamp.json", "watts"),
+    ):
+        result = run("explain", schema, "--json")
+        assert result.exit_code == 0, result.output
+        assert slot in [one["name"] for one in json.loads(result.stdout)["slots"]]
+
+
+def test_schemas_lists_what_is_ready_made(run: Run) -> None:
+    result = run("schemas")
+    assert result.exit_code == 0
+    assert "television\n    brand, model, screen_size" in result.stdout
+
+
+@pytest.mark.parametrize("format", ["json", "yaml", "xml"])
+@pytest.mark.parametrize("decoding", ["isolated", "paper", "autoregressive"])
+def test_explain_shows_the_contract(run: Run, format: str, decoding: str) -> None:
+    result = run("explain", SCHEMA, "--format", format, "--decoding", decoding)
+    assert result.exit_code == 0, result.output
+    for part in ("Prompt", "Stop rule", "Who sees whom", "Steps", "At most", "Manufacturer"):
+        assert part in result.stdout
+    assert ("⟦brand, " in result.stdout) == (decoding != "autoregressive")
+    assert ("«text 6»" in result.stdout) == (decoding == "paper")
+
+
+def test_explain_gives_the_same_as_data(run: Run) -> None:
+    contract = json.loads(run("explain", SCHEMA, "--json", "--text", "LG C3").stdout)
+    assert [slot["k_max"] for slot in contract["slots"]] == [6, 3, 7]
+    assert contract["steps"]["this"] == 7
+    assert contract["steps"]["autoregressive"] > 16
+    tokens = contract["tokens"]
+    start = tokens["instruction"] + tokens["documents"] + tokens["opening"]
+    for slot in contract["slots"]:
+        assert slot["key_start"] == start
+        assert slot["first_value"] == slot["key_end"] + 1 == start + slot["key_tokens"]
+
+
+def test_explain_shows_the_gaps_of_the_paper(run: Run) -> None:
+    contract = json.loads(run("explain", SCHEMA, "--json", "--decoding", "paper").stdout)
+    first, second, _ = contract["slots"]
+    assert [slot["k_max"] for slot in contract["slots"]] == [6, 3, 7]
+    assert second["key_start"] == first["key_end"] + first["k_max"] + 1
+    assert contract["stop"]["rule"] == "at the end of the line"
+
+
+def seen(run: Run, decoding: str) -> dict[str, set[str]]:
+    picture = json.loads(run("explain", SCHEMA, "--json", "--decoding", decoding).stdout)["picture"]
+    labels = picture["labels"]
+    return {
+        label: {other for other, sees in zip(labels, row, strict=True) if sees}
+        for label, row in zip(labels, picture["sees"], strict=True)
+    }
+
+
+def test_the_picture_follows_the_rule(run: Run) -> None:
+    isolated = seen(run, "isolated")
+    assert isolated["v2.2"] == {"I", "D", "S", "k2", "v2.1", "v2.2"}
+    paper = seen(run, "paper")
+    prompt = {"I", "D1", "D2", "S"}
+    assert paper["ka2"] == {*prompt, "ka1", "ka2"}
+    assert paper["va2.1"] == {*prompt, "ka1", "va1.1", "ka2", "va2.1"}
+    assert seen(run, "autoregressive")["w2"] == {"I", "D", "S", "w1", "w2"}
+
+
+def test_explain_needs_no_weights(run: Run, model: Path, tmp_path: Path) -> None:
+    shutil.copy(model / "tokenizer.json", tmp_path)
+    for place in (".", "tokenizer.json"):
+        assert run("explain", SCHEMA, "--tokenizer", place).exit_code == 0
+    refused(run("explain", SCHEMA, "--tokenizer", ".", "--model", "."), "not both")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    refused(run("explain", SCHEMA, "--tokenizer", "."), "cannot be read")
+    (tmp_path / "tokenizer.json").unlink()
+    refused(run("explain", SCHEMA, "--model", "."), "tokenizer.json")
+
+
+def test_explain_uses_the_prompt_that_a_model_brings(run: Run, model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "own")
+    (tmp_path / "own" / "prompt.jinja").write_text("OWN\n{{ documents[0].text }}\n")
+    own = json.loads(run("explain", SCHEMA, "--json", "-m", "own").stdout)
+    assert own["prompt"].startswith("OWN\n«text»")
+    named = json.loads(
+        run("explain", SCHEMA, "--json", "-m", "own", "--template", "verbatim").stdout
+    )
+    assert "Rules:" in named["prompt"]
+
+
+def test_explain_refuses_what_extract_refuses(run: Run) -> None:
+    refused(run("explain", SCHEMA, "--format", "toml"), "json, yaml, xml")
+    refused(run("explain", SCHEMA, "--decoding", "fast"), "isolated, paper")
