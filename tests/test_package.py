@@ -54,7 +54,7 @@ def test_wheel_extracts_with_the_embedded_model(unpacked: Path) -> None:
     code = (
         "import warnings; warnings.simplefilter('ignore')\n"
         "from schemax import extract, load_schema\n"
-        "titles = [\"Crocs Women's Jayna Ballet Flat, Navy, 4 M US\"]\n"
+        'titles = ["Crocs Women\'s Jayna Ballet Flat, Navy, 4 M US"]\n'
         "print(extract(titles, load_schema('shoes'))[0])"
     )
     assert "Crocs" in run_from(unpacked, "-c", code)

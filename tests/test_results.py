@@ -23,9 +23,8 @@ from pydantic import (
     model_validator,
 )
 
-from schemax import results
 from schemax.formats import BaseFormat, get_format
-from schemax.results import Extraction, FieldError, FieldResult, SlotText, build, failed
+from schemax.results import Extraction, FieldError, FieldResult, SlotText, build, failed, layout
 from schemax.schema import AttrSchema, attr, compile_attributes
 
 FORMATS = ("json", "yaml", "xml")
@@ -835,8 +834,8 @@ def test_one_validation_when_all_is_fine(monkeypatch: pytest.MonkeyPatch) -> Non
         return original(*args, **options)
 
     monkeypatch.setattr(Television, "model_validate", counted)
-    before = results._plan.cache_info().misses
+    before = layout.layout_of.cache_info().misses
     for _ in range(3):
         assert read(Television, brand="LG", ports=["HDMI"]).errors == ()
     assert len(calls) == 3
-    assert results._plan.cache_info().misses <= before + 1
+    assert layout.layout_of.cache_info().misses <= before + 1

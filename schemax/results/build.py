@@ -1,0 +1,300 @@
+"""The raw text of slots becomes typed values, and these become validated instances.
+
+`build()` reads one document's slots. Values reach Pydantic as text, in lax mode, so that `int`,
+`Decimal` or `date` fields, constraints and validators mean what they always mean. A value that
+cannot be used never costs more than it must: its field falls back to its default, else to None,
+each with its reason in `Extraction.errors`; only if neither is allowed does the row fail.
+
+Strict models and fields are read in lax mode too: strictness is about the types a program passes,
+and a document has nothing but text to offer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
+
+from schemax.formats import OutputFormat
+from schemax.results.extraction import Extraction, FieldError, FieldResult, SlotText
+from schemax.results.layout import Group, Layout, Leaf, Way, folded, layout_of
+from schemax.results.messages import joined, reason_of
+from schemax.schema import Attribute
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def build(
+    schema: type[T],
+    attributes: Sequence[Attribute],
+    slots: Sequence[SlotText | None],
+    format: OutputFormat,
+    *,
+    index: int,
+    document_id: str | None,
+    steps: int = 0,
+) -> Extraction[T]:
+    """One document's slots as an instance of `schema`, or as a row that says why there is none.
+
+    `slots` is aligned with `attributes`; None is a field that the output did not mention, and
+    counts as null. Nothing that the texts or the schema's validators do is raised; ValueError only
+    if the slots do not fit the attributes, or these the schema.
+    """
+    if len(slots) != len(attributes):
+        raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
+    row = _Row(layout_of(schema))
+    for attribute, slot in zip(attributes, slots, strict=True):
+        leaf = row.layout.leaves.get(attribute.path)
+        if leaf is None:
+            raise ValueError(f"{schema.__name__} has no attribute {attribute.name!r}")
+        if slot is not None:
+            row.read(leaf, slot, format)
+    instance = row.instance(schema)
+    results = {
+        attribute.name: row.result(row.layout.leaves[attribute.path], slot, instance)
+        for attribute, slot in zip(attributes, slots, strict=True)
+    }
+    return Extraction(instance, index, document_id, tuple(row.errors), results, steps)
+
+
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
+
+
+def _value_of(leaf: Leaf, slot: SlotText, format: OutputFormat) -> Any:
+    """What the slot states: texts and choices, or None. Raises ValueError, which says why."""
+    if slot.finish_reason == "length" and not slot.complete:
+        raise ValueError(f"ran out of its budget of {slot.tokens} tokens (truncated)")
+    value = format.unescape(slot.raw, is_list=leaf.attribute.is_list)
+    if value is None:
+        return None
+    texts = [value] if isinstance(value, str) else [item for item in value if item is not None]
+    if leaf.attribute.is_list:
+        return [_typed(leaf, text) for text in texts]
+    if len(texts) > 1:
+        raise ValueError(f"{len(texts)} values where one belongs")
+    return _typed(leaf, texts[0]) if texts else None
+
+
+def _typed(leaf: Leaf, text: str) -> Any:
+    """A choice as the Python value behind it; all other texts are left to Pydantic."""
+    if leaf.choices:
+        return leaf.choices.get(text, leaf.folded_choices.get(folded(text), text))
+    # Pydantic reads no separators, and prices stand in texts with them. Nothing else is repaired:
+    # a number with a unit or a currency may well be another number than the one asked for.
+    if leaf.attribute.kind in ("integer", "number") and _THOUSANDS.fullmatch(text.strip()):
+        return text.strip().replace(",", "")
+    return text
+
+
+_NO_VALUE = "the text states no value, and the field is required"
+
+
+class _Row:
+    """One document on its way to an instance.
+
+    chosen: per leaf the value that was read, or the way that is taken instead.
+    left: per leaf that was at fault, the ways not tried yet.
+    taken, tried: per nested model, the way of the latest attempt and those that did not work.
+    """
+
+    __slots__ = ("chosen", "errors", "faulty", "layout", "left", "raws", "taken", "tried")
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.chosen: list[Any] = [
+            leaf.when_null[0] if leaf.when_null else Way.LOST for leaf in layout.root.leaves
+        ]
+        self.raws: list[str | None] = [None] * len(self.chosen)
+        self.errors: list[FieldError] = []
+        self.faulty: set[int] = set()
+        self.left: dict[int, tuple[Way, ...]] = {}
+        self.taken: dict[tuple[str, ...], Way] = {}
+        self.tried: dict[tuple[str, ...], set[Way]] = {}
+
+    def read(self, leaf: Leaf, slot: SlotText, format: OutputFormat) -> None:
+        self.raws[leaf.index] = slot.raw
+        try:
+            value = _value_of(leaf, slot, format)
+        except Exception as error:  # a format may be the user's own
+            self.chosen[leaf.index] = slot.raw
+            self.fault(leaf, reason_of(error))
+        else:
+            if value is not None:
+                self.chosen[leaf.index] = value
+
+    def instance(self, schema: type[T]) -> T | None:
+        """The instance, once all that is at fault has been replaced; None if the row fails.
+
+        Terminates because every round uses up a way of a leaf or of a nested model.
+        """
+        while True:
+            data = self.assembled(self.layout.root)
+            if isinstance(data, Way):
+                return None
+            try:
+                # Names, because the data is keyed by them; lax, because it is text.
+                instance = schema.model_validate(data, strict=False, by_name=True, by_alias=False)
+            except ValidationError as error:
+                if not self.blamed(error):
+                    return None
+                continue
+            except Exception as error:  # a validator's: costs this row, not the run
+                self.errors.append(FieldError(None, reason_of(error)))
+                return None
+            if not self.blamed_timestamps(instance):
+                self.errors += self.discarded(self.layout.root)
+                return instance
+
+    def result(self, leaf: Leaf, slot: SlotText | None, instance: BaseModel | None) -> FieldResult:
+        if instance is not None:
+            value = _final(instance, leaf.attribute.path)
+        else:
+            chosen = self.chosen[leaf.index]
+            value = None if isinstance(chosen, Way) else chosen
+        if slot is None:
+            return FieldResult(raw=None, value=value, finish_reason="eos", tokens=0)
+        return FieldResult(
+            raw=slot.raw, value=value, finish_reason=slot.finish_reason, tokens=slot.tokens
+        )
+
+    # What is passed to Pydantic.
+
+    def assembled(self, group: Group) -> dict[str, Any] | Way:
+        """The group's data by field name, or LOST; goes on to the end to report all reasons."""
+        data: dict[str, Any] = {}
+        lost = False
+        for name, child in group.children.items():
+            value = self.filling(child)
+            if not isinstance(value, Way):
+                data[name] = value
+            elif value is Way.LOST:
+                lost = True
+            elif value is not Way.OMIT:
+                data[name] = [] if value is Way.EMPTY else None
+        return Way.LOST if lost else data
+
+    def filling(self, node: Leaf | Group) -> Any:
+        if isinstance(node, Leaf):
+            chosen = self.chosen[node.index]
+            if chosen is Way.LOST and node.index not in self.faulty:
+                self.fault(node, _NO_VALUE)
+            return chosen
+        while True:
+            way = self.taken[node.path] = self.way_of(node)
+            data = self.assembled(node) if way is Way.BUILD else way
+            if way is not Way.BUILD or data is not Way.LOST:
+                return data
+            self.tried.setdefault(node.path, set()).add(way)
+
+    def way_of(self, group: Group) -> Way:
+        stated = any(not isinstance(self.chosen[leaf.index], Way) for leaf in group.leaves)
+        ways = (Way.BUILD, *group.ways) if stated else (*group.ways, Way.BUILD)
+        tried = self.tried.get(group.path, ())
+        return next((way for way in ways if way not in tried), Way.LOST)
+
+    # What was at fault.
+
+    def fault(self, leaf: Leaf, message: str) -> None:
+        """Reports the leaf, and takes its next way."""
+        chosen = self.chosen[leaf.index]
+        if chosen is Way.EMPTY:
+            message = _NO_VALUE
+        ways = leaf.when_null[1:] if isinstance(chosen, Way) else leaf.when_invalid
+        ways = self.left.get(leaf.index, ways)
+        self.chosen[leaf.index] = ways[0] if ways else Way.LOST
+        self.left[leaf.index] = ways[1:]
+        self.faulty.add(leaf.index)
+        self.errors.append(FieldError(leaf.attribute.name, message, self.raws[leaf.index]))
+
+    def blamed(self, error: ValidationError) -> bool:
+        """Faults what the error names; False if that is nothing but the row as a whole."""
+        if error.title != self.layout.title:  # of another model, out of a default factory
+            self.errors.append(FieldError(None, reason_of(error)))
+            return False
+        blame: dict[Leaf | Group, list[str]] = {}
+        for detail in error.errors(include_url=False, include_context=False, include_input=False):
+            node, rest = self.located(detail["loc"])
+            message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+            if isinstance(node, Leaf) and node.attribute.is_list and rest:
+                message = f"item {rest[0] + 1}: {message}" if type(rest[0]) is int else message
+            blame.setdefault(node, []).append(message)
+        whole = blame.pop(self.layout.root, [])
+        if not blame:
+            self.errors.append(FieldError(None, joined(whole)))
+        for node, messages in blame.items():
+            if isinstance(node, Leaf):
+                self.fault(node, joined(messages))
+            else:
+                self.tried.setdefault(node.path, set()).add(self.taken[node.path])
+                self.errors.append(FieldError(".".join(node.path), joined(messages)))
+        return bool(blame)
+
+    def located(self, loc: tuple[int | str, ...]) -> tuple[Leaf | Group, tuple[int | str, ...]]:
+        """The deepest node on the way that was passed to Pydantic, and what is left of the way."""
+        node: Leaf | Group = self.layout.root
+        for depth, part in enumerate(loc):
+            if isinstance(node, Leaf) or str(part) not in node.children:
+                return node, loc[depth:]
+            node = node.children[str(part)]
+            if isinstance(node, Group) and self.taken[node.path] is not Way.BUILD:
+                return node, loc[depth + 1 :]  # the error is in its default
+        return node, ()
+
+    def blamed_timestamps(self, instance: BaseModel) -> bool:
+        """Faults dates that Pydantic took for seconds since 1970, such as the year "2024".
+
+        Looks at the outcome, because a validator may well make a date of a year.
+        """
+        before = len(self.errors)
+        for leaf in self.layout.dated:
+            chosen = self.chosen[leaf.index]
+            texts = chosen if isinstance(chosen, list) else [chosen]
+            if seconds := [reading for text in texts for reading in _as_seconds(leaf, text)]:
+                final = _final(instance, leaf.attribute.path)
+                many = leaf.attribute.is_list and isinstance(final, Iterable)
+                if any(value in seconds for value in (final if many else [final])):
+                    self.fault(leaf, "Input should be a date, not a bare number")
+        return len(self.errors) > before
+
+    def discarded(self, group: Group) -> Iterator[FieldError]:
+        """A reason for every usable value that went with the nested model around it."""
+        for child in group.children.values():
+            if isinstance(child, Leaf):
+                continue
+            if self.taken[child.path] is Way.BUILD:
+                yield from self.discarded(child)
+                continue
+            message = f"discarded, because {'.'.join(child.path)} could not be built"
+            for leaf in child.leaves:
+                if not isinstance(self.chosen[leaf.index], Way):
+                    yield FieldError(leaf.attribute.name, message, self.raws[leaf.index])
+
+
+_DATES: Mapping[str, Any] = {"date": date, "datetime": datetime}
+_BARE_NUMBER = re.compile(r"\s*[-+]?\d+(\.\d*)?\s*")
+
+
+@lru_cache
+def _date_reader(kind: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_DATES[kind])
+
+
+def _as_seconds(leaf: Leaf, text: Any) -> Iterator[Any]:
+    if isinstance(text, str) and _BARE_NUMBER.fullmatch(text):
+        try:
+            yield _date_reader(leaf.attribute.kind).validate_python(text)
+        except ValidationError:
+            return
+
+
+def _final(instance: Any, path: tuple[str, ...]) -> Any:
+    """The leaf's value in the instance; None where a nested model is absent."""
+    for name in path:
+        while isinstance(instance, RootModel):
+            instance = instance.root
+        instance = getattr(instance, name, None)
+    return instance
