@@ -11,9 +11,9 @@ from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 from schemax.cli import app
-from schemax.commands.evaluate import read_examples, schemas_of
 from schemax.compiler import TextCodec
 from schemax.errors import InputError
+from schemax.evaluation.examples import read_examples, schemas_of
 
 ROWS = [
     {"id": "1", "category": "Tea", "text": "Tazo Zen 24 ct", "attributes": {"Brand": "Tazo"}},

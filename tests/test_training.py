@@ -12,11 +12,12 @@ from conftest import TITLES
 from test_exactness import COMBINATIONS, SHORT, settings
 
 from schemax.compiler import TextCodec, compile_schema
+from schemax.evaluation.examples import Example
 from schemax.evaluation.pairs import PairScore, score_pairs
 from schemax.runtime.decoder import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.training.augment import Augmenter, Title
+from schemax.training.augment import Augmenter
 from schemax.training.sequences import IGNORE, collate, training_sequence, value_ids
 
 
@@ -60,17 +61,17 @@ def test_values_end_with_the_token_that_completes_the_stop_rule(
 
 def test_augmented_values_stay_verbatim() -> None:
     titles = [
-        Title(
+        Example(
             "Tea", "Twinings Green Tea, 20 Count", {"Brand": "Twinings", "Net content": "20 Count"}
         ),
-        Title("Tea", "Tazo Zen Tea Bags - 24 ct", {"Brand": "Tazo", "Net content": "24 ct"}),
-        Title("Shoes", "Crocs Clog, Navy", {"Brand": "Crocs", "Color": "Navy"}),
+        Example("Tea", "Tazo Zen Tea Bags - 24 ct", {"Brand": "Tazo", "Net content": "24 ct"}),
+        Example("Shoes", "Crocs Clog, Navy", {"Brand": "Crocs", "Color": "Navy"}),
     ]
     augment, rng = Augmenter(titles), random.Random(0)
     variants = [augment(title, rng) for title in titles for _ in range(60)]
-    assert all(value in v.text for v in variants for value in v.values.values())
+    assert all(value in v.text for v in variants for value in v.attributes.values())
     assert len({v.text for v in variants}) > 40
-    assert any(len(v.values) == 1 for v in variants)
+    assert any(len(v.attributes) == 1 for v in variants)
 
 
 def test_scores_counted_by_hand() -> None:

@@ -17,22 +17,17 @@ from rich.table import Table
 
 from schemax.commands import options
 from schemax.commands.messages import UsageError, plain_warnings
-from schemax.errors import InputError
-from schemax.evaluation.pairs import PairScore, add_scores, score_pairs
+from schemax.evaluation.examples import (
+    Example,
+    Scores,
+    read_examples,
+    schemas_of,
+    score_examples,
+)
 from schemax.extractor import Extractor
 from schemax.results import Extraction
-from schemax.schema import AttrSchema, compile_attributes
 
 _WARM_UP = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """An annotated product."""
-
-    category: str
-    text: str
-    attributes: Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +35,9 @@ class Report:
     """One decoding setting on all examples."""
 
     decoding: str
-    protocol: PairScore
-    strict: PairScore
+    scores: Scores
     passes: float
     seconds: float
-    by_category: Mapping[str, PairScore]
 
 
 def evaluate(
@@ -72,6 +65,8 @@ def evaluate(
     score takes an attribute that is not annotated as null.
     """
     examples = read_examples(data)[:limit]
+    if not examples:
+        raise UsageError(f"{data} holds no products")
     names = [name.strip() for name in decoding.split(",")]
     checked = [options.checked_settings(format, template, name) for name in names]
     with plain_warnings(quiet=as_json):
@@ -85,37 +80,6 @@ def evaluate(
         typer.echo(json.dumps([_as_data(report, len(examples)) for report in reports], indent=2))
     else:
         _show(reports, examples, extractor)
-
-
-def read_examples(path: Path) -> list[Example]:
-    """Raises InputError, naming the line, for anything that is not an annotated product."""
-    examples = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            examples.append(Example(row["category"], row["text"], dict(row["attributes"])))
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{path}, line {number}: not an annotated product "
-                f"({type(error).__name__}: {error}); it needs category, text and attributes"
-            ) from error
-    if not examples:
-        raise UsageError(f"{path} holds no products")
-    return examples
-
-
-def schemas_of(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
-    """One schema per category, of every attribute that is annotated there, most frequent first."""
-    schemas: dict[str, type[BaseModel]] = {}
-    for category in dict.fromkeys(example.category for example in examples):
-        found = [n for e in examples if e.category == category for n in e.attributes]
-        names = sorted(set(found), key=lambda name: (-found.count(name), name))
-        properties = {name: {"type": ["string", "null"], "title": name} for name in names}
-        document = {"title": category, "type": "object", "properties": properties}
-        schemas[category] = AttrSchema.from_json_schema(document)
-    return schemas
 
 
 def _measure(
@@ -135,42 +99,23 @@ def _measure(
     started = time.perf_counter()
     items = run(records)
     seconds = time.perf_counter() - started
-    protocol, strict = {}, []
-    for category, schema in schemas.items():
-        labels = {a.name: a.label for a in compile_attributes(schema)}
-        rows = [
-            (example.attributes, _predicted(item, labels))
-            for example, item in zip(examples, items, strict=True)
-            if example.category == category
-        ]
-        protocol[category] = score_pairs(rows)
-        strict.append(score_pairs(rows, attributes=labels.values()))
-    return Report(
-        decoding=name,
-        protocol=add_scores(protocol.values()),
-        strict=add_scores(strict),
-        passes=mean(item.steps for item in items),
-        seconds=seconds,
-        by_category=protocol,
-    )
-
-
-def _predicted(item: Extraction[Any], labels: Mapping[str, str]) -> dict[str, str | None]:
-    return {labels[name]: result.value for name, result in item.fields.items()}
+    values = [{name: field.value for name, field in item.fields.items()} for item in items]
+    passes = mean(item.steps for item in items)
+    return Report(name, score_examples(examples, values, schemas), passes, seconds)
 
 
 def _as_data(report: Report, count: int) -> dict[str, Any]:
     return {
         "decoding": report.decoding,
         "products": count,
-        "f1": report.protocol.f1,
-        "precision": report.protocol.precision,
-        "recall": report.protocol.recall,
-        "strict_f1": report.strict.f1,
+        "f1": report.scores.protocol.f1,
+        "precision": report.scores.protocol.precision,
+        "recall": report.scores.protocol.recall,
+        "strict_f1": report.scores.strict.f1,
         "passes_per_product": report.passes,
         "seconds": report.seconds,
         "products_per_second": count / report.seconds,
-        "f1_by_category": {name: score.f1 for name, score in report.by_category.items()},
+        "f1_by_category": {name: score.f1 for name, score in report.scores.by_category.items()},
     }
 
 
@@ -181,17 +126,19 @@ def _show(reports: Sequence[Report], examples: Sequence[Example], extractor: Ext
     for report in reports:
         table.add_row(
             report.decoding,
-            *(f"{report.protocol.f1:.3f}", f"{report.protocol.precision:.3f}"),
-            *(f"{report.protocol.recall:.3f}", f"{report.strict.f1:.3f}"),
+            *(f"{report.scores.protocol.f1:.3f}", f"{report.scores.protocol.precision:.3f}"),
+            *(f"{report.scores.protocol.recall:.3f}", f"{report.scores.strict.f1:.3f}"),
             *(f"{report.passes:.1f}", f"{len(examples) / report.seconds:.1f}"),
         )
     categories = Table("category", *(report.decoding for report in reports), pad_edge=False)
-    for name in reports[0].by_category:
-        categories.add_row(name, *(f"{report.by_category[name].f1:.3f}" for report in reports))
+    for name in reports[0].scores.by_category:
+        categories.add_row(
+            name, *(f"{report.scores.by_category[name].f1:.3f}" for report in reports)
+        )
     console = Console()
     console.print(f"{len(examples)} products; {_setting(extractor)}", highlight=False)
     console.print(table)
-    if len(reports[0].by_category) > 1:
+    if len(reports[0].scores.by_category) > 1:
         console.print("F1 by category", categories, sep="\n")
 
 

@@ -9,20 +9,13 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from schemax.evaluation.examples import Example
 
 # Attributes whose values come from an open set: any word may be one.
 _OPEN = {"Brand", "Model name", "Flavor", "Scent", "Sub brand", "Color", "Benefit", "Specialty"}
-
-
-@dataclass(frozen=True, slots=True)
-class Title:
-    """An annotated text. values: attribute -> verbatim value."""
-
-    category: str
-    text: str
-    values: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +27,18 @@ class _Piece:
 class Augmenter:
     """Makes variants of titles out of the pieces of all titles."""
 
-    def __init__(self, titles: Sequence[Title]) -> None:
+    def __init__(self, titles: Sequence[Example]) -> None:
         self._by_category: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._by_attribute: dict[str, list[str]] = defaultdict(list)
         words: set[str] = set()
         for title in titles:
             words.update(re.findall(r"[^\W\d_]{3,}", title.text))
-            for attribute, value in title.values.items():
+            for attribute, value in _stated(title):
                 self._by_category[title.category, attribute].append(value)
                 self._by_attribute[attribute].append(value)
         self._words = sorted(words)
 
-    def __call__(self, title: Title, rng: random.Random) -> Title:
+    def __call__(self, title: Example, rng: random.Random) -> Example:
         """A variant of the title; a third of the time the title itself."""
         pieces = _cut(title)
         if pieces is None or rng.random() < 0.3:
@@ -69,7 +62,7 @@ class Augmenter:
         text = re.sub(r"^[\s,\-]+|[\s,\-]+$|\s+(?=,)", "", re.sub(r",(\s*,)+", ",", text))
         if any(value not in text for value in values.values()):
             return title
-        return _recase(Title(title.category, text, values), rng)
+        return _recase(Example(title.category, text, values), rng)
 
     def _other_value(self, category: str, attribute: str, value: str, rng: random.Random) -> str:
         chance = rng.random()
@@ -94,10 +87,14 @@ class Augmenter:
         return " ".join([*words[:-2], joiner.join(words[-2:])])
 
 
-def _cut(title: Title) -> list[_Piece] | None:
+def _stated(title: Example) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in title.attributes.items() if value is not None]
+
+
+def _cut(title: Example) -> list[_Piece] | None:
     """The text in pieces, values apart; None where a value is missing or two overlap."""
     spans = []
-    for attribute, value in title.values.items():
+    for attribute, value in _stated(title):
         pattern = r"(?<!\w)" + re.escape(value) + r"(?!\w)"
         found = re.search(pattern, title.text) or re.search(re.escape(value), title.text)
         if not found:
@@ -113,10 +110,10 @@ def _cut(title: Title) -> list[_Piece] | None:
     return [*pieces, _Piece(title.text[at:])]
 
 
-def _recase(title: Title, rng: random.Random) -> Title:
+def _recase(title: Example, rng: random.Random) -> Example:
     chance = rng.random()
     if chance > 0.06:
         return title
     change = str.lower if chance < 0.03 else str.upper
-    values = {attribute: change(value) for attribute, value in title.values.items()}
-    return Title(title.category, change(title.text), values)
+    values = {attribute: change(value) for attribute, value in _stated(title)}
+    return Example(title.category, change(title.text), values)
