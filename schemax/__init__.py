@@ -1,5 +1,6 @@
 """schemax: declare a schema, extract every field of many documents in parallel."""
 
+from schemax.catalog import load_schema, schema_names
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.config import DecodingConfig
 from schemax.errors import (
@@ -10,7 +11,7 @@ from schemax.errors import (
     SchemaxError,
     TemplateError,
 )
-from schemax.extractor import Extractor, extract, load_schema, schema_names
+from schemax.extractor import Extractor, extract
 from schemax.formats import OutputFormat, register_format
 from schemax.results import Extraction, FieldError, FieldResult
 from schemax.schema import AttrSchema, attr

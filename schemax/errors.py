@@ -14,6 +14,7 @@ Pydantic's `ValidationError` is never shadowed: a value that fails validation be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 
@@ -35,6 +36,9 @@ class SchemaError(SchemaxError):
         where = f"{schema}.{field}" if field else schema
         super().__init__(f"{where}: {reason}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.schema, self.field, self.reason)
+
 
 class TemplateError(SchemaxError):
     """A prompt template that is missing, broken, or does not show the documents."""
@@ -48,8 +52,12 @@ class InputError(SchemaxError):
     """A record that cannot be read. `index` is its place in the input (0-based), if known."""
 
     def __init__(self, message: str, *, index: int | None = None) -> None:
+        self.message = message
         self.index = index
         super().__init__(message if index is None else f"record {index}: {message}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), self.message, index=self.index), ()
 
 
 class ExtractionError(SchemaxError):
@@ -62,12 +70,19 @@ class ExtractionError(SchemaxError):
     def __init__(self, extractions: Sequence[Any]) -> None:
         self.extractions = tuple(extractions)
         failed = [item for item in self.extractions if item.value is None]
-        shown = "; ".join(
-            f"row {item.index}: {item.errors[0].message}" for item in failed[:3] if item.errors
-        )
+        shown = "; ".join(_first_reason(item) for item in failed[:3] if item.errors)
         more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
         super().__init__(
             f"{len(failed)} of {len(self.extractions)} rows could not become instances "
             f"({shown}{more}). The others are in `.extractions`; "
             'on_error="null" puts None in place of these rows.'
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.extractions,)
+
+
+def _first_reason(item: Any) -> str:
+    error = item.errors[0]
+    field = f"{error.field}: " if error.field else ""
+    return f"row {item.index}: {field}{error.message}"

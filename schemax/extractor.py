@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
@@ -17,11 +16,13 @@ from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.documents import Document, Shown, read_documents
-from schemax.errors import ExtractionError, InputError, ModelError, SchemaError
+from schemax.errors import ExtractionError, ModelError, SchemaError
 from schemax.formats import OutputFormat
+from schemax.progress import track
 from schemax.resources import resource_dir
 from schemax.results import Extraction, SlotText, build, failed
-from schemax.schema import AttrSchema, settings_of
+from schemax.schema import settings_of
+from schemax.tokens import PromptIds
 
 if TYPE_CHECKING:
     from schemax.runtime.engine import DocumentOutput
@@ -69,9 +70,9 @@ class Extractor:
         self.template = template
         self.decoding = resolve_decoding(decoding)
         codec = as_codec(tokenizer)
-        if codec.vocab_size > self.model.vocab_size:
+        if codec.base_vocab_size > self.model.vocab_size:
             raise ModelError(
-                f"the tokenizer has {codec.vocab_size:,} tokens, the model a vocabulary of "
+                f"the tokenizer has {codec.base_vocab_size:,} tokens, the model a vocabulary of "
                 f"{self.model.vocab_size:,}: they do not belong together"
             )
         self.eos_ids = tuple(all_eos_ids(model, tokenizer) if eos_ids is None else eos_ids)
@@ -142,26 +143,70 @@ class Extractor:
             vocab_size=self.model.vocab_size,
         )
 
+    @overload
     def extract(
         self,
         products: Iterable[Any],
-        schema: type[T] | Mapping[str, type[BaseModel]],
+        schema: type[T],
+        *,
+        on_error: Literal["raise"] = ...,
+        show_progress: bool = ...,
+        text: str | Sequence[str] | None = ...,
+        id: str = ...,
+        category: str | None = ...,
+        format: str | OutputFormat | None = ...,
+        template: TemplateLike | None = ...,
+        decoding: str | DecodingConfig | None = ...,
+    ) -> list[T]: ...
+
+    @overload
+    def extract(
+        self,
+        products: Iterable[Any],
+        schema: type[T] | Mapping[str, type[T]],
+        *,
+        on_error: Literal["raise", "null"] = ...,
+        show_progress: bool = ...,
+        text: str | Sequence[str] | None = ...,
+        id: str = ...,
+        category: str | None = ...,
+        format: str | OutputFormat | None = ...,
+        template: TemplateLike | None = ...,
+        decoding: str | DecodingConfig | None = ...,
+    ) -> list[T | None]: ...
+
+    def extract(
+        self,
+        products: Iterable[Any],
+        schema: type[T] | Mapping[str, type[T]],
         *,
         on_error: Literal["raise", "null"] = "raise",
         show_progress: bool = False,
-        **options: Any,
+        text: str | Sequence[str] | None = None,
+        id: str = "id",
+        category: str | None = None,
+        format: str | OutputFormat | None = None,
+        template: TemplateLike | None = None,
+        decoding: str | DecodingConfig | None = None,
     ) -> list[Any]:
-        """Instances for all products, in order. `options` are those of `stream`.
+        """Instances for all products, in order. The other options are those of `stream`.
 
         Raises ExtractionError, after all rows are done, if some could not become instances; with
         on_error="null" these are None in the list.
         """
         if on_error not in ("raise", "null"):
             raise ValueError(f'on_error must be "raise" or "null", not {on_error!r}')
-        stream = self.stream(products, schema, **options)
+        stream = self.stream(
+            products,
+            schema,
+            text=text,
+            id=id,
+            category=category,
+            format=format,
+            template=template,
+            decoding=decoding,
+        )
         if show_progress:
-            from schemax.progress import track
-
             stream = track(stream, total=_length(products))
         finished = sorted(stream, key=lambda item: item.index)
         if on_error == "raise" and any(item.value is None for item in finished):
@@ -171,7 +216,7 @@ class Extractor:
     def stream(
         self,
         products: Iterable[Any],
-        schema: type[T] | Mapping[str, type[BaseModel]],
+        schema: type[T] | Mapping[str, type[T]],
         *,
         text: str | Sequence[str] | None = None,
         id: str = "id",
@@ -179,7 +224,7 @@ class Extractor:
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
-    ) -> Iterator[Extraction[Any]]:
+    ) -> Iterator[Extraction[T]]:
         """Extractions as they finish, in bounded memory; `index` tells the place in the input.
 
         schema: a Pydantic model, or one per category, named by the value of the key `category`.
@@ -216,39 +261,41 @@ class Extractor:
                     yield failed(document.index, document.id, problem)
                 else:
                     groups.setdefault(name, []).append(document)
-            for name, group in groups.items():
-                yield from self._fill(group, compiled[name])
+            yield from self._fill([(compiled[name], group) for name, group in groups.items()])
 
     def _fill(
-        self, documents: Sequence[Document], compiled: CompiledSchema
+        self, groups: Sequence[tuple[CompiledSchema, Sequence[Document]]]
     ) -> Iterator[Extraction[Any]]:
-        from schemax.runtime.engine import fill, fits
+        """Categories that stop alike are decoded together: a batch cares for nothing else."""
+        from schemax.runtime.engine import fill
 
-        config = compiled.decoding
-        texts = [document.text or "" for document in documents]
-        prompts = compiled.encode(texts)
-        if config.documents_per_prompt > 1:
-            # A prompt that is too long for the model is split; its documents may still fit alone.
-            stride = config.documents_per_prompt
-            prompts = [
-                part
-                for place, prompt in enumerate(prompts)
-                for part in (
-                    [prompt]
-                    if fits(self.model, prompt, config)
-                    else [
-                        single
-                        for text in texts[place * stride : (place + 1) * stride]
-                        for single in compiled.encode([text])
-                    ]
-                )
-            ]
-        for place, output in fill(self.model, prompts, compiled.stop, config):
-            document = documents[place]
-            if output.problem is not None:
-                yield failed(document.index, document.id, output.problem)
+        prompts: dict[Any, list[PromptIds]] = {}
+        owners: dict[Any, list[tuple[CompiledSchema, Document]]] = {}
+        for compiled, documents in groups:
+            key = (id(compiled.stop), compiled.decoding)
+            texts = [document.text or "" for document in documents]
+            prompts.setdefault(key, []).extend(self._prompts(compiled, texts))
+            owners.setdefault(key, []).extend((compiled, document) for document in documents)
+        for key, alike in owners.items():
+            first = alike[0][0]
+            for place, output in fill(self.model, prompts[key], first.stop, first.decoding):
+                compiled, document = alike[place]
+                if output.problem is not None:
+                    yield failed(document.index, document.id, output.problem)
+                else:
+                    yield _result(document, output, compiled)
+
+    def _prompts(self, compiled: CompiledSchema, texts: Sequence[str]) -> Iterator[PromptIds]:
+        """Prompts of J documents; those too long for the model are split, and may fit then."""
+        from schemax.runtime.engine import fits
+
+        stride = compiled.decoding.documents_per_prompt
+        for at, prompt in zip(range(0, len(texts), stride), compiled.encode(texts), strict=True):
+            if stride == 1 or fits(self.model, prompt, compiled.decoding):
+                yield prompt
             else:
-                yield _result(document, output, compiled)
+                for text in texts[at : at + stride]:
+                    yield from compiled.encode([text])
 
 
 def _result(
@@ -272,12 +319,21 @@ def _result(
 
 
 def _parsed(whole: SlotText | None, compiled: CompiledSchema) -> list[SlotText | None]:
-    """The fields of an output that the model wrote itself, parsed leniently."""
+    """The fields of an output that the model wrote itself, parsed leniently.
+
+    Of an output that was cut off, a field that is missing ran out of budget, and so did the one
+    that was being written: it is not taken for complete.
+    """
     assert whole is not None
     paths = [attribute.labels for attribute in compiled.attributes]
     found = compiled.format.parse(whole.raw, paths)
+    cut = whole.finish_reason == "length" and not whole.complete
+    truncated = SlotText("", "length", whole.tokens, complete=False)
+    last = next((path for path in reversed(paths) if path in found), None)
     return [
-        SlotText(found[path], "stop", whole.tokens, True) if path in found else None
+        (truncated if cut else None)
+        if path not in found or (cut and path == last)
+        else SlotText(found[path], "stop", whole.tokens, complete=True)
         for path in paths
     ]
 
@@ -296,36 +352,51 @@ def extract(
     products: Iterable[Any],
     schema: type[T],
     *,
-    model: str | Path | None = None,
-    extractor: Extractor | None = None,
-    on_error: Literal["raise"] = "raise",
-    show_progress: bool = False,
-    **options: Any,
+    model: str | Path | None = ...,
+    extractor: Extractor | None = ...,
+    on_error: Literal["raise"] = ...,
+    show_progress: bool = ...,
+    text: str | Sequence[str] | None = ...,
+    id: str = ...,
+    category: str | None = ...,
+    format: str | OutputFormat | None = ...,
+    template: TemplateLike | None = ...,
+    decoding: str | DecodingConfig | None = ...,
 ) -> list[T]: ...
 
 
 @overload
 def extract(
     products: Iterable[Any],
-    schema: type[T] | Mapping[str, type[BaseModel]],
+    schema: type[T] | Mapping[str, type[T]],
     *,
-    model: str | Path | None = None,
-    extractor: Extractor | None = None,
-    on_error: Literal["raise", "null"] = "raise",
-    show_progress: bool = False,
-    **options: Any,
-) -> list[Any]: ...
+    model: str | Path | None = ...,
+    extractor: Extractor | None = ...,
+    on_error: Literal["raise", "null"] = ...,
+    show_progress: bool = ...,
+    text: str | Sequence[str] | None = ...,
+    id: str = ...,
+    category: str | None = ...,
+    format: str | OutputFormat | None = ...,
+    template: TemplateLike | None = ...,
+    decoding: str | DecodingConfig | None = ...,
+) -> list[T | None]: ...
 
 
 def extract(
     products: Iterable[Any],
-    schema: type[T] | Mapping[str, type[BaseModel]],
+    schema: type[T] | Mapping[str, type[T]],
     *,
     model: str | Path | None = None,
     extractor: Extractor | None = None,
     on_error: Literal["raise", "null"] = "raise",
     show_progress: bool = False,
-    **options: Any,
+    text: str | Sequence[str] | None = None,
+    id: str = "id",
+    category: str | None = None,
+    format: str | OutputFormat | None = None,
+    template: TemplateLike | None = None,
+    decoding: str | DecodingConfig | None = None,
 ) -> list[Any]:
     """Reads the attributes of a schema from every product: instances, in order.
 
@@ -333,11 +404,11 @@ def extract(
     schema: an `AttrSchema` or any Pydantic model, or several of them by category.
     model: a folder or Hub id; extractor: one that is loaded already. Without either,
         `Extractor.default()`. A model named here stays loaded until another one is named.
-    options: `format`, `template`, `decoding`, `text`, `id`, `category`; see `Extractor.stream`.
+    text, id, category, format, template, decoding: see `Extractor.stream`.
 
-    Raises InputError, SchemaError, TemplateError, ModelError before anything is computed, and
-    ExtractionError, which carries every finished extraction, if some rows could not become
-    instances; on_error="null" puts None in their place.
+    Raises InputError, SchemaError, TemplateError, ModelError and ValueError before anything is
+    computed, and ExtractionError, which carries every finished extraction, if some rows could not
+    become instances; on_error="null" puts None in their place.
     """
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
@@ -346,19 +417,14 @@ def extract(
     if extractor is None:
         extractor = Extractor.default() if model is None else _loaded(str(model))
     return extractor.extract(
-        products, schema, on_error=on_error, show_progress=show_progress, **options
+        products,
+        schema,
+        on_error=on_error,
+        show_progress=show_progress,
+        text=text,
+        id=id,
+        category=category,
+        format=format,
+        template=template,
+        decoding=decoding,
     )
-
-
-def load_schema(name: str) -> type[AttrSchema]:
-    """A ready-made category, such as "television". Raises InputError for an unknown name."""
-    stem = name.strip().lower().replace(" ", "_").replace("-", "_")
-    path = resource_dir("schemas") / f"{stem}.json"
-    if stem not in schema_names() or not path.is_file():
-        raise InputError(f"no ready-made schema {name!r}; there are {', '.join(schema_names())}")
-    return AttrSchema.from_json_schema(json.loads(path.read_text("utf-8")))
-
-
-def schema_names() -> tuple[str, ...]:
-    """The names of the ready-made categories."""
-    return tuple(sorted(path.stem for path in resource_dir("schemas").glob("*.json")))

@@ -117,6 +117,16 @@ def test_autoregressive_equals_reference(
     assert run(model, compiled, texts, 2) == reference(model, compiled, texts)
 
 
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_presets_equal_the_reference(
+    decoder_model: Callable[..., DecoderModel], codec: TextCodec, small: Any, preset: str
+) -> None:
+    compiled = compile_schema(small, codec, template=SHORT, decoding=preset)
+    model = decoder_model()
+    texts = TITLES[:2] if preset == "paper" else TITLES[:4]
+    assert run(model, compiled, texts, 2) == reference(model, compiled, texts)
+
+
 @pytest.mark.parametrize("family", ["qwen3", "llama"])
 @pytest.mark.parametrize("documents", ["isolated", "stacked"])
 def test_branched_equals_plain_generate(

@@ -364,6 +364,100 @@ def test_models_that_cannot_be_run(codec: TextCodec, fast: PreTrainedTokenizerFa
         Extractor(tiny_model("llama", codec.vocab_size), tokenizers)
 
 
+def test_layers_that_do_not_go_by_position_ids(
+    codec: TextCodec, fast: PreTrainedTokenizerFast
+) -> None:
+    from transformers import FalconConfig, FalconForCausalLM, GPTNeoConfig, GPTNeoForCausalLM
+
+    neo = GPTNeoConfig(
+        vocab_size=codec.vocab_size,
+        hidden_size=16,
+        num_layers=2,
+        num_heads=2,
+        attention_types=[[["global", "local"], 1]],
+    )
+    with pytest.raises(ModelError, match="local"):
+        Extractor(GPTNeoForCausalLM(neo), fast)
+    falcon = FalconConfig(
+        vocab_size=codec.vocab_size,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        alibi=True,
+    )
+    with pytest.raises(ModelError, match="ALiBi"):
+        Extractor(FalconForCausalLM(falcon), fast)
+
+
+def test_weights_of_another_model(folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy)
+    tensors = load_file(copy / "model.safetensors")
+    tensors.pop("model.layers.1.self_attn.q_proj.weight")
+    save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="q_proj"):
+        Extractor.from_pretrained(copy)
+    (copy / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1")
+    with pytest.raises(ModelError, match="model"):
+        Extractor.from_pretrained(copy)
+
+
+def test_outputs_that_were_cut_off_say_so(extractor: Extractor) -> None:
+    """Autoregressive: what is missing at the end of the budget is not null, but truncated."""
+    stream = extractor.stream(TITLES, Loose, decoding="autoregressive")
+    cut = 0
+    for item in stream:
+        for error in item.errors:
+            assert "budget" in error.message
+            cut += 1
+    assert cut > 3
+
+
+def test_categories_share_batches(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    from schemax.runtime import engine
+
+    class Shoe(AttrSchema):
+        color: str | None = attr(k_max=5)
+
+    sizes = []
+
+    def counted(model: Any, plans: Any, *rest: Any) -> Any:
+        sizes.append(len(plans))
+        return decode(model, plans, *rest)
+
+    decode = engine.decode
+    monkeypatch.setattr(engine, "decode", counted)
+    rows = [{"category": name, "title": t} for t in TITLES[:3] for name in ("tv", "shoe")]
+    decoding = DecodingConfig(max_retries=0)
+    schemas: dict[str, Any] = {"tv": Loose, "shoe": Shoe}
+    together = extractor.extract(rows, schemas, category="category", decoding=decoding)
+    assert sizes == [6]
+    tvs = extractor.extract(rows[0::2], Loose, decoding=decoding)
+    shoes = extractor.extract(rows[1::2], Shoe, decoding=decoding)
+    assert together == [item for pair in zip(tvs, shoes, strict=True) for item in pair]
+
+
+def test_errors_travel_between_processes(extractor: Extractor) -> None:
+    import pickle
+
+    def travelled(error: Exception) -> Any:
+        return pickle.loads(pickle.dumps(error))
+
+    schema_error = travelled(SchemaError("Shoe", "size", "is odd"))
+    assert (schema_error.field, str(schema_error)) == ("size", "Shoe.size: is odd")
+    input_error = travelled(InputError("no text", index=3))
+    assert (input_error.index, str(input_error)) == (3, "record 3: no text")
+    with pytest.raises(ExtractionError) as caught:
+        extractor.extract(["LG", ""], Loose)
+    failed = travelled(caught.value)
+    assert str(failed) == str(caught.value)
+    assert len(failed.extractions) == 2
+
+
 def test_unknown_devices_and_dtypes(folder: Path) -> None:
     with pytest.raises(ModelError, match="device"):
         Extractor.from_pretrained(folder, device="abacus")

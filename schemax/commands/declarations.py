@@ -11,9 +11,9 @@ from types import ModuleType
 
 from pydantic import BaseModel
 
+from schemax.catalog import load_schema
 from schemax.commands.messages import UsageError
 from schemax.errors import SchemaxError
-from schemax.extractor import load_schema
 from schemax.schema import AttrSchema, settings_of
 
 Model = type[BaseModel]

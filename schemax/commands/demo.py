@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from schemax.catalog import load_schema
 from schemax.commands import options
 from schemax.commands.messages import plain_warnings
-from schemax.extractor import Extractor, load_schema
+from schemax.extractor import Extractor
 from schemax.results import Extraction
 
 # Written for this purpose; any likeness to a product on sale is in the style alone.

@@ -6,7 +6,7 @@ import textwrap
 
 import typer
 
-from schemax.extractor import load_schema, schema_names
+from schemax.catalog import load_schema, schema_names
 from schemax.schema import compile_attributes
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import jinja2
 from pydantic import BaseModel
 
 from schemax.compiler.budgets import slot_budget
@@ -16,7 +17,9 @@ from schemax.compiler.prompt import (
     PromptText,
     TemplateLike,
     clean_document,
+    is_template_text,
     render_prompt,
+    template_source,
 )
 from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, skeleton_text
 from schemax.compiler.stops import compile_stop
@@ -137,11 +140,19 @@ def compile_schema(
         schema,
         codec,
         get_format(format or settings.format or "json"),
-        template or settings.template or DEFAULT_TEMPLATE,
+        # A path's contents, not its name: whoever edits a template expects to see the change.
+        _source(template or settings.template or DEFAULT_TEMPLATE),
         resolve_decoding(decoding),
         tuple(codec.eos_ids if eos_ids is None else eos_ids),
         vocab_size or codec.vocab_size,
     )
+
+
+def _source(template: TemplateLike) -> TemplateLike:
+    if isinstance(template, jinja2.Template):
+        return template
+    source = template_source(template)
+    return source if is_template_text(source) else f"{source}\n"
 
 
 @lru_cache(maxsize=128)

@@ -15,6 +15,9 @@ from datetime import datetime
 from pathlib import Path
 
 import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from schemax.compiler.tokenizer import TextCodec
@@ -79,9 +82,8 @@ def load_template(template: TemplateLike) -> jinja2.Template:
     """
     if isinstance(template, jinja2.Template):
         return template
-    source = _template_source(template)
     try:
-        return _sandbox().from_string(source)
+        return _sandbox().from_string(template_source(template))
     except jinja2.TemplateSyntaxError as error:
         raise TemplateError(f"template, line {error.lineno}: {error.message}") from error
 
@@ -160,6 +162,8 @@ def render_chat(codec: TextCodec) -> tuple[str, str]:
             .from_string(codec.chat_template)
             .render(
                 messages=[{"role": "user", "content": sentinel}],
+                tools=None,
+                documents=None,
                 add_generation_prompt=True,
                 enable_thinking=False,
                 **codec.special_tokens,
@@ -173,6 +177,9 @@ def render_chat(codec: TextCodec) -> tuple[str, str]:
     prefix, found, suffix = text.partition(sentinel)
     if not found:
         raise ModelError("the tokenizer's chat template drops the user's message")
+    if suffix.rstrip().endswith("<think>"):
+        # Some templates force thinking; thoughts are closed before they begin.
+        suffix += "\n</think>\n\n"
     return prefix, suffix
 
 
@@ -190,9 +197,18 @@ def clean_document(text: str, fence: str | None) -> str:
     return text
 
 
-def _template_source(template: str | Path) -> str:
+def is_template_text(text: str) -> bool:
+    """Whether a string is a template itself, rather than the name of one."""
+    return "{{" in text or "{%" in text or "\n" in text
+
+
+def template_source(template: str | Path) -> str:
+    """The text of a template that is named, stored at a path, or given as text itself.
+
+    Raises TemplateError if there is no such template.
+    """
     text = str(template)
-    if isinstance(template, str) and ("{{" in text or "{%" in text or "\n" in text):
+    if isinstance(template, str) and is_template_text(text):
         return text
     named = resource_dir("templates") / f"{text}.jinja"
     if isinstance(template, str) and re.fullmatch(r"[\w-]+", text) and named.is_file():
@@ -205,12 +221,22 @@ def _template_source(template: str | Path) -> str:
     )
 
 
+class _Generation(Extension):
+    """`{% generation %}` marks, in chat templates, what is trained on; here it marks nothing."""
+
+    tags = {"generation"}  # noqa: RUF012  # Jinja declares it so
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 def _sandbox(undefined: type[jinja2.Undefined] = jinja2.StrictUndefined) -> jinja2.Environment:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=undefined,
-        extensions=["jinja2.ext.loopcontrols"],
+        extensions=["jinja2.ext.loopcontrols", _Generation],
     )
     # Names that chat templates in the wild rely on.
     environment.globals["raise_exception"] = _raise_exception

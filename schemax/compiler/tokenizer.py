@@ -12,30 +12,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import tokenizers
 
 from schemax.errors import ModelError
 
 _PROBE = '  "Size": "M \\" é",\n</x> 12.5'
-
-
-@runtime_checkable
-class Tokenizer(Protocol):
-    """What compiling needs of a tokenizer.
-
-    `tokenizers.Tokenizer` and the fast tokenizers of transformers both satisfy it (the latter
-    through their `backend_tokenizer`).
-    """
-
-    def get_vocab(self) -> dict[str, int]:
-        """Token strings to ids, added tokens included."""
-        ...
-
-    def decode(self, ids: Any, /) -> Any:
-        """Token ids to text."""
-        ...
 
 
 class TextCodec:
@@ -65,6 +48,8 @@ class TextCodec:
         self.prefix_ids: tuple[int, ...] = _prefix_ids(backend)
         vocab = backend.get_vocab(with_added_tokens=True)
         self.vocab_size: int = max(vocab.values(), default=-1) + 1
+        # Without added tokens, which only markup can hold.
+        self.base_vocab_size: int = max(_model_vocab(self._spec).values(), default=-1) + 1
         if self.decode_bytes(self.encode(_PROBE)) != _PROBE.encode():
             raise ModelError(
                 "this tokenizer changes text when it encodes and decodes it "
@@ -124,39 +109,54 @@ def load_codec(folder: str | Path) -> TextCodec:
     if not path.is_file():
         raise ModelError(f"{folder} holds no tokenizer.json")
     config_path = folder / "tokenizer_config.json"
-    config = json.loads(config_path.read_text("utf-8")) if config_path.is_file() else {}
     chat_path = folder / "chat_template.jinja"
-    chat = chat_path.read_text("utf-8") if chat_path.is_file() else config.get("chat_template")
+    try:
+        config = json.loads(config_path.read_text("utf-8")) if config_path.is_file() else {}
+        chat = chat_path.read_text("utf-8") if chat_path.is_file() else config.get("chat_template")
+        backend = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises plain Exceptions for broken files
+        raise ModelError(f"{folder}: the tokenizer cannot be read ({error})") from error
     return TextCodec(
-        tokenizers.Tokenizer.from_file(str(path)),
+        backend,
         special_tokens=_special_tokens(config),
         chat_template=_default_chat_template(chat),
     )
 
 
-@lru_cache(maxsize=16)
 def as_codec(tokenizer: Any) -> TextCodec:
     """A `TextCodec` of a tokenizer, whichever library it comes from.
+
+    tokenizer: a `tokenizers.Tokenizer`, a fast tokenizer of transformers, or a folder that holds
+        `tokenizer.json`.
 
     Raises ModelError for slow tokenizers, which cannot say where their tokens begin.
     """
     if isinstance(tokenizer, TextCodec):
         return tokenizer
     if isinstance(tokenizer, (str, Path)):
-        return load_codec(tokenizer)
+        return _codec_of_folder(str(tokenizer))
     if isinstance(tokenizer, tokenizers.Tokenizer):
-        return TextCodec(tokenizer)
+        return _codec_of_backend(tokenizer, (), None)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, tokenizers.Tokenizer):
         raise ModelError(
             f"{type(tokenizer).__name__} is not a fast tokenizer; save it with a tokenizer.json "
             "(transformers: AutoTokenizer.from_pretrained(..., use_fast=True).save_pretrained(...))"
         )
-    return TextCodec(
-        backend,
-        special_tokens=_special_tokens(getattr(tokenizer, "special_tokens_map", {})),
-        chat_template=_default_chat_template(getattr(tokenizer, "chat_template", None)),
-    )
+    specials = _special_tokens(getattr(tokenizer, "special_tokens_map", {}))
+    chat = _default_chat_template(getattr(tokenizer, "chat_template", None))
+    return _codec_of_backend(backend, tuple(specials.items()), chat)
+
+
+_codec_of_folder = lru_cache(maxsize=8)(load_codec)
+
+
+@lru_cache(maxsize=8)
+def _codec_of_backend(
+    backend: tokenizers.Tokenizer, specials: tuple[tuple[str, str], ...], chat: str | None
+) -> TextCodec:
+    # Keyed by what may be changed on a tokenizer, so that no stale view of it is kept.
+    return TextCodec(backend, special_tokens=dict(specials), chat_template=chat)
 
 
 def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
@@ -195,7 +195,9 @@ def _rebuild(spec: Mapping[str, Any], *, keep_added_tokens: bool) -> tokenizers.
     spec["pre_tokenizer"] = _without_prefix(spec.get("pre_tokenizer"))
     spec.update(post_processor=None, truncation=None, padding=None)
     if not keep_added_tokens:
-        spec["added_tokens"] = []
+        # Runs of spaces are text, and keys are indented with them.
+        added = spec.get("added_tokens") or []
+        spec["added_tokens"] = [t for t in added if not t["content"].strip() and not t["special"]]
     return tokenizers.Tokenizer.from_str(json.dumps(spec))
 
 

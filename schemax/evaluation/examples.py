@@ -43,11 +43,12 @@ def read_examples(path: Path) -> list[Example]:
     Raises InputError, naming the line, for anything else.
     """
     examples = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+    # Only a line feed ends a line: JSON strings may hold other separators as they are.
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line.decode())
             examples.append(Example(row["category"], row["text"], dict(row["attributes"])))
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(

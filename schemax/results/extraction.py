@@ -35,7 +35,7 @@ class FieldResult:
 
     raw: what the model wrote, delimiter dropped; None if its output did not mention the field.
     value: the final one, validators and defaults included. Of a failed row, what was read.
-    confidence, span: None unless they were asked for.
+    confidence, span: of the value; None where they are not known.
     finish_reason: "eos" also for a field that the output did not mention.
     tokens: how many were decoded for it, delimiter included.
     """

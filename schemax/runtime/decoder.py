@@ -71,7 +71,7 @@ def decode(
         live.position = live.position + 1
         stopped, ended, full = live.state == DONE, is_eos[chosen], live.k_max <= step
         reason[live.index] = torch.where(ended, 1, torch.where(stopped, 0, 2))
-        growing = ~(stopped | ended | full)
+        growing = (~(stopped | ended | full)).nonzero()[:, 0]
         live = live.keep(growing)
         if not len(live):
             return _collect(plans, written, reason)
@@ -138,7 +138,7 @@ def _prefill(
         position_ids=padded("position_ids", 0),
         document=padded("document", -1),
         slot=padded("slot", -1),
-        step=torch.zeros(len(plans), length, dtype=torch.int64, device=device),
+        step=padded("step", 0),
         real=torch.arange(length, device=device) < lengths[:, None],
     )
     counts = [len(plan.slot_ids) for plan in plans]

@@ -11,13 +11,14 @@ import torch
 from schemax.config import DecodingConfig
 from schemax.runtime.decoder import decode
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.plan import Plan, plan_prompt
+from schemax.runtime.plan import Plan, WrittenValue, plan_prompt, with_values
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 logger = logging.getLogger(__name__)
 
 # Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.
 _AUTO_TOKENS = {"cpu": 8_192, "cuda": 65_536}
+_NO_MEMORY = "there is not enough memory for a document of this length; shorten the text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,28 @@ class DocumentOutput:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Job:
-    """A prompt, its plan, and the places of its documents in the input of `fill`."""
+    """A prompt on its way; `places` of its documents in the input of `fill`.
+
+    outputs: (J * N,) of its slots; None before it is decoded, and where memory did not suffice.
+    steps: (J,) per document.
+    """
 
     prompt: PromptIds
     plan: Plan
     places: tuple[int, ...]
+    outputs: list[SlotOutput] | None
+    steps: list[int]
+
+    def finished(self) -> Iterator[tuple[int, DocumentOutput]]:
+        width = len(self.prompt.k_max)
+        for j, place in enumerate(self.places):
+            if self.outputs is None:
+                yield place, DocumentOutput((), 0, _NO_MEMORY)
+            else:
+                slots = tuple(self.outputs[j * width : (j + 1) * width])
+                yield place, DocumentOutput(slots, self.steps[j])
 
 
 def fill(
@@ -48,29 +64,34 @@ def fill(
 ) -> Iterator[tuple[int, DocumentOutput]]:
     """Fills all slots of all prompts; yields (place, output) per document as batches finish.
 
-    place counts documents through the prompts in order. Prompts that exceed the model's context are
-    reported, each document with its `problem`, and the others go on.
+    place counts documents through the prompts in order. Prompts that exceed the model's context or
+    the memory are reported, each document with its `problem`, and the others go on.
     """
     jobs: list[_Job] = []
     first = 0
     for prompt in prompts:
-        job = _Job(
-            prompt,
-            plan_prompt(prompt, config),
-            tuple(range(first, first + len(prompt.documents))),
-        )
-        first += len(job.places)
+        count = len(prompt.documents)
+        places = tuple(range(first, first + count))
+        first += count
+        job = _Job(prompt, plan_prompt(prompt, config), places, None, [0] * count)
         if model.fits(job.plan.max_position):
             jobs.append(job)
             continue
-        for place, document in zip(job.places, prompt.documents, strict=True):
+        for place, document in zip(places, prompt.documents, strict=True):
             yield place, DocumentOutput((), 0, _too_long(model, job.plan, len(document)))
+    batches = _Batches(model, stop, config)
     # Like lengths share a batch: less padding, and outputs do not depend on it anyway.
     jobs.sort(key=lambda job: -len(job.plan.input_ids))
     while jobs:
-        size = _batch_size(jobs, model, config)
+        size = batches.size(job.plan for job in jobs)
         batch, jobs = jobs[:size], jobs[size:]
-        yield from _run(model, batch, stop, config)
+        for job, outputs in zip(batch, batches.run([job.plan for job in batch]), strict=True):
+            job.outputs = outputs
+            job.steps = _steps(job)
+        for attempt in range(1, config.max_retries + 1):
+            _retry(batch, batches, config, attempt)
+        for job in batch:
+            yield from job.finished()
 
 
 def fits(model: DecoderModel, prompt: PromptIds, config: DecodingConfig) -> bool:
@@ -78,60 +99,113 @@ def fits(model: DecoderModel, prompt: PromptIds, config: DecodingConfig) -> bool
     return model.fits(plan_prompt(prompt, config).max_position)
 
 
-def _too_long(model: DecoderModel, plan: Plan, num_tokens: int) -> str:
-    return (
-        f"the document is too long: its prompt needs {plan.max_position + 1:,} positions "
-        f"({num_tokens:,} for the text itself), and the model's context has "
-        f"{model.max_positions:,}; shorten the text or choose a model with a longer context"
-    )
+class _Batches:
+    """Decodes plans in batches that fit, and remembers what fitted."""
+
+    def __init__(self, model: DecoderModel, stop: StopTable, config: DecodingConfig) -> None:
+        self.model = model
+        self._stop = stop
+        self._config = config
+        self._most: int | None = None if config.batch_size == "auto" else config.batch_size
+
+    def size(self, plans: Iterator[Plan]) -> int:
+        """How many plans to run together, judged by the first, which is the longest."""
+        if self._config.batch_size != "auto" and self._most is not None:
+            return self._most
+        longest = next(plans)
+        # Every slot adds tokens to the cache; a third of the budget is a generous guess.
+        width = len(longest.input_ids) + int(longest.k_max.sum()) // 3
+        budget = _AUTO_TOKENS.get(self.model.device.type, _AUTO_TOKENS["cpu"])
+        return min(max(1, budget // width), self._most or budget)
+
+    def run_all(self, plans: Sequence[Plan]) -> list[list[SlotOutput] | None]:
+        """All plans, in as many batches as it takes; results in the order of the plans."""
+        order = sorted(range(len(plans)), key=lambda place: -len(plans[place].input_ids))
+        results: list[list[SlotOutput] | None] = [None] * len(plans)
+        while order:
+            size = self.size(plans[place] for place in order)
+            batch, order = order[:size], order[size:]
+            outputs = self.run([plans[place] for place in batch])
+            for place, output in zip(batch, outputs, strict=True):
+                results[place] = output
+        return results
+
+    def run(self, plans: Sequence[Plan]) -> list[list[SlotOutput] | None]:
+        """One batch, in halves where memory does not suffice; None for a plan too large alone."""
+        try:
+            return list(decode(self.model, plans, self._stop, self._config))
+        except RuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
+        # Outside the handler, so that the failed batch's tensors can be freed.
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if len(plans) == 1:
+            return [None]
+        half = len(plans) // 2
+        self._most = max(1, half)
+        logger.warning("out of memory with %d prompts; going on with %d", len(plans), half)
+        return [*self.run(plans[:half]), *self.run(plans[half:])]
 
 
-def _run(
-    model: DecoderModel, batch: Sequence[_Job], stop: StopTable, config: DecodingConfig
-) -> Iterator[tuple[int, DocumentOutput]]:
-    outputs = _decode(model, [job.plan for job in batch], stop, config)
-    steps = [max(len(slot.ids) for slot in slots) for slots in outputs]
-    for attempt in range(1, config.max_retries + 1):
-        _retry(model, batch, outputs, steps, stop, config, attempt)
-    for job, slots, taken in zip(batch, outputs, steps, strict=True):
-        width = len(job.prompt.k_max)
-        for j, place in enumerate(job.places):
-            yield place, DocumentOutput(tuple(slots[j * width : (j + 1) * width]), taken)
+def _retry(batch: Sequence[_Job], batches: _Batches, config: DecodingConfig, attempt: int) -> None:
+    """Decodes slots that ran out of budget once more, with twice as much, the others aside."""
+    again = [
+        (job, targets, plan)
+        for job in batch
+        for targets in _truncated(job, config)
+        if batches.model.fits((plan := _alone(job, targets, config, 2**attempt)).max_position)
+    ]
+    results = batches.run_all([plan for _, _, plan in again])
+    passes: dict[tuple[int, int], int] = {}
+    for (job, targets, _), outputs in zip(again, results, strict=True):
+        if job.outputs is None or outputs is None:
+            continue  # the truncated output stands
+        for slot, output in zip(targets, outputs, strict=True):
+            job.outputs[slot] = output
+            document = slot // len(job.prompt.k_max)
+            key = (id(job), document)
+            more = max(0, len(output.ids) - passes.get(key, 0))
+            passes[key] = passes.get(key, 0) + more
+            job.steps[document] += more
 
 
-def _retry(
-    model: DecoderModel,
-    batch: Sequence[_Job],
-    outputs: list[list[SlotOutput]],
-    steps: list[int],
-    stop: StopTable,
-    config: DecodingConfig,
-    attempt: int,
-) -> None:
-    """Decodes slots that ran out of budget once more, each alone, with twice as much."""
-    again = []
-    for row, (job, slots) in enumerate(zip(batch, outputs, strict=True)):
-        for slot, output in enumerate(slots):
-            if output.finish_reason == "length":
-                plan = _alone(job.prompt, slot, config, 2**attempt)
-                if model.fits(plan.max_position):
-                    again.append((row, slot, plan))
-    if not again:
-        return
-    results = _decode(model, [plan for _, _, plan in again], stop, config)
-    for (row, slot, _), (output,) in zip(again, results, strict=True):
-        outputs[row][slot] = output
-    for row in {row for row, _, _ in again}:
-        steps[row] += max(
-            len(output.ids) for (r, _, _), (output,) in zip(again, results, strict=True) if r == row
-        )
+def _truncated(job: _Job, config: DecodingConfig) -> list[list[int]]:
+    """Slots that ran out of budget, in groups that one prompt can hold.
+
+    Branches of a document do not see each other; in a skeleton, later keys would be seen.
+    """
+    slots = [s for s, output in enumerate(job.outputs or ()) if output.finish_reason == "length"]
+    if config.layout != "branched":
+        return [[slot] for slot in slots]
+    width = len(job.prompt.k_max)
+    documents = sorted({slot // width for slot in slots})
+    return [[slot for slot in slots if slot // width == j] for j in documents]
 
 
-def _alone(prompt: PromptIds, slot: int, config: DecodingConfig, scale: int) -> Plan:
+def _alone(job: _Job, targets: Sequence[int], config: DecodingConfig, scale: int) -> Plan:
+    """The plan of some slots of one document by themselves.
+
+    Causal slots go on seeing what earlier ones have written, and so begin as they began before.
+    """
+    prompt, shift = job.prompt, 0
+    width = len(prompt.k_max)
     if config.documents == "isolated":
-        width = len(prompt.k_max)
-        prompt, slot = _single(prompt, slot // width), slot % width
-    return plan_prompt(prompt, config, targets=[slot], budget_scale=scale)
+        j = targets[0] // width
+        prompt, shift = _single(prompt, j), j * width
+    plan = plan_prompt(prompt, config, targets=[t - shift for t in targets], budget_scale=scale)
+    if config.slots != "causal" or job.outputs is None:
+        return plan
+    earlier = [
+        WrittenValue(
+            slot_id=slot - shift,
+            document=slot // width - shift // width,
+            last_position=int(job.plan.last_position[slot]),
+            ids=job.outputs[slot].ids[:-1],
+        )
+        for slot in range(shift, targets[0])
+    ]
+    return with_values(plan, earlier)
 
 
 def _single(prompt: PromptIds, j: int) -> PromptIds:
@@ -144,31 +218,23 @@ def _single(prompt: PromptIds, j: int) -> PromptIds:
     )
 
 
-def _decode(
-    model: DecoderModel, plans: Sequence[Plan], stop: StopTable, config: DecodingConfig
-) -> list[list[SlotOutput]]:
-    """`decode`, in halves where memory does not suffice."""
-    try:
-        return decode(model, plans, stop, config)
-    except torch.OutOfMemoryError:
-        if len(plans) == 1:
-            raise
-    # Outside the handler, so that the failed batch's tensors can be freed.
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    half = len(plans) // 2
-    logger.warning("out of memory with %d prompts in flight; going on with %d", len(plans), half)
+def _steps(job: _Job) -> list[int]:
+    """(J,) forward passes until the last slot of each document was done."""
+    width = len(job.prompt.k_max)
+    lengths = [len(output.ids) for output in job.outputs or ()]
     return [
-        *_decode(model, plans[:half], stop, config),
-        *_decode(model, plans[half:], stop, config),
+        max(lengths[at : at + width], default=0) for at in range(0, len(job.places) * width, width)
     ]
 
 
-def _batch_size(jobs: Sequence[_Job], model: DecoderModel, config: DecodingConfig) -> int:
-    if config.batch_size != "auto":
-        return config.batch_size
-    budget = _AUTO_TOKENS.get(model.device.type, _AUTO_TOKENS["cpu"])
-    longest = jobs[0].plan
-    # Every slot adds tokens to the cache; a third of the budget is a generous guess.
-    width = len(longest.input_ids) + int(longest.k_max.sum()) // 3
-    return max(1, budget // width)
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    """Accelerators raise a class of their own; the CPU's allocator only says so."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _too_long(model: DecoderModel, plan: Plan, num_tokens: int) -> str:
+    return (
+        f"the document is too long: its prompt needs {plan.max_position + 1:,} positions "
+        f"({num_tokens:,} for the text itself), and the model's context has "
+        f"{model.max_positions:,}; shorten the text or choose a model with a longer context"
+    )

@@ -84,7 +84,8 @@ class SlotCache(Cache):
         self.columns = columns
         self.length = length
         if length > self.capacity:
-            self.capacity = max(length, 3 * self.capacity // 2)
+            # Room for the first steps at once: growing copies everything.
+            self.capacity = 3 * length // 2
 
     def keep_rows(self, rows: Tensor) -> None:
         """Drops every row but these, in every layer."""

@@ -44,17 +44,25 @@ def load(
     options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
     try:
         config = AutoConfig.from_pretrained(name, **options)
-        model: Any = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=config,
             dtype=_pick_dtype(dtype, place, config),
             attn_implementation=attn_implementation,
             use_safetensors=True,
+            output_loading_info=True,
             **options,
         )
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except Exception as error:  # damaged files raise whatever their readers raise
         raise ModelError(f"{name}: {_first_line(error)}") from error
+    model, report = loaded
+    if missing := sorted(report["missing_keys"]):
+        shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        raise ModelError(
+            f"{name}: the weights lack {len(missing)} of the model's tensors ({shown}); "
+            "they belong to another model, or are only a part of this one"
+        )
     return Loaded(
         model=model.to(place),
         tokenizer=tokenizer,

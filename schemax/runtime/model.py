@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ from schemax.errors import ModelError
 from schemax.runtime.kvcache import SlotCache
 from schemax.runtime.visibility import TokenInfo, visible
 
-_RECURRENT = ("linear_attention", "mamba", "recurrent", "conv", "moe_mamba", "hybrid")
+_ATTENTION = {"full_attention", "sliding_attention"}
 _LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
 
 
@@ -33,7 +35,10 @@ class DecoderModel:
         self.vocab_size: int = head.weight.shape[0]
         self.max_positions: int | None = getattr(self.config, "max_position_embeddings", None)
         self.num_layers: int = self.config.num_hidden_layers
-        self._selection: tuple[Tensor, Tensor] | None = None
+        self._windows = _windows(self.config)
+        self._takes_mapping = _takes_mapping(model)
+        # One extractor may serve several threads; what a forward pass selects is its own affair.
+        self._local = threading.local()
         head.register_forward_pre_hook(self._select_hidden)
 
     def fits(self, position: int) -> bool:
@@ -57,7 +62,7 @@ class DecoderModel:
         tokens describes the Q tokens, context all tokens in the cache, these included; without a
         cache, as in training, both are the same.
         """
-        self._selection = selection
+        self._local.selection = selection
         try:
             output = self.model(
                 input_ids=input_ids,
@@ -67,7 +72,7 @@ class DecoderModel:
                 use_cache=cache is not None,
             )
         finally:
-            self._selection = None
+            self._local.selection = None
         logits: Tensor = output.logits[0]
         return logits
 
@@ -77,30 +82,20 @@ class DecoderModel:
         Done here and not by `logits_to_keep`, which means different things in different releases;
         whatever a model does to its logits afterwards (softcap, scaling) still happens.
         """
-        if self._selection is None:
+        selection = getattr(self._local, "selection", None)
+        if selection is None:
             return args
-        rows, columns = self._selection
+        rows, columns = selection
         return (args[0][rows, columns][None], *args[1:])
 
     def _masks(
         self, tokens: TokenInfo, context: TokenInfo, config: DecodingConfig
     ) -> Tensor | dict[str, Tensor]:
-        layer_types = set(getattr(self.config, "layer_types", None) or ())
-        window = getattr(self.config, "sliding_window", None)
-        if not getattr(self.config, "use_sliding_window", True):
-            window = None
-        if not layer_types:
-            return self._mask(visible(tokens, context, config, window))
-        if layer_types <= {"full_attention"}:
-            mask = self._mask(visible(tokens, context, config))
-            return {"full_attention": mask} if _takes_mapping(self.model) else mask
         masks = {
-            kind: self._mask(
-                visible(tokens, context, config, window if kind != "full_attention" else None)
-            )
-            for kind in layer_types
+            kind: self._mask(visible(tokens, context, config, window))
+            for kind, window in self._windows.items()
         }
-        return masks if _takes_mapping(self.model) else next(iter(masks.values()))
+        return masks if self._takes_mapping else next(iter(masks.values()))
 
     def _mask(self, allowed: Tensor) -> Tensor:
         """(B, Q, K) -> (B, 1, Q, K): boolean for sdpa; additive for eager, which only adds."""
@@ -111,42 +106,76 @@ class DecoderModel:
         return torch.zeros_like(allowed, dtype=self.dtype).masked_fill_(~allowed, lowest)
 
 
+def _windows(config: Any) -> dict[str, int | None]:
+    """Layer types and their sliding windows, in position ids; None where there is no window."""
+    window = getattr(config, "sliding_window", None)
+    if not getattr(config, "use_sliding_window", True):
+        window = None
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if not kinds:
+        return {"sliding_attention" if window else "full_attention": window}
+    return {kind: window if kind == "sliding_attention" else None for kind in sorted(kinds)}
+
+
 def _takes_mapping(model: Any) -> bool:
     """Whether the decoder picks its masks by layer type out of a dict."""
-    base: Any = model.get_decoder() if hasattr(model, "get_decoder") else model.base_model
+    base = _base(model)
     try:
         return "causal_mask_mapping" in inspect.getsource(type(base).forward)
     except (OSError, TypeError):
         return False
 
 
+def _base(model: Any) -> Any:
+    return model.get_decoder() if hasattr(model, "get_decoder") else model.base_model
+
+
 def _refuse_unfit(model: Any, config: Any) -> None:
     name = type(model).__name__
     if not hasattr(model, "get_output_embeddings") or model.get_output_embeddings() is None:
         raise ModelError(f"{name} has no language-model head; a causal language model is needed")
-    base: Any = model.get_decoder() if hasattr(model, "get_decoder") else model.base_model
-    if "position_ids" not in inspect.signature(type(base).forward).parameters:
+    if "position_ids" not in inspect.signature(type(_base(model)).forward).parameters:
         raise ModelError(
             f"{name} takes no position ids, so tokens cannot be placed out of order in it; "
             "choose a model with rotary or learned positions"
         )
-    layer_types = getattr(config, "layer_types", None) or ()
-    recurrent = sorted({kind for kind in layer_types if any(word in kind for word in _RECURRENT)})
-    if recurrent:
+    if getattr(config, "alibi", False):
         raise ModelError(
-            f"{name} has recurrent layers ({', '.join(recurrent)}), which read tokens in order of "
-            "arrival; choose a model whose layers are all attention"
+            f"{name} uses ALiBi, which goes by the order of arrival; choose a model with rotary or "
+            "learned positions"
         )
-    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    kind = rope.get("rope_type", rope.get("type")) if isinstance(rope, dict) else None
-    if kind in _LENGTH_DEPENDENT_ROPE:
+    kinds = set(getattr(config, "layer_types", None) or ())
+    # GPT-Neo names its layers elsewhere, and cuts windows by order of arrival.
+    kinds |= {"local attention"} & {
+        f"{x} attention" for x in getattr(config, "attention_layers", ())
+    }
+    if odd := sorted(kinds - _ATTENTION):
         raise ModelError(
-            f"{name} uses {kind!r} rotary embeddings, whose frequencies depend on the longest "
-            "batch-mate, so outputs would too; choose a model with plain, linear, yarn or llama3 "
-            "scaling"
+            f"{name} has layers of the kind {', '.join(odd)}, which do not go by position ids; "
+            "choose a model with plain or sliding-window attention in all layers"
         )
+    if len(kinds) > 1 and not _takes_mapping(model):
+        raise ModelError(
+            f"{name} mixes layer types but takes one mask for all; choose a model with one type"
+        )
+    for kind in _rope_types(getattr(config, "rope_parameters", None)):
+        if kind in _LENGTH_DEPENDENT_ROPE:
+            raise ModelError(
+                f"{name} uses {kind!r} rotary embeddings, whose frequencies depend on the longest "
+                "batch-mate, so outputs would too; choose a model with plain, linear, yarn or "
+                "llama3 scaling"
+            )
     if config._attn_implementation not in ("sdpa", "eager"):
         raise ModelError(
             f"attention implementation {config._attn_implementation!r} takes no custom mask; "
             'load the model with attn_implementation="sdpa"'
         )
+
+
+def _rope_types(parameters: Any) -> Iterator[str]:
+    """All scaling types in use; some models keep one set of parameters per layer type."""
+    if isinstance(parameters, dict):
+        for key, value in parameters.items():
+            if key in ("rope_type", "type") and isinstance(value, str):
+                yield value
+            yield from _rope_types(value)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -20,7 +20,7 @@ Ids = tuple[int, ...]
 class Plan:
     """One prompt, ready for the model. L tokens, S slots to be filled; all int64.
 
-    input_ids, position_ids, document, slot: (L,); see `visibility.TokenInfo`.
+    input_ids, position_ids, document, slot, step: (L,); see `visibility.TokenInfo`.
     slot_ids: (S,) j * N + n.
     slot_document: (S,) j.
     last_index: (S,) the token whose logits give the slot's first token: the end of its key.
@@ -33,6 +33,7 @@ class Plan:
     position_ids: Ints
     document: Ints
     slot: Ints
+    step: Ints
     slot_ids: Ints
     slot_document: Ints
     last_index: Ints
@@ -105,6 +106,36 @@ def plan_prompt(
             )
             builder.add_keys(keys, j, by_document[j], prompt, budget_scale)
     return builder.plan()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenValue:
+    """Value tokens of a slot, from its first one on, to stand in a plan as inputs."""
+
+    slot_id: int
+    document: int
+    last_position: int
+    ids: Sequence[int]
+
+
+def with_values(plan: Plan, values: Sequence[WrittenValue]) -> Plan:
+    """The plan with value tokens appended, each with the four integers it has when decoded."""
+    columns = [(plan.input_ids, plan.position_ids, plan.document, plan.slot, plan.step)]
+    for value in values:
+        steps = np.arange(1, len(value.ids) + 1)
+        columns.append(
+            (
+                _ints(value.ids),
+                value.last_position + steps,
+                np.full(len(steps), value.document),
+                np.full(len(steps), value.slot_id),
+                steps,
+            )
+        )
+    ids, positions, document, slot, step = map(np.concatenate, zip(*columns, strict=True))
+    return replace(
+        plan, input_ids=ids, position_ids=positions, document=document, slot=slot, step=step
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -198,7 +229,8 @@ class _Builder:
     def plan(self) -> Plan:
         tokens = (np.concatenate(parts) for parts in zip(*self.tokens, strict=True))
         slots = (np.concatenate(parts) for parts in zip(*self.slots, strict=True))
-        return Plan(*tokens, *slots)
+        columns = [*tokens, np.zeros(self.length, np.int64), *slots]
+        return Plan(*columns)
 
 
 def _ints(values: object) -> Ints:

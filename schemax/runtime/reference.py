@@ -47,9 +47,9 @@ def decode_reference(
 ) -> list[SlotOutput]:
     """Fills the slots of one prompt; the same outputs as `decoder.decode`, far more slowly."""
     prompt = [
-        Token(int(input_id), int(position_id), int(document), int(slot), step=0)
-        for input_id, position_id, document, slot in zip(
-            plan.input_ids, plan.position_ids, plan.document, plan.slot, strict=True
+        Token(*map(int, numbers))
+        for numbers in zip(
+            plan.input_ids, plan.position_ids, plan.document, plan.slot, plan.step, strict=True
         )
     ]
     if config.slots == "causal":

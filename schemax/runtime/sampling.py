@@ -16,14 +16,20 @@ def choose(logits: Tensor, keys: Tensor, step: int, config: DecodingConfig) -> T
     if config.temperature == 0.0:
         return logits.argmax(dim=-1)
     probabilities = (logits.float() / config.temperature).softmax(dim=-1)
-    ordered, ids = probabilities.sort(dim=-1, descending=True, stable=True)
-    cumulative = ordered.cumsum(dim=-1)
-    # Nucleus: the smallest set of tokens whose probability reaches top_p.
-    kept = (cumulative - ordered) < config.top_p
-    mass = (ordered * kept).sum(dim=-1)
-    draw = uniform(keys, step, config.seed).to(mass.device) * mass
-    place = (cumulative <= draw[:, None]).sum(dim=-1).clamp(max=kept.sum(dim=-1) - 1)
-    return ids.gather(1, place[:, None])[:, 0]
+    if config.top_p < 1.0:
+        probabilities = _nucleus(probabilities, config.top_p)
+    # In the order of ids: sorted by probability, rounding could exchange neighbours.
+    cumulative = probabilities.cumsum(dim=-1)
+    draw = uniform(keys, step, config.seed).to(cumulative.device) * cumulative[:, -1]
+    return (cumulative <= draw[:, None]).sum(dim=-1).clamp(max=logits.shape[-1] - 1)
+
+
+def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
+    """Zero outside the smallest set of tokens whose probability reaches top_p."""
+    ordered = probabilities.sort(dim=-1, descending=True).values
+    before = ordered.cumsum(dim=-1) - ordered
+    last = (before < top_p).sum(dim=-1, keepdim=True) - 1
+    return probabilities * (probabilities >= ordered.gather(1, last))
 
 
 def uniform(keys: Tensor, step: int, seed: int) -> Tensor:

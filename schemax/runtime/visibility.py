@@ -1,7 +1,7 @@
 """The one rule that says who sees whom.
 
-Prefill, decoding, training and the reference all call `visible`; where a token lies in memory
-never matters (paper, section 4.3.2 and figure 3).
+Prefill, decoding and training all call `visible`; the reference states the rule once more, token by
+token. Where a token lies in memory never matters (paper, section 4.3.2 and figure 3).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from schemax.compiler import CompiledSchema
-from schemax.runtime.plan import Ints, Plan, plan_prompt
+from schemax.runtime.plan import Ints, WrittenValue, plan_prompt, with_values
 from schemax.runtime.visibility import TokenInfo
 from schemax.tokens import DONE, PromptIds
 
@@ -47,19 +47,22 @@ def training_sequence(
     plan = plan_prompt(prompt, compiled.decoding)
     labels = np.full(len(plan.input_ids), IGNORE)
     labels[plan.last_index] = [ids[0] for ids in values]
-    runs = [_value_run(plan, place, ids) for place, ids in enumerate(values) if len(ids) > 1]
-    added = np.concatenate(runs, axis=1) if runs else np.empty((6, 0), np.int64)
-    prompt_part = np.stack(
-        [
-            plan.input_ids,
-            plan.position_ids,
-            plan.document,
-            plan.slot,
-            np.zeros_like(plan.slot),
-            labels,
-        ]
+    # The token that completes the stop rule is only ever a label.
+    inputs = [
+        WrittenValue(int(slot), int(document), int(position), ids[:-1])
+        for slot, document, position, ids in zip(
+            plan.slot_ids, plan.slot_document, plan.last_position, values, strict=True
+        )
+    ]
+    filled = with_values(plan, inputs)
+    return TrainingSequence(
+        input_ids=filled.input_ids,
+        position_ids=filled.position_ids,
+        document=filled.document,
+        slot=filled.slot,
+        step=filled.step,
+        labels=np.concatenate([labels, *(np.asarray(ids[1:], np.int64) for ids in values)]),
     )
-    return TrainingSequence(*np.concatenate([prompt_part, added], axis=1))
 
 
 def value_ids(text: str, compiled: CompiledSchema, k_max: int) -> tuple[int, ...]:
@@ -96,22 +99,6 @@ def collate(sequences: Sequence[TrainingSequence], pad_id: int) -> tuple[Tensor,
         real=torch.arange(length) < lengths[:, None],
     )
     return padded("input_ids", pad_id), tokens, padded("labels", IGNORE)
-
-
-def _value_run(plan: Plan, place: int, ids: Sequence[int]) -> Ints:
-    """(6, K - 1): the token that completes the stop rule is only ever a label."""
-    count = len(ids) - 1
-    steps = np.arange(1, count + 1)
-    return np.stack(
-        [
-            np.asarray(ids[:-1], np.int64),
-            plan.last_position[place] + steps,
-            np.full(count, plan.slot_document[place]),
-            np.full(count, plan.slot_ids[place]),
-            steps,
-            np.asarray(ids[1:], np.int64),
-        ]
-    )
 
 
 __all__ = ["IGNORE", "TrainingSequence", "collate", "training_sequence", "value_ids"]
