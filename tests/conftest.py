@@ -13,6 +13,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from schemax.compiler import TextCodec
+from schemax.formats import OutputFormat
 from schemax.runtime.model import DecoderModel
 from schemax.schema import AttrSchema, attr
 
@@ -110,6 +111,17 @@ def decoder_model(codec: TextCodec) -> Callable[..., DecoderModel]:
         return made[key]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def lines_format() -> OutputFormat:
+    """The format that docs/formats.md shows how to write: its code is run as it stands there."""
+    page = (Path(__file__).resolve().parents[1] / "docs" / "formats.md").read_text("utf-8")
+    (code,) = [block for block in page.split("```python\n") if "register_format" in block[:200]]
+    namespace: dict[str, Any] = {}
+    exec(code.split("```")[0], namespace)
+    made: OutputFormat = namespace["Lines"]()
+    return made
 
 
 @pytest.fixture(scope="session")

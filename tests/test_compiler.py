@@ -24,6 +24,7 @@ from schemax.compiler.stops import compile_stop
 from schemax.config import PRESETS, DecodingConfig, resolve_decoding
 from schemax.errors import ModelError, SchemaError, TemplateError
 from schemax.formats import NEWLINE, get_format, split_at_stop
+from schemax.resources import resource_dir
 from schemax.schema import AttrSchema, attr
 from schemax.tokens import DONE
 
@@ -52,10 +53,12 @@ def real(request: pytest.FixtureRequest, data: Path) -> TextCodec:
     return load_codec(data / "tokenizers" / request.param)
 
 
-@pytest.fixture(scope="module", params=["small", *TOKENIZERS])
+@pytest.fixture(scope="module", params=["small", "embedded", *TOKENIZERS])
 def any_codec(request: pytest.FixtureRequest, codec: TextCodec) -> TextCodec:
     if request.param == "small":
         return codec
+    if request.param == "embedded":
+        return load_codec(resource_dir("embedded"))
     folder = request.getfixturevalue("data") / "tokenizers" / request.param
     return load_codec(folder)
 
@@ -125,10 +128,12 @@ def test_stop_table_of_real_tokenizers_by_their_bytes(real: TextCodec, format: s
     """Every token from every state, against the rule run over the token's decoded bytes."""
     rule = get_format(format).stop
     table = compile_stop(rule, real, real.eos_ids, real.vocab_size).next_state
+    inside = int(table[0, real.encode(' "')[0]])
     for state in range(len(table)):
-        for token, data in enumerate(real.token_bytes):
-            if state and token % 7:  # all tokens from the start, a seventh from the other states
-                continue
+        # All tokens from the start and within a string, a seventh of them from the other states.
+        stride = 1 if state in (0, inside) else 7
+        for token in range(0, len(real.token_bytes), stride):
+            data = real.token_bytes[token]
             expected = state
             for byte in data:
                 expected = rule.advance(expected, byte)
@@ -548,8 +553,8 @@ def _codecs() -> Iterator[TextCodec]:
 _MADE: dict[str, TextCodec] = {}
 
 
-def test_declaring_and_compiling_never_import_torch(data: Path) -> None:
-    folder = data / "tokenizers" / "gpt-2"
+def test_declaring_and_compiling_never_import_torch() -> None:
+    folder = resource_dir("embedded")
     code = f"""
 import sys
 import schemax

@@ -28,11 +28,10 @@ from schemax import (
     attr,
     extract,
     load_schema,
-    register_format,
     schema_names,
 )
 from schemax.compiler import TextCodec
-from schemax.formats import BaseFormat, stop_at
+from schemax.formats import OutputFormat, get_format
 
 
 class Loose(AttrSchema, category="television"):
@@ -260,41 +259,16 @@ def test_progress_goes_to_stderr(extractor: Extractor, capsys: pytest.CaptureFix
     assert "\r" not in captured.err
 
 
-class Lines(BaseFormat):
-    """A user's own format: `name = value`, one per line."""
-
-    name = "lines"
-    delimiter = "\n"
-    stop = stop_at("\n")
-    end = stop_at("\n\n")
-
-    def opening(self) -> str:
-        return ""
-
-    def key(self, path: tuple[str, ...], previous: tuple[str, ...] | None) -> str:
-        return ("" if previous is None else "\n") + ".".join(path) + " ="
-
-    def closing(self, last: tuple[str, ...]) -> str:
-        return "\n"
-
-    def escape(self, value: Any) -> str:
-        return " " + ("" if value is None else str(value).replace("\n", " "))
-
-    def unescape(self, raw: str, *, is_list: bool = False) -> Any:
-        return raw.split("\n")[0].strip() or None
-
-    def parse(self, text: str, paths: Any) -> dict[tuple[str, ...], str]:
-        pairs = [line.partition(" =") for line in text.splitlines()]
-        return {tuple(k.split(".")): v for k, found, v in pairs if found}
-
-
-def test_a_format_of_one_s_own(extractor: Extractor) -> None:
-    register_format("lines", Lines())
+def test_a_format_of_one_s_own(extractor: Extractor, lines_format: OutputFormat) -> None:
+    assert get_format("lines") is not None  # the documentation registers it
     compiled = extractor.compile(Loose, format="lines")
     assert compiled.key_texts == (("brand =", "model ="),)
     for decoding in ("isolated", "paper", "autoregressive"):
         values = extractor.extract(TITLES[:3], Loose, format="lines", decoding=decoding)
         assert all(isinstance(value, Loose) for value in values)
+        assert values == extractor.extract(
+            TITLES[:3], Loose, format=lines_format, decoding=decoding
+        )
 
 
 # Loading

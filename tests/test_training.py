@@ -19,6 +19,7 @@ from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
 from schemax.training.augment import Augmenter
 from schemax.training.sequences import IGNORE, collate, training_sequence, value_ids
+from schemax.training.tasks import compile_tasks, fill
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS, ids="-".join)
@@ -57,6 +58,53 @@ def test_values_end_with_the_token_that_completes_the_stop_rule(
     assert (text, complete) == (' "LG"', True)
     assert not compiled.decode_slot(ids[:-1])[1]
     assert len(value_ids(' "a long value that does not fit",\n', compiled, 3)) == 3
+
+
+TITLES_WITH_VALUES = [
+    Example("Tea", "Twinings Green Tea, 20 Count", {"Brand": "Twinings", "Size": "20 Count"}),
+    Example("Tea", "Tazo Zen Tea Bags - 24 ct", {"Brand": "Tazo", "Size": "24 ct"}),
+    Example("Tea", "Assam loose leaf", {"Country": "Assam"}),
+]
+TWICE = "{% for d in documents %}{{ d.text }}\n{{ d.text }}\n{% endfor %}"
+
+
+def test_every_task_asks_for_the_annotated_values(codec: TextCodec) -> None:
+    """Read back by the code that reads the decoder's outputs, the labels are the annotations."""
+    tasks = list(compile_tasks(TITLES_WITH_VALUES, codec, TWICE, random.Random(0)))
+    layouts = {task.compiled.decoding.layout for task in tasks}
+    assert layouts == {"branched", "gapped", "autoregressive"}
+    for task in tasks[::3]:
+        compiled, titles = task.compiled, TITLES_WITH_VALUES
+        titles = titles[: compiled.decoding.documents_per_prompt]
+        sequence = fill(task, titles, codec.encode)
+        plan = plan_prompt(
+            compiled.assemble([tuple(codec.encode(title.text)) for title in titles]),
+            compiled.decoding,
+        )
+        for place, slot in enumerate(plan.slot_ids.tolist()):
+            inputs = (sequence.slot == slot) & (sequence.step > 0)
+            ids = [sequence.labels[plan.last_index[place]], *sequence.labels[inputs]]
+            text, complete = compiled.decode_slot(ids)
+            title = titles[slot // compiled.num_slots]
+            if compiled.decoding.layout == "autoregressive":
+                paths = [a.labels for a in compiled.attributes]
+                parsed = compiled.format.parse(text, paths)
+                values = [compiled.format.unescape(parsed[path]) for path in paths]
+                assert values == [title.attributes.get(name) for name in task.names]
+            else:
+                assert complete
+                name = task.names[slot % compiled.num_slots]
+                assert compiled.format.unescape(text) == title.attributes.get(name)
+
+
+def test_second_readings_are_learnt_from_the_first(codec: TextCodec) -> None:
+    task = next(compile_tasks(TITLES_WITH_VALUES, codec, TWICE, random.Random(0)))
+    sequence = fill(task, TITLES_WITH_VALUES[:1], codec.encode)
+    ids = codec.encode(TITLES_WITH_VALUES[0].text)
+    start = len(codec.encode("\n")) + len(ids)
+    assert sequence.input_ids[start : start + len(ids)].tolist() == ids
+    assert sequence.labels[start : start + len(ids) - 1].tolist() == ids[1:]
+    assert (sequence.labels[:start] == IGNORE).all()
 
 
 def test_augmented_values_stay_verbatim() -> None:

@@ -34,7 +34,10 @@ _LEGEND = {
 }
 
 # All that the contract depends on; weights are not among them.
-_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "prompt.jinja")
+_FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "prompt.jinja"),
+    "generation_config.json",
+)
 
 
 def explain(
@@ -70,7 +73,8 @@ def explain(
         chosen = str(own)
     with plain_warnings(quiet=True):  # the contract has the warnings in it
         with refused_settings():
-            compiled = compile_schema(declared, _codec_of(folder), **settings)
+            codec = _codec_of(folder)
+            compiled = compile_schema(declared, codec, eos_ids=_eos_ids(folder, codec), **settings)
         contract = contract_of(
             compiled,
             template=str(chosen or DEFAULT_TEMPLATE),
@@ -100,6 +104,14 @@ def _folder_of(name: str | None) -> Path:
     except (OSError, ValueError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{name} is neither a folder nor found on the Hub: {first}") from error
+
+
+def _eos_ids(folder: Path, codec: TextCodec) -> tuple[int, ...]:
+    """The ids that end an output: the tokenizer's, and those of the model's generation config."""
+    path = folder / "generation_config.json"
+    named = json.loads(path.read_text("utf-8")).get("eos_token_id") if path.is_file() else None
+    ids = named if isinstance(named, list) else [] if named is None else [named]
+    return tuple(sorted({*codec.eos_ids, *ids}))
 
 
 def _codec_of(folder: Path) -> TextCodec:

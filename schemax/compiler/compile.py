@@ -175,6 +175,7 @@ def _compile(
         category=category,
         attributes=attributes,
         format_name=output_format.name,
+        keys_given=config.layout != "autoregressive",
         num_documents=num_documents if stacked else None,
         codec=codec,
     )

@@ -94,11 +94,13 @@ def render_prompt(
     category: str,
     attributes: Sequence[Attribute],
     format_name: str,
+    keys_given: bool,
     num_documents: int | None,
     codec: TextCodec,
 ) -> PromptText:
     """Renders the prompt of a category.
 
+    keys_given: False for the autoregressive layout, where the model writes the keys itself.
     num_documents: J for stacked documents, which are told apart by ids "1" to "J"; None for
         isolated ones, whose prompt is rendered for a single document without an id.
 
@@ -116,6 +118,7 @@ def render_prompt(
             attributes=[_shown(attribute) for attribute in attributes],
             documents=documents,
             format=format_name,
+            keys_given=keys_given,
             chat=codec.chat_template is not None,
         )
     except jinja2.TemplateError as error:

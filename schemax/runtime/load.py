@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.hub import cached_file
 
 from schemax.errors import ModelError
 
@@ -66,7 +67,7 @@ def load(
     return Loaded(
         model=model.to(place),
         tokenizer=tokenizer,
-        template=_own_template(name),
+        template=_own_template(name, revision),
     )
 
 
@@ -120,9 +121,16 @@ def all_eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
     return tuple(sorted({int(i) for i in ids if i is not None}))
 
 
-def _own_template(name: str) -> str | None:
-    path = Path(name) / "prompt.jinja"
-    return path.read_text("utf-8") if path.is_file() else None
+def _own_template(name: str, revision: str | None) -> str | None:
+    """The text of `prompt.jinja` beside the weights, local or on the Hub."""
+    path = cached_file(
+        name,
+        "prompt.jinja",
+        revision=revision,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return Path(path).read_text("utf-8") if path else None
 
 
 def _first_line(error: BaseException) -> str:

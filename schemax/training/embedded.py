@@ -27,7 +27,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from schemax.compiler import TextCodec
+from schemax.compiler import TextCodec, load_codec
 from schemax.config import DecodingConfig
 from schemax.evaluation.examples import (
     Example,
@@ -69,16 +69,30 @@ class Recipe:
 
 
 def train(
-    data: Path, excluded: Path | None, out: Path, recipe: Recipe, minutes: float, template: Path
+    data: Path,
+    excluded: Path | None,
+    out: Path,
+    recipe: Recipe,
+    minutes: float,
+    template: Path,
+    start: Path | None = None,
 ) -> None:
-    """Trains for a fixed time and writes a model folder that `Extractor` can load."""
+    """Trains for a fixed time and writes a model folder that `Extractor` can load.
+
+    start: a folder of an earlier run, whose tokenizer and weights are taken up.
+    """
     rng = random.Random(recipe.seed)
     torch.manual_seed(recipe.seed)
     titles = read_titles(data, excluded)
     rng.shuffle(titles)
     held_out, titles = titles[: recipe.held_out], titles[recipe.held_out :]
-    codec = train_tokenizer(titles, recipe.vocab_size, out)
-    model = new_model(recipe, codec, out)
+    if start is None:
+        codec = train_tokenizer(titles, recipe.vocab_size, out)
+        model = new_model(recipe, codec, out)
+    else:
+        shutil.copytree(start, out, dirs_exist_ok=True)
+        codec = load_codec(out)
+        model = Qwen3ForCausalLM.from_pretrained(out, dtype=torch.float32)
     source = template.read_text("utf-8")
     tasks = [*compile_tasks(titles, codec, source, rng)]
     stream = batches(titles, tasks, codec, recipe.tokens_per_batch, recipe.bpe_dropout, rng)
@@ -92,7 +106,7 @@ def train(
         for group in optimizer.param_groups:
             group["lr"] = recipe.learning_rate * min(1, (step + 1) / 100) * schedule(done)
         # Copying has to be found first; what it must not rest on comes later.
-        dropout.p = recipe.dropout * min(1.0, 5 * done)
+        dropout.p = recipe.dropout * (min(1.0, 5 * done) if start is None else 1.0)
         config, sequences = next(stream)
         input_ids, tokens, labels = collate(sequences, codec.eos_ids[0])
         model.train()
@@ -263,6 +277,8 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--exclude", type=Path, help="JSONL whose texts are never trained on")
+    parser.add_argument("--start", type=Path, help="folder of an earlier run to go on from")
+    parser.add_argument("--learning-rate", type=float, default=Recipe.learning_rate)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--template", type=Path)
@@ -271,9 +287,17 @@ def main() -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     here = Path(__file__).resolve().parent.parent / "embedded" / "prompt.jinja"
-    recipe = Recipe(seed=options.seed)
+    recipe = Recipe(seed=options.seed, learning_rate=options.learning_rate)
     template = options.template or here
-    train(options.data, options.exclude, options.out, recipe, options.minutes, template)
+    train(
+        options.data,
+        options.exclude,
+        options.out,
+        recipe,
+        options.minutes,
+        template,
+        options.start,
+    )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,10 +63,8 @@ def compile_tasks(
     titles: Sequence[Example], codec: TextCodec, template: str, rng: random.Random
 ) -> Iterator[Task]:
     """Variants of every category: other orders, subsets, names and descriptions, all layouts."""
-    stacked = DecodingConfig(
-        layout="gapped", documents="stacked", slots="causal", documents_per_prompt=3, k_max=30
-    )
-    layouts = [PRESETS["isolated"]] * 10 + [stacked] + [PRESETS["autoregressive"]]
+    stacked = replace(PRESETS["paper"], documents_per_prompt=3)
+    layouts = [PRESETS["isolated"]] * 12 + [stacked] + [PRESETS["autoregressive"]] * 2
     for category in sorted({title.category for title in titles}):
         known = attribute_names(titles, category)
         for layout in layouts:
@@ -166,13 +164,21 @@ def fill(task: Task, titles: Sequence[Example], encode: Any) -> TrainingSequence
             output = output.removeprefix(compiled.format.opening())
             values.append((*compiled.codec.encode(output), compiled.stop.eos_ids[0]))
             continue
-        for text, k_max in zip(texts, compiled.k_max, strict=True):
-            literal = compiled.format.escape(text) + compiled.format.delimiter
-            values.append(value_ids(literal, compiled, k_max))
+        for text, after, k_max in zip(texts, _after(compiled), compiled.k_max, strict=True):
+            values.append(value_ids(compiled.format.escape(text) + after, compiled, k_max))
     sequence = training_sequence(compiled, prompt, values)
     for ids in documents:
         label_second_reading(sequence, ids)
     return sequence
+
+
+def _after(compiled: CompiledSchema) -> list[str]:
+    """What follows each value: its delimiter in a branch, the next key in a skeleton."""
+    output, paths = compiled.format, [a.labels for a in compiled.attributes]
+    if compiled.decoding.layout == "branched":
+        return [output.delimiter] * len(paths)
+    pairs = zip(paths[1:], paths[:-1], strict=True)
+    return [*(output.key(path, previous) for path, previous in pairs), output.closing(paths[-1])]
 
 
 def label_second_reading(sequence: TrainingSequence, ids: Sequence[int]) -> None:

@@ -1,0 +1,90 @@
+"""The model that lives in the repository does what its card says."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemax import AttrSchema, Extractor, OutputFormat, attr, extract, load_schema
+from schemax.evaluation.examples import read_examples, schemas_of, score_examples
+from schemax.resources import resource_dir
+
+FOLDER = resource_dir("embedded")
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Extractor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Extractor.default()
+
+
+def test_small_and_safe(embedded: Extractor) -> None:
+    assert sum(p.numel() for p in embedded.model.model.parameters()) <= 10_000_000
+    assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 20_000_000
+    assert {file.suffix for file in FOLDER.iterdir()} <= {".json", ".jinja", ".md", ".safetensors"}
+
+
+def test_warns_of_what_it_was_trained_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SCHEMAX_MODEL", raising=False)
+    with pytest.warns(UserWarning, match="ten categories"):
+        extract(["Crocs Clog"], load_schema("shoes"))
+
+
+@pytest.mark.parametrize("format", ["json", "yaml", "xml"])
+def test_reads_a_listing_in_every_format(embedded: Extractor, format: str) -> None:
+    title = "Crocs Women's Jayna Ballet Flat, Navy, 4 M US"
+    (shoe,) = embedded.extract([title], load_schema("shoes"), format=format)
+    values = [value for value in shoe.model_dump().values() if value is not None]
+    assert shoe.brand == "Crocs"
+    assert len(values) >= 4
+    assert all(value in title for value in values)
+
+
+def test_own_schemas_and_formats_run(embedded: Extractor, lines_format: OutputFormat) -> None:
+    class Boot(AttrSchema, category="shoes"):
+        maker: str | None = attr("Who makes the boot", title="Brand")
+        color: str | None = attr("Color of the boot", title="Color")
+
+    titles = ["Timberland Men's Radler Trail Camper Oxford, Lime, 15 M US"]
+    assert embedded.extract(titles, Boot)[0].maker == "Timberland"
+    assert len(embedded.extract(titles, Boot, format=lines_format)) == 1
+
+
+def test_hyper_parallel_takes_far_fewer_passes(embedded: Extractor) -> None:
+    rows = [
+        {"category": "coffee", "title": "Lavazza Ground Coffee, Dark Roast, 12 oz (Pack of 6)"},
+        {"category": "tea", "title": "Twinings Green Tea Bags, Peach, 20 Count, Caffeine Free"},
+    ]
+    schemas: dict[str, Any] = {name: load_schema(name) for name in ("coffee", "tea")}
+
+    def passes(decoding: str) -> int:
+        stream = embedded.stream(rows, schemas, category="category", decoding=decoding)
+        return sum(item.steps for item in stream)
+
+    assert 3 * passes("isolated") < passes("autoregressive")
+
+
+@pytest.mark.parametrize(("format", "least"), [("json", 0.70), ("yaml", 0.65), ("xml", 0.65)])
+def test_quality_on_annotated_titles(
+    embedded: Extractor, data: Path, format: str, least: float
+) -> None:
+    """F1 by the protocol of ExtractGPT, on the whole test split of OA-Mine."""
+    examples = read_examples(data / "oa_mine.test.jsonl")
+    schemas = schemas_of(examples)
+    records = [{"category": e.category, "text": e.text} for e in examples]
+    stream = embedded.stream(records, schemas, category="category", format=format)
+    items = sorted(stream, key=lambda item: item.index)
+    values = [{name: field.value for name, field in item.fields.items()} for item in items]
+    assert score_examples(examples, values, schemas).protocol.f1 >= least
+
+
+def test_the_card_gives_the_size_that_is_there(embedded: Extractor) -> None:
+    config = json.loads((FOLDER / "config.json").read_text("utf-8"))
+    card = (FOLDER / "README.md").read_text("utf-8")
+    assert f"{config['num_hidden_layers']} layers, hidden size {config['hidden_size']}" in card
+    assert f"{config['vocab_size']:,} tokens" in card
