@@ -27,7 +27,8 @@ class _Piece:
 class Augmenter:
     """Makes variants of titles out of the pieces of all titles."""
 
-    def __init__(self, titles: Sequence[Example]) -> None:
+    def __init__(self, titles: Sequence[Example], varied: float = 0.7) -> None:
+        self._varied = varied
         self._by_category: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._by_attribute: dict[str, list[str]] = defaultdict(list)
         words: set[str] = set()
@@ -39,9 +40,9 @@ class Augmenter:
         self._words = sorted(words)
 
     def __call__(self, title: Example, rng: random.Random) -> Example:
-        """A variant of the title; a third of the time the title itself."""
+        """A variant of the title, or, but for the share `varied`, the title itself."""
         pieces = _cut(title)
-        if pieces is None or rng.random() < 0.3:
+        if pieces is None or rng.random() >= self._varied:
             return _recase(title, rng)
         rate = rng.choice((0.15, 0.4, 0.8))
         changed = []

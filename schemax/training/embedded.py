@@ -9,7 +9,6 @@ a part of it is held out to watch progress. Texts of --exclude are never trained
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import math
 import random
@@ -64,6 +63,7 @@ class Recipe:
     dropout: float = 0.1
     ema_decay: float = 0.998
     bpe_dropout: float = 0.1
+    varied: float = 0.7
     held_out: int = 120
     seed: int = 0
 
@@ -95,12 +95,14 @@ def train(
         model = Qwen3ForCausalLM.from_pretrained(out, dtype=torch.float32)
     source = template.read_text("utf-8")
     tasks = [*compile_tasks(titles, codec, source, rng)]
-    stream = batches(titles, tasks, codec, recipe.tokens_per_batch, recipe.bpe_dropout, rng)
+    stream = batches(
+        titles, tasks, codec, recipe.tokens_per_batch, recipe.bpe_dropout, recipe.varied, rng
+    )
     decoder = DecoderModel(model)
     dropout = add_dropout(model)
     optimizer = new_optimizer(model, recipe)
     average = {name: p.detach().clone() for name, p in model.named_parameters()}
-    started, step, checked = time.monotonic(), 0, 0.0
+    started, step, checked = time.monotonic(), 0, -0.27
     losses: list[float] = []
     while (done := (time.monotonic() - started) / (60 * minutes)) < 1:
         for group in optimizer.param_groups:
@@ -129,7 +131,7 @@ def train(
             print(
                 f"{minutes_gone:6.1f} min  step {step}  loss {mean(losses[-50:]):.4f}", flush=True
             )
-        if done - checked > 0.15:
+        if done - checked > 0.3:
             checked = done
             check(decoder, average, held_out, codec, source, out, ("json",))
     check(decoder, average, held_out, codec, source, out, ("json", "yaml", "xml"))
@@ -246,7 +248,7 @@ def check(
 
     Every check saves: the average of a decaying learning rate only gets better.
     """
-    model = copy.deepcopy(decoder.model).to(torch.bfloat16)
+    model = Qwen3ForCausalLM(decoder.config).to(torch.bfloat16)
     model.load_state_dict(dict(average), strict=False)
     model.save_pretrained(out)
     extractor = Extractor(model.float(), codec, template=template, eos_ids=codec.eos_ids)
@@ -279,6 +281,9 @@ def main() -> None:
     parser.add_argument("--exclude", type=Path, help="JSONL whose texts are never trained on")
     parser.add_argument("--start", type=Path, help="folder of an earlier run to go on from")
     parser.add_argument("--learning-rate", type=float, default=Recipe.learning_rate)
+    parser.add_argument("--dropout", type=float, default=Recipe.dropout)
+    parser.add_argument("--bpe-dropout", type=float, default=Recipe.bpe_dropout)
+    parser.add_argument("--varied", type=float, default=Recipe.varied)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--template", type=Path)
@@ -287,7 +292,13 @@ def main() -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     here = Path(__file__).resolve().parent.parent / "embedded" / "prompt.jinja"
-    recipe = Recipe(seed=options.seed, learning_rate=options.learning_rate)
+    recipe = Recipe(
+        seed=options.seed,
+        learning_rate=options.learning_rate,
+        dropout=options.dropout,
+        bpe_dropout=options.bpe_dropout,
+        varied=options.varied,
+    )
     template = options.template or here
     train(
         options.data,

@@ -110,6 +110,7 @@ def batches(
     codec: TextCodec,
     tokens_per_batch: int,
     bpe_dropout: float,
+    varied: float,
     rng: random.Random,
 ) -> Iterator[tuple[DecodingConfig, list[TrainingSequence]]]:
     """Batches of one layout each, of sequences of like length."""
@@ -120,7 +121,7 @@ def batches(
     for task in tasks:
         by_layout.setdefault(task.compiled.decoding, []).append(task)
     weights = [len(group) for group in by_layout.values()]
-    augment = Augmenter(titles)
+    augment = Augmenter(titles, varied)
     noisy = dropout_tokenizer(codec, bpe_dropout)
     layouts = list(by_layout)
     while True:
