@@ -948,8 +948,10 @@ def fresh_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("fresh_registry")
 def test_a_format_of_ones_own() -> None:
+    before = format_names()
     register_format("properties", PropertiesFormat())
-    assert format_names() == (*BUILT_IN, "properties")
+    assert before[:3] == BUILT_IN
+    assert format_names() == (*before, "properties")
     format = get_format("properties")
     filled = [(("Size",), "XL"), (("dims", "width"), None), (("Color",), "red, blue")]
     written = render(format, filled)
