@@ -248,7 +248,8 @@ def check(
 
     Every check saves: the average of a decaying learning rate only gets better.
     """
-    model = Qwen3ForCausalLM(decoder.config).to(torch.bfloat16)
+    model: Any = Qwen3ForCausalLM(decoder.config)
+    model.to(torch.bfloat16)
     model.load_state_dict(dict(average), strict=False)
     model.save_pretrained(out)
     extractor = Extractor(model.float(), codec, template=template, eos_ids=codec.eos_ids)
