@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -67,7 +67,7 @@ class PromptText:
     closing: str
     chat_prefix: str = ""
     chat_suffix: str = ""
-    fence: str | None = field(default=None)
+    fence: str | None = None
 
 
 def template_names() -> tuple[str, ...]:

@@ -246,7 +246,7 @@ def check(
 ) -> None:
     """Scores the averaged weights on held-out titles, and saves them.
 
-    Every check saves: the average of a decaying learning rate only gets better.
+    Every check saves, so that a run that is cut short leaves its latest average.
     """
     model: Any = Qwen3ForCausalLM(decoder.config)
     model.to(torch.bfloat16)
