@@ -3,6 +3,7 @@
 from schemax.catalog import load_schema, schema_names
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.config import DecodingConfig
+from schemax.diagnosis import Diagnosis, doctor
 from schemax.errors import (
     ExtractionError,
     InputError,
@@ -20,6 +21,7 @@ __all__ = [
     "AttrSchema",
     "CompiledSchema",
     "DecodingConfig",
+    "Diagnosis",
     "Extraction",
     "ExtractionError",
     "Extractor",
@@ -33,6 +35,7 @@ __all__ = [
     "TemplateError",
     "attr",
     "compile_schema",
+    "doctor",
     "extract",
     "load_schema",
     "register_format",

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from schemax.commands.demo import demo
+from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import extract
@@ -75,7 +76,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Reads typed attributes out of product texts, all fields of many texts at once.",
 )
-for _verb in (demo, extract, explain, evaluate, schemas):
+for _verb in (demo, extract, explain, doctor, evaluate, schemas):
     app.command()(_verb)
 
 

@@ -62,9 +62,9 @@ class Extractor:
     ) -> None:
         # Here and not above, since declaring and compiling must not import torch.
         from schemax.runtime.load import all_eos_ids
-        from schemax.runtime.model import DecoderModel
+        from schemax.runtime.prepare import prepare
 
-        self.model = DecoderModel(model)
+        self.model = prepare(model)
         self.tokenizer = tokenizer
         self.format = format
         self.template = template
@@ -84,6 +84,9 @@ class Extractor:
         *,
         device: Any = "auto",
         dtype: Any = "auto",
+        device_map: Any = None,
+        quantization: Literal["nf4", "int8"] | None = None,
+        adapter: str | Path | None = None,
         attn_implementation: str | None = None,
         revision: str | None = None,
         format: str | OutputFormat | None = None,
@@ -93,7 +96,19 @@ class Extractor:
         """Loads a model from a local folder or the Hugging Face Hub.
 
         safetensors only, and never with remote code. A `prompt.jinja` in the folder is the default
-        template. Raises ModelError.
+        template.
+
+        name: a model, or a LoRA adapter that names its base model; revision: its branch, tag or
+            commit on the Hub.
+        device: "auto" takes CUDA or MPS where there is one, else the CPU.
+        dtype: "auto" takes the model's own on an accelerator and float32 on a CPU.
+        device_map: instead of a device, spreads the model over several; needs accelerate.
+        quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
+        adapter: folder or Hub id of a LoRA adapter for the model. Merged into its weights, so that
+            it costs nothing at run time, unless these are quantized. Needs peft.
+
+        Raises ModelError for what cannot be loaded, with the cause and the remedy; ValueError for
+        an unknown quantization, and for a device together with a device_map.
         """
         from schemax.runtime.load import load
 
@@ -101,6 +116,9 @@ class Extractor:
             name,
             device=device,
             dtype=dtype,
+            device_map=device_map,
+            quantization=quantization,
+            adapter=adapter,
             attn_implementation=attn_implementation,
             revision=revision,
         )
@@ -133,12 +151,15 @@ class Extractor:
     ) -> CompiledSchema:
         """Compiles a schema for this model; see `compile_schema` for what is raised."""
         settings = settings_of(schema)
+        config = self.decoding if decoding is None else resolve_decoding(decoding)
+        if refusal := self.model.refusal(config):
+            raise ModelError(refusal)
         return compile_schema(
             schema,
             self.tokenizer,
             format=format or settings.format or self.format,
             template=template or settings.template or self.template,
-            decoding=self.decoding if decoding is None else decoding,
+            decoding=config,
             eos_ids=self.eos_ids,
             vocab_size=self.model.vocab_size,
         )
@@ -286,12 +307,12 @@ class Extractor:
                     yield _result(document, output, compiled)
 
     def _prompts(self, compiled: CompiledSchema, texts: Sequence[str]) -> Iterator[PromptIds]:
-        """Prompts of J documents; those too long for the model are split, and may fit then."""
-        from schemax.runtime.engine import fits
+        """Prompts of J documents; those whose documents cannot share one are split."""
+        from schemax.runtime.engine import shares
 
         stride = compiled.decoding.documents_per_prompt
         for at, prompt in zip(range(0, len(texts), stride), compiled.encode(texts), strict=True):
-            if stride == 1 or fits(self.model, prompt, compiled.decoding):
+            if stride == 1 or shares(self.model, prompt, compiled.decoding):
                 yield prompt
             else:
                 for text in texts[at : at + stride]:

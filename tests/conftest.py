@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 import tokenizers
 import torch
+from models_page import models_page
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
@@ -130,3 +131,20 @@ def data() -> Path:
     if not DATA.is_dir():
         pytest.skip("development data is not here")
     return DATA
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--models-page", help="write what tests of the families found to this file")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Writes docs/models.md out of the outcomes of tests/test_families.py."""
+    if not (path := config.getoption("--models-page")):
+        return
+    rows: dict[str, Any] = {}
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            properties = dict(report.user_properties)
+            if "family" in properties:
+                rows[properties["family"]] = {**properties, "outcome": outcome}
+    Path(path).write_text(models_page(rows), "utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +11,16 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.runtime.kvcache import SlotCache
+from schemax.runtime.language_model import LanguageModel
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import Ints, Plan
 from schemax.runtime.sampling import choose
 from schemax.runtime.visibility import TokenInfo
 from schemax.tokens import DONE, FinishReason, SlotOutput, StopTable
 
-_REASONS: tuple[FinishReason, ...] = ("stop", "eos", "length")
+# (S,) places, (S,) steps, (S, V) logits.
+Trace = Callable[[Tensor, Tensor, Tensor], None]
+REASONS: tuple[FinishReason, ...] = ("stop", "eos", "length")
 
 
 @dataclass(slots=True)
@@ -46,24 +49,32 @@ class LiveSlots:
 
 @torch.inference_mode()
 def decode(
-    model: DecoderModel, plans: Sequence[Plan], stop: StopTable, config: DecodingConfig
+    model: DecoderModel,
+    plans: Sequence[Plan],
+    stop: StopTable,
+    config: DecodingConfig,
+    trace: Trace | None = None,
 ) -> list[list[SlotOutput]]:
     """Fills every slot of a batch of prompts: max(K) forward passes, whatever the number of slots.
 
+    trace: told, at every step, the slots' places, their steps and their logits.
     Returns one `SlotOutput` per slot, in the order of each plan's `slot_ids`. The first tokens come
     from the prefill's own logits; afterwards only live slots' newest tokens are passed.
     """
-    table, is_eos = _stop_tensors(stop, model)
+    table, is_eos = stop_tensors(stop, model)
     live, input_ids, tokens, selection = _prefill(plans, model.device)
     written = torch.full(
         (len(live), int(live.k_max.max())), -1, dtype=torch.int64, device=model.device
     )
     reason = torch.zeros(len(live), dtype=torch.int64, device=model.device)
     memory = Memory(model.new_cache(), tokens)
+    long = any(map(model.is_long, plans))
     step = 0
     while True:
         context = memory.append(tokens)
-        logits = model.forward(input_ids, tokens, context, memory.cache, selection, config)
+        logits = model.forward(input_ids, tokens, context, memory.cache, selection, config, long)
+        if trace:
+            trace(live.index, torch.full_like(live.index, step), logits)
         chosen = choose(logits, live.sampling_keys, step, config)
         written[live.index, step] = chosen
         step += 1
@@ -183,14 +194,14 @@ def _collect(plans: Sequence[Plan], written: Tensor, reason: Tensor) -> list[lis
     lengths = (written >= 0).sum(dim=1).tolist()
     rows, reasons = written.tolist(), reason.tolist()
     outputs = [
-        SlotOutput(ids=tuple(ids[:length]), finish_reason=_REASONS[why])
+        SlotOutput(ids=tuple(ids[:length]), finish_reason=REASONS[why])
         for ids, length, why in zip(rows, lengths, reasons, strict=True)
     ]
     ends = np.cumsum([len(plan.slot_ids) for plan in plans])
     return [outputs[end - len(plan.slot_ids) : end] for end, plan in zip(ends, plans, strict=True)]
 
 
-def _stop_tensors(stop: StopTable, model: DecoderModel) -> tuple[Tensor, Tensor]:
+def stop_tensors(stop: StopTable, model: LanguageModel) -> tuple[Tensor, Tensor]:
     """(states, V) next states and (V,) whether an id ends any slot."""
     table = torch.from_numpy(np.array(stop.next_state)).to(model.device)
     is_eos = torch.zeros(model.vocab_size, dtype=torch.bool, device=model.device)

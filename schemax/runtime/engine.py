@@ -5,14 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import torch
 
 from schemax.config import DecodingConfig
 from schemax.runtime.decoder import decode
+from schemax.runtime.fork import ForkModel, decode_forked
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import Plan, WrittenValue, plan_prompt, with_values
 from schemax.tokens import PromptIds, SlotOutput, StopTable
+
+Model = DecoderModel | ForkModel
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +64,7 @@ class _Job:
 
 
 def fill(
-    model: DecoderModel, prompts: Sequence[PromptIds], stop: StopTable, config: DecodingConfig
+    model: Model, prompts: Sequence[PromptIds], stop: StopTable, config: DecodingConfig
 ) -> Iterator[tuple[int, DocumentOutput]]:
     """Fills all slots of all prompts; yields (place, output) per document as batches finish.
 
@@ -74,56 +78,65 @@ def fill(
         places = tuple(range(first, first + count))
         first += count
         job = _Job(prompt, plan_prompt(prompt, config), places, None, [0] * count)
-        if model.fits(job.plan.max_position):
+        if model.fits(job.plan):
             jobs.append(job)
             continue
         for place, document in zip(places, prompt.documents, strict=True):
             yield place, DocumentOutput((), 0, _too_long(model, job.plan, len(document)))
     batches = _Batches(model, stop, config)
-    # Like lengths share a batch: less padding, and outputs do not depend on it anyway.
-    jobs.sort(key=lambda job: -len(job.plan.input_ids))
+    jobs.sort(key=lambda job: batches.rank(job.plan))
     while jobs:
-        size = batches.size(job.plan for job in jobs)
+        size = batches.size([job.plan for job in jobs])
         batch, jobs = jobs[:size], jobs[size:]
         for job, outputs in zip(batch, batches.run([job.plan for job in batch]), strict=True):
             job.outputs = outputs
-            job.steps = _steps(job)
+            job.steps = _steps(job, model)
         for attempt in range(1, config.max_retries + 1):
             _retry(batch, batches, config, attempt)
         for job in batch:
             yield from job.finished()
 
 
-def fits(model: DecoderModel, prompt: PromptIds, config: DecodingConfig) -> bool:
-    """Whether a prompt, with all its gaps and budgets, lies within the model's context."""
-    return model.fits(plan_prompt(prompt, config).max_position)
+def shares(model: Model, prompt: PromptIds, config: DecodingConfig) -> bool:
+    """Whether a prompt's documents can share it, none of them changing another's outputs.
+
+    They cannot where the prompt exceeds the model's context, or where a long one would bring
+    longrope's long factors over isolated others.
+    """
+    plan = plan_prompt(prompt, config)
+    return model.fits(plan) and not (config.documents == "isolated" and model.is_long(plan))
 
 
 class _Batches:
     """Decodes plans in batches that fit, and remembers what fitted."""
 
-    def __init__(self, model: DecoderModel, stop: StopTable, config: DecodingConfig) -> None:
+    def __init__(self, model: Model, stop: StopTable, config: DecodingConfig) -> None:
         self.model = model
         self._stop = stop
         self._config = config
         self._most: int | None = None if config.batch_size == "auto" else config.batch_size
 
-    def size(self, plans: Iterator[Plan]) -> int:
-        """How many plans to run together, judged by the first, which is the longest."""
-        if self._config.batch_size != "auto" and self._most is not None:
-            return self._most
-        longest = next(plans)
-        # Every slot adds tokens to the cache; a third of the budget is a generous guess.
-        width = len(longest.input_ids) + int(longest.k_max.sum()) // 3
+    def rank(self, plan: Plan) -> tuple[bool, int]:
+        """Sorts plans so that like lengths share a batch: less padding, and the same outputs."""
+        return not self.model.is_long(plan), -len(plan.input_ids)
+
+    def size(self, plans: Sequence[Plan]) -> int:
+        """How many of these plans, the longest first, to run together."""
+        first = plans[0]
         budget = _AUTO_TOKENS.get(self.model.device.type, _AUTO_TOKENS["cpu"])
-        return min(max(1, budget // width), self._most or budget)
+        most = max(1, budget // self.model.cache_tokens(first))
+        if self._most is not None:
+            most = self._most if self._config.batch_size != "auto" else min(most, self._most)
+        long = self.model.is_long(first)
+        alike = takewhile(lambda plan: self.model.is_long(plan) == long, plans[:most])
+        return sum(1 for _ in alike)
 
     def run_all(self, plans: Sequence[Plan]) -> list[list[SlotOutput] | None]:
         """All plans, in as many batches as it takes; results in the order of the plans."""
-        order = sorted(range(len(plans)), key=lambda place: -len(plans[place].input_ids))
+        order = sorted(range(len(plans)), key=lambda place: self.rank(plans[place]))
         results: list[list[SlotOutput] | None] = [None] * len(plans)
         while order:
-            size = self.size(plans[place] for place in order)
+            size = self.size([plans[place] for place in order])
             batch, order = order[:size], order[size:]
             outputs = self.run([plans[place] for place in batch])
             for place, output in zip(batch, outputs, strict=True):
@@ -133,6 +146,8 @@ class _Batches:
     def run(self, plans: Sequence[Plan]) -> list[list[SlotOutput] | None]:
         """One batch, in halves where memory does not suffice; None for a plan too large alone."""
         try:
+            if isinstance(self.model, ForkModel):
+                return list(decode_forked(self.model, plans, self._stop, self._config))
             return list(decode(self.model, plans, self._stop, self._config))
         except RuntimeError as error:
             if not _is_out_of_memory(error):
@@ -154,10 +169,10 @@ def _retry(batch: Sequence[_Job], batches: _Batches, config: DecodingConfig, att
         (job, targets, plan)
         for job in batch
         for targets in _truncated(job, config)
-        if batches.model.fits((plan := _alone(job, targets, config, 2**attempt)).max_position)
+        if batches.model.fits(plan := _alone(job, targets, config, 2**attempt))
     ]
     results = batches.run_all([plan for _, _, plan in again])
-    passes: dict[tuple[int, int], int] = {}
+    spent: dict[tuple[int, int], int] = {}
     for (job, targets, _), outputs in zip(again, results, strict=True):
         if job.outputs is None or outputs is None:
             continue  # the truncated output stands
@@ -165,8 +180,9 @@ def _retry(batch: Sequence[_Job], batches: _Batches, config: DecodingConfig, att
             job.outputs[slot] = output
             document = slot // len(job.prompt.k_max)
             key = (id(job), document)
-            more = max(0, len(output.ids) - passes.get(key, 0))
-            passes[key] = passes.get(key, 0) + more
+            passes = _passes(job, slot, output, batches.model)
+            more = max(0, passes - spent.get(key, 0))
+            spent[key] = spent.get(key, 0) + more
             job.steps[document] += more
 
 
@@ -218,13 +234,18 @@ def _single(prompt: PromptIds, j: int) -> PromptIds:
     )
 
 
-def _steps(job: _Job) -> list[int]:
+def _steps(job: _Job, model: Model) -> list[int]:
     """(J,) forward passes until the last slot of each document was done."""
     width = len(job.prompt.k_max)
-    lengths = [len(output.ids) for output in job.outputs or ()]
+    passes = [_passes(job, slot, output, model) for slot, output in enumerate(job.outputs or ())]
     return [
-        max(lengths[at : at + width], default=0) for at in range(0, len(job.places) * width, width)
+        max(passes[at : at + width], default=0) for at in range(0, len(job.places) * width, width)
     ]
+
+
+def _passes(job: _Job, slot: int, output: SlotOutput, model: Model) -> int:
+    j, n = divmod(slot, len(job.prompt.k_max))
+    return model.passes(len(job.prompt.keys[j][n]), len(output.ids))
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
@@ -232,7 +253,7 @@ def _is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def _too_long(model: DecoderModel, plan: Plan, num_tokens: int) -> str:
+def _too_long(model: Model, plan: Plan, num_tokens: int) -> str:
     return (
         f"the document is too long: its prompt needs {plan.max_position + 1:,} positions "
         f"({num_tokens:,} for the text itself), and the model's context has "

@@ -45,6 +45,7 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def keep_rows(self, rows: Tensor) -> None:
         """Drops every row but these."""
         if self.keys is not None and self.values is not None:
+            rows = rows.to(self.keys.device)
             self.keys, self.values = self.keys[rows], self.values[rows]
 
     def get_seq_length(self) -> int:
@@ -65,7 +66,7 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             grown = self._allocate(states)
             grown[:, :, : storage.shape[2]] = storage
             storage = grown
-        index = self.cache.columns[:, None, :, None].expand_as(states)
+        index = self.cache.columns[:, None, :, None].to(states.device).expand_as(states)
         return storage.scatter_(2, index, states)
 
 

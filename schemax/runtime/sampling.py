@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from schemax.config import DecodingConfig
 
 
-def choose(logits: Tensor, keys: Tensor, step: int, config: DecodingConfig) -> Tensor:
+def choose(logits: Tensor, keys: Tensor, step: int | Tensor, config: DecodingConfig) -> Tensor:
     """(S, V) logits -> (S,) token ids.
 
     keys: (S, 2) the document's digest and the slot's number; with the seed and the step they
         determine the random number, wherever and with whomever the slot is decoded.
+    step: how many tokens the value has so far; one for all, or (S,).
     """
     if config.temperature == 0.0:
         return logits.argmax(dim=-1)
@@ -32,11 +34,11 @@ def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
     return probabilities * (probabilities >= ordered.gather(1, last))
 
 
-def uniform(keys: Tensor, step: int, seed: int) -> Tensor:
+def uniform(keys: Tensor, step: int | Tensor, seed: int) -> Tensor:
     """(S, 2) int64 -> (S,) float32 in [0, 1), counter-based (the finalizer of splitmix64)."""
     state = _mix(keys[:, 0] ^ _signed(seed * 0x9E3779B97F4A7C15))
     state = _mix(state + keys[:, 1] * _signed(0xD1B54A32D192ED03) + 1)
-    state = _mix(state + _signed(step * 0x8CB92BA72F3D8DD7))
+    state = _mix(state + torch.as_tensor(step, device=keys.device) * _signed(0x8CB92BA72F3D8DD7))
     return _shift(state, 40).float() / (1 << 24)
 
 

@@ -41,13 +41,21 @@ class TokenInfo:
         )
 
 
-def visible(
-    query: TokenInfo, key: TokenInfo, config: DecodingConfig, window: int | None = None
-) -> Tensor:
-    """(B, Q), (B, K) -> (B, Q, K) bool: may this query see this key?
+@dataclass(frozen=True, slots=True)
+class Span:
+    """How far back a layer sees, in position ids, never in order of arrival.
 
-    window: of sliding-window layers, in position ids, never in order of arrival.
+    window: the last so many, itself included; chunk: those of its own chunk of so many.
     """
+
+    window: int | None = None
+    chunk: int | None = None
+
+
+def visible(
+    query: TokenInfo, key: TokenInfo, config: DecodingConfig, span: Span = Span()
+) -> Tensor:
+    """(B, Q), (B, K) -> (B, Q, K) bool: may this query see this key, in a layer of this span?"""
     q_position, k_position = query.position_ids[:, :, None], key.position_ids[:, None, :]
     mask = key.real[:, None, :] & (k_position <= q_position)
     if config.documents == "isolated":
@@ -59,8 +67,10 @@ def visible(
         mask &= same_slot | (key.step[:, None, :] <= query.step[:, :, None])
     else:
         mask &= same_slot
-    if window is not None:
-        mask &= k_position > q_position - window
+    if span.window is not None:
+        mask &= k_position > q_position - span.window
+    if span.chunk is not None:
+        mask &= k_position // span.chunk == q_position // span.chunk
     # A padding query must see something, or softmax gives NaN, which spreads through values.
     return torch.where(query.real[:, :, None], mask, _first_column(mask))
 

@@ -1,0 +1,189 @@
+"""Every way to decode, beside an oracle that knows nothing of caches, batches or pruning.
+
+Both see the same tokens: the oracle is given what the decoder wrote, one forward pass for a whole
+value, and asked what it would have written at every place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from schemax.compiler import CompiledSchema, compile_schema
+from schemax.config import DecodingConfig
+from schemax.diagnosis.report import Agreement
+from schemax.runtime.decoder import decode
+from schemax.runtime.fork import ForkModel, decode_forked
+from schemax.runtime.model import DecoderModel
+from schemax.runtime.plan import Plan, WrittenValue, plan_prompt, with_values
+from schemax.runtime.visibility import TokenInfo
+from schemax.schema import AttrSchema, attr
+from schemax.tokens import PromptIds, SlotOutput
+
+Model = DecoderModel | ForkModel
+
+TEMPLATE = "Read the attributes of the text.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
+TEXTS = [
+    "Sony Bravia XR 65 inch television, 120 Hz, black",
+    "Tea, 20 bags",
+    "Kids' rain jacket “Duck” – yellow, size 104, waterproof, with hood \U0001f986",
+    "x",
+]
+# A whole output of the autoregressive layout would take longer than all else together.
+_MOST_TOKENS = 12
+_EXACT = 2e-3
+_SETTINGS = [
+    DecodingConfig(layout="branched", documents="isolated", documents_per_prompt=2),
+    DecodingConfig(layout="branched", documents="stacked", documents_per_prompt=2),
+    DecodingConfig(layout="gapped", documents="isolated", documents_per_prompt=2),
+    DecodingConfig(layout="gapped", documents="isolated", slots="causal", documents_per_prompt=2),
+    DecodingConfig(layout="gapped", documents="stacked", documents_per_prompt=2),
+    DecodingConfig(layout="gapped", documents="stacked", slots="causal", documents_per_prompt=2),
+    DecodingConfig(layout="autoregressive"),
+]
+
+
+class Probe(AttrSchema, category="product"):
+    """A few attributes of several types, with short budgets."""
+
+    brand: str | None = attr("Manufacturer", k_max=6)
+    size: float | None = attr("Size as a number", k_max=4)
+    waterproof: bool | None = attr(k_max=3)
+    color: Literal["black", "yellow", "blue"] | None = attr(k_max=6)
+
+
+@dataclass(slots=True)
+class _Trace:
+    """(S, K, V) logits by which the decoder chose, of all slots of a batch."""
+
+    logits: dict[tuple[int, int], Tensor]
+
+    def __call__(self, index: Tensor, step: Tensor, logits: Tensor) -> None:
+        places = zip(index.tolist(), step.tolist(), logits.float().cpu(), strict=True)
+        self.logits.update(((place, k), row) for place, k, row in places)
+
+
+@torch.inference_mode()
+def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
+    """One `Agreement` per way to decode, the one that equals plain requests first."""
+    plain: list[SlotOutput] = []
+    for config in _SETTINGS:
+        config = replace(config, max_retries=0)
+        way = Agreement(config.layout, config.documents, config.slots)
+        if refusal := model.refusal(config):
+            yield replace(way, refused=refusal)
+            continue
+        compiled = compile_schema(
+            Probe, tokenizer, template=TEMPLATE, decoding=config, vocab_size=model.vocab_size
+        )
+        prompts = compiled.encode(TEXTS)
+        plans = [_short(plan_prompt(prompt, config)) for prompt in prompts]
+        trace = _Trace({})
+        if isinstance(model, ForkModel):
+            outputs = decode_forked(model, plans, compiled.stop, config, trace)
+        else:
+            outputs = decode(model, plans, compiled.stop, config, trace)
+        slots = [slot for row in outputs for slot in row]
+        plain = plain or slots
+        expected = list(_oracle(model, compiled, prompts, plans, outputs))
+        yield replace(
+            _compare(way, slots, trace, expected, model.dtype),
+            oracle="one pass" if config.layout == "gapped" else "plain requests",
+            like_plain=_like(slots, plain),
+        )
+
+
+def _short(plan: Plan) -> Plan:
+    return replace(plan, k_max=np.minimum(plan.k_max, _MOST_TOKENS))
+
+
+def _like(slots: Sequence[SlotOutput], plain: Sequence[SlotOutput]) -> float:
+    if len(slots) != len(plain):
+        return 0.0
+    same = sum(a.ids == b.ids for a, b in zip(slots, plain, strict=True))
+    return same / len(slots)
+
+
+def _oracle(
+    model: Model,
+    compiled: CompiledSchema,
+    prompts: Sequence[PromptIds],
+    plans: Sequence[Plan],
+    outputs: Sequence[Sequence[SlotOutput]],
+) -> Iterator[Tensor]:
+    """(K, V) logits of each slot, in order."""
+    for prompt, plan, slots in zip(prompts, plans, outputs, strict=True):
+        if compiled.decoding.layout != "gapped":
+            yield from _plain_requests(model, compiled, prompt, slots)
+        elif isinstance(model, DecoderModel):
+            yield from _one_pass(model, compiled.decoding, plan, slots)
+
+
+def _plain_requests(
+    model: Model, compiled: CompiledSchema, prompt: PromptIds, slots: Sequence[SlotOutput]
+) -> Iterator[Tensor]:
+    found = iter(slots)
+    for j, keys in enumerate(prompt.keys):
+        stacked = compiled.decoding.documents == "stacked"
+        seen = prompt.documents if stacked else prompt.documents[j : j + 1]
+        head = [*prompt.instruction, *(i for ids in seen for i in ids), *prompt.opening]
+        for key in keys:
+            value = next(found).ids
+            ids = torch.tensor([[*head, *key, *value[:-1]]], device=model.device)
+            logits = model.model(input_ids=ids, use_cache=False).logits[0, -len(value) :]
+            yield logits.float().cpu()
+
+
+def _one_pass(
+    model: DecoderModel, config: DecodingConfig, plan: Plan, slots: Sequence[SlotOutput]
+) -> Iterator[Tensor]:
+    values = [
+        WrittenValue(int(slot), int(document), int(position), output.ids[:-1])
+        for slot, document, position, output in zip(
+            plan.slot_ids, plan.slot_document, plan.last_position, slots, strict=True
+        )
+    ]
+    filled = with_values(plan, values)
+    names = ("position_ids", "document", "slot", "step")
+    row = {n: torch.from_numpy(getattr(filled, n))[None].to(model.device) for n in names}
+    tokens = TokenInfo(**row, real=torch.ones_like(row["slot"], dtype=torch.bool))
+    columns, start = [], len(plan.input_ids)
+    for last, value in zip(plan.last_index, values, strict=True):
+        columns += [int(last), *range(start, start + len(value.ids))]
+        start += len(value.ids)
+    places = torch.tensor(columns, device=model.device)
+    logits = model.forward(
+        torch.from_numpy(filled.input_ids)[None].to(model.device),
+        tokens,
+        tokens,
+        None,
+        (torch.zeros_like(places), places),
+        config,
+        model.is_long(plan),
+    )
+    yield from torch.split(logits.float().cpu(), [len(slot.ids) for slot in slots])
+
+
+def _compare(
+    way: Agreement,
+    slots: Sequence[SlotOutput],
+    trace: _Trace,
+    expected: Sequence[Tensor],
+    dtype: torch.dtype,
+) -> Agreement:
+    tokens = agreeing = 0
+    largest, spread = 0.0, 0.0
+    for place, (slot, oracle) in enumerate(zip(slots, expected, strict=True)):
+        got = torch.stack([trace.logits[place, k] for k in range(len(slot.ids))])
+        tokens += len(slot.ids)
+        agreeing += int((oracle.argmax(dim=-1) == torch.tensor(slot.ids)).sum())
+        largest = max(largest, float((got - oracle).abs().max()))
+        spread = max(spread, float(oracle.std()))
+    difference = largest / max(spread, 1e-6)
+    exact = agreeing == tokens and difference <= _EXACT if dtype == torch.float32 else None
+    return replace(way, tokens=tokens, agreeing=agreeing, difference=difference, exact=exact)

@@ -1,0 +1,128 @@
+"""The doctor: examines a model on this machine, and says whether and how schemax runs on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schemax.diagnosis.report import Agreement, Check, Diagnosis
+from schemax.errors import ModelError
+from schemax.extractor import Extractor
+
+if TYPE_CHECKING:
+    from schemax.runtime.fork import ForkModel
+    from schemax.runtime.model import DecoderModel
+
+
+def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
+    """Examines a model with its own weights and tokenizer.
+
+    model: a folder or Hub id, an `Extractor`, or a model of transformers with its `tokenizer`.
+    loading: arguments of `Extractor.from_pretrained`, such as device and dtype.
+
+    A model that was named is examined in float32 where twice its size fits into memory, since only
+    there "exact" can be told from "nearly". Raises ModelError if the model cannot be loaded; a
+    model that is loaded and cannot be run gives a `Diagnosis` that says so.
+    """
+    from schemax.runtime.load import load
+    from schemax.runtime.prepare import prepare
+
+    if isinstance(model, Extractor):
+        return _diagnose(model.model, model.tokenizer, model.model.name)
+    name = str(model) if isinstance(model, (str, Path)) else type(model).__name__
+    dtype = None
+    if isinstance(model, (str, Path)):
+        loaded = load(model, **loading)
+        model, tokenizer = loaded.model, tokenizer or loaded.tokenizer
+        dtype = _widen(model)
+    elif tokenizer is None:
+        raise ModelError(f"{name} is given without its tokenizer; pass tokenizer=")
+    try:
+        prepared = prepare(model)
+    except ModelError as error:
+        return Diagnosis(name, False, tuple(_anatomy(model)), problems=(str(error),))
+    return _diagnose(prepared, tokenizer, name, dtype)
+
+
+def _diagnose(
+    model: DecoderModel | ForkModel, tokenizer: Any, name: str, dtype: str | None = None
+) -> Diagnosis:
+    from schemax.diagnosis.agreement import agreements
+    from schemax.diagnosis.memory import memory_checks
+    from schemax.diagnosis.tokens import tokenizer_checks, well_suited_formats
+
+    facts = [*_anatomy(model.model), _mode(model)]
+    try:
+        facts += tokenizer_checks(tokenizer)
+        formats = well_suited_formats(tokenizer)
+        found = tuple(agreements(model, tokenizer))
+    except ModelError as error:
+        return Diagnosis(name, False, tuple(facts), problems=(str(error),))
+    facts += memory_checks(model)
+    problems = [_problem(item) for item in found if not item.ok]
+    problems += [f"{fact.name}: {fact.found}" for fact in facts if fact.ok is False]
+    recommended: dict[str, Any] = {}
+    if not problems:
+        own = str(model.dtype).removeprefix("torch.")
+        recommended = {
+            "decoding": "isolated",
+            "format": "json" if "json" in formats else formats[0],
+            "dtype": dtype or own,
+            "device": model.device.type,
+            "attn_implementation": model.config._attn_implementation,
+        }
+    return Diagnosis(name, not problems, tuple(facts), found, tuple(problems), recommended)
+
+
+def _problem(found: Agreement) -> str:
+    return (
+        f"{found.name}: {found.tokens - found.agreeing} of {found.tokens} tokens are not the "
+        f"oracle's, and logits differ by {found.difference:.1e} of their spread; do not use it"
+    )
+
+
+def _widen(model: Any) -> str | None:
+    """Goes over to float32 if there is room; returns the dtype to use later."""
+    import torch
+
+    from schemax.diagnosis.memory import available_bytes
+
+    own: torch.dtype = model.dtype
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    room = available_bytes(next(model.parameters()).device)
+    narrow = own in (torch.bfloat16, torch.float16)
+    if not narrow or getattr(model, "is_quantized", False) or room is None or room < 8 * numbers:
+        return None
+    model.float()
+    return str(own).removeprefix("torch.")
+
+
+def _anatomy(model: Any) -> list[Check]:
+    from schemax.runtime.anatomy import examine
+
+    config = model.config.get_text_config()
+    anatomy = examine(model)
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    kinds = ", ".join(f"{count} {kind}" for kind, count in anatomy.layer_kinds.items())
+    backend: str = config._attn_implementation
+    why = {
+        "sdpa": "transformers' choice: fastest that takes our masks",
+        "eager": "this family has no sdpa, or eager was asked for",
+    }.get(backend, "takes no masks of ours")
+    context = anatomy.max_positions
+    return [
+        Check("architecture", f"{type(model).__name__}, {numbers / 1e6:,.1f} M parameters"),
+        Check("layers", kinds),
+        Check("attention heads", anatomy.heads),
+        Check("positions", f"{anatomy.position_encoding}; context {context or 'unlimited'}"),
+        Check("attention backend", f"{backend} ({why})"),
+        Check("machine", f"{model.device}, {str(model.dtype).removeprefix('torch.')}"),
+    ]
+
+
+def _mode(model: DecoderModel | ForkModel) -> Check:
+    from schemax.runtime.fork import ForkModel
+
+    if isinstance(model, ForkModel):
+        return Check("decoding", f"one row per slot, since the model {model.anatomy.obstacle}")
+    return Check("decoding", "in sequence: all slots of a document share one row")

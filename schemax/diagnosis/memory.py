@@ -1,0 +1,67 @@
+"""Memory per document, measured on the model's own cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from schemax.diagnosis.report import Check
+from schemax.runtime.fork import ForkModel
+from schemax.runtime.model import DecoderModel
+
+# A product with a description, under the usual instruction; and what is asked of it.
+_TOKENS, _SLOTS, _SLOT_TOKENS = 512, 12, 10
+
+
+@torch.inference_mode()
+def memory_checks(model: DecoderModel | ForkModel) -> Iterator[Check]:
+    fixed, per_token = _cache_bytes(model)
+    if isinstance(model, ForkModel):
+        document = _SLOTS * (fixed + per_token * (_TOKENS + _SLOT_TOKENS))
+    else:
+        document = per_token * (_TOKENS + _SLOTS * _SLOT_TOKENS)
+    shape = f"{_TOKENS} tokens and {_SLOTS} slots"
+    yield Check("memory per document", f"{document / 2**20:.2f} MiB for {shape}")
+    room = available_bytes(model.device)
+    if room is not None:
+        # A good part goes to activations and logits.
+        fits = int(0.6 * room / max(1, document))
+        yield Check("documents that fit", f"{fits:,} at once", ok=fits > 0)
+
+
+def available_bytes(device: torch.device) -> int | None:
+    """Free memory of an accelerator, or of this machine; None where it cannot be told."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _cache_bytes(model: DecoderModel | ForkModel) -> tuple[int, int]:
+    """Bytes of one row, whatever its length; and bytes per token."""
+    sizes = []
+    for length in (8, 16):
+        ids = torch.ones(1, length, dtype=torch.int64, device=model.device)
+        state = model.model(input_ids=ids, use_cache=True)
+        name = model.anatomy.state_name or "past_key_values"
+        sizes.append(_size(state.get(name)))
+    per_token = (sizes[1] - sizes[0]) // 8
+    return max(0, sizes[0] - 8 * per_token), per_token
+
+
+def _size(part: Any) -> int:
+    """Bytes of all tensors in a cache."""
+    if isinstance(part, torch.Tensor):
+        return part.numel() * part.element_size()
+    if isinstance(part, dict):
+        return sum(map(_size, part.values()))
+    if isinstance(part, (list, tuple)):
+        return sum(map(_size, part))
+    if hasattr(part, "layers"):
+        return sum(_size(vars(layer)) for layer in part.layers)
+    return 0

@@ -1,0 +1,95 @@
+"""A quick proof, on the model's own weights, that it does what decoding relies on.
+
+Two forward passes over a few tokens: in plain order, and the way the decoder would present them.
+A model whose code ignores position ids or masks, or whose state cannot be copied, differs grossly.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from schemax.config import DecodingConfig
+from schemax.errors import ModelError
+from schemax.runtime.fork import ForkModel, select_rows
+from schemax.runtime.model import DecoderModel
+from schemax.runtime.visibility import TokenInfo
+
+# Differences of logits, relative to their spread. Rounding stays far below; errors are near 1.
+_TOLERANCE = {torch.float32: 0.01, torch.float64: 0.01}
+_ROUGH = 0.3
+
+
+@torch.inference_mode()
+def prove(model: DecoderModel | ForkModel) -> None:
+    """Raises ModelError for a model that gives other logits than a plain pass."""
+    difference = _fork(model) if isinstance(model, ForkModel) else _shuffle(model)
+    # Not `>`, since NaN must not pass.
+    if not difference <= _TOLERANCE.get(model.dtype, _ROUGH):
+        forked = isinstance(model, ForkModel)
+        how = "copied states" if forked else "tokens in another order"
+        why = "its cache does not hold what it read" if forked else "it ignores positions or masks"
+        raise ModelError(
+            f"{model.name} computes something else from {how} (its logits are off by "
+            f"{difference:.2g} of their spread), so its outputs would be wrong: {why}; choose "
+            "another model, or another release of transformers"
+        )
+
+
+def _shuffle(model: DecoderModel) -> float:
+    """Three branches behind one stem, interleaved in memory, beside each branch as a plain text."""
+    stem, branches = _ids(model, 8), _ids(model, 15).view(3, 5)
+    config = DecodingConfig()
+    order = torch.arange(15).view(3, 5).T.flatten()  # token by token, as decoding appends them
+    slot = torch.arange(3).repeat_interleave(5)[order]
+    position = (torch.arange(5) + 8).repeat(3)[order]
+    none = torch.full((8,), -1)
+    tokens = TokenInfo(
+        position_ids=torch.cat([torch.arange(8), position])[None],
+        document=torch.cat([none, torch.zeros_like(slot)])[None],
+        slot=torch.cat([none, slot])[None],
+        step=torch.zeros(1, 23, dtype=torch.int64),
+        real=torch.ones(1, 23, dtype=torch.bool),
+    )
+    tokens = TokenInfo(*(getattr(tokens, name).to(model.device) for name in TokenInfo.__slots__))
+    ids = torch.cat([stem, branches.flatten()[order]])[None].to(model.device)
+    (last,) = torch.nonzero(position == position.max(), as_tuple=True)
+    columns = (last + 8).to(model.device)
+    # Through the cache in two passes, so that what lies in memory is out of order as well.
+    cache = model.new_cache()
+    head, tail = tokens[:, :18], tokens[:, 18:]
+    for part, piece, seen in ((ids[:, :18], head, head), (ids[:, 18:], tail, tokens)):
+        width, length = part.shape[1], seen.real.shape[1]
+        cache.write_to(torch.arange(length - width, length, device=model.device)[None], length)
+        places = torch.arange(width, device=model.device)
+        selection = torch.zeros_like(places), places
+        logits = model.forward(part, piece, seen, cache, selection, config)
+    got = logits[columns - 18]
+    return _difference(got, _plain(model, stem, branches))
+
+
+def _fork(model: ForkModel) -> float:
+    """One stem whose state goes on in three rows, beside each as a plain text."""
+    stem, branches = _ids(model, 8), _ids(model, 15).view(3, 5)
+    logits, state = model.forward(stem[None].to(model.device), None, read=0)
+    state = select_rows(state, torch.zeros(3, dtype=torch.int64, device=model.device))
+    for read, column in enumerate(branches.T, len(stem)):
+        logits, state = model.forward(column[:, None].to(model.device), state, read)
+    return _difference(logits, _plain(model, stem, branches))
+
+
+def _plain(model: DecoderModel | ForkModel, stem: Tensor, branches: Tensor) -> Tensor:
+    """(3, V) last logits of plain passes, by none of our code."""
+    texts = torch.stack([torch.cat([stem, branch]) for branch in branches]).to(model.device)
+    logits: Tensor = model.model(input_ids=texts, use_cache=False).logits[:, -1]
+    return logits.to(model.device)
+
+
+def _ids(model: DecoderModel | ForkModel, count: int) -> Tensor:
+    """Some ids, spread over the vocabulary, the same every time."""
+    return (torch.arange(1, count + 1) * 7919 + count) % model.vocab_size
+
+
+def _difference(got: Tensor, expected: Tensor) -> float:
+    got, expected = got.float(), expected.float()
+    return float((got - expected).abs().max() / expected.std().clamp(min=1e-6))

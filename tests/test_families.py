@@ -1,0 +1,231 @@
+"""Every family of models gives, slot for slot, what transformers' own `generate` gives."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from conftest import TITLES, tiny_config
+from families import FORK, IN_SEQUENCE, REFUSED, Family
+from transformers import Qwen3ForCausalLM
+
+from schemax import Extractor, doctor
+from schemax.compiler import CompiledSchema, TextCodec, compile_schema
+from schemax.config import DecodingConfig
+from schemax.errors import ModelError
+from schemax.runtime.engine import fill
+from schemax.runtime.fork import ForkModel
+from schemax.runtime.model import DecoderModel
+from schemax.runtime.plan import plan_prompt
+from schemax.runtime.prepare import prepare
+from schemax.runtime.visibility import TokenInfo
+from schemax.tokens import SlotOutput
+
+# Longer than any window and chunk of the tiny models; the titles differ in length.
+TEMPLATE = "Read the attributes.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
+
+LONG = "QZW 7 kg, " * 12
+
+
+def outputs_of(
+    model: Any, compiled: CompiledSchema, texts: list[str]
+) -> list[tuple[SlotOutput, ...]]:
+    prompts = [*compiled.encode(texts)]
+    found = dict(fill(model, prompts, compiled.stop, compiled.decoding))
+    return [found[place].slots for place in range(len(texts))]
+
+
+def requests_of(compiled: CompiledSchema, text: str) -> list[list[int]]:
+    """The same text as plain requests, one per attribute."""
+    (prompt,) = compiled.encode([text])
+    head = [*prompt.instruction, *prompt.documents[0], *prompt.opening]
+    return [[*head, *key] for key in prompt.keys[0]]
+
+
+def generated(model: Any, ids: list[int], count: int) -> list[int]:
+    request = torch.tensor([ids])
+    made = model.generate(
+        request,
+        attention_mask=torch.ones_like(request),
+        max_new_tokens=count,
+        do_sample=False,
+        eos_token_id=-1,
+        pad_token_id=0,
+    )
+    return list(made[0, len(ids) :].tolist())
+
+
+def check(model: Any, compiled: CompiledSchema, outputs: list[tuple[SlotOutput, ...]]) -> None:
+    written = 0
+    for text, slots in zip(TITLES[:4], outputs, strict=True):
+        for ids, slot, k_max in zip(
+            requests_of(compiled, text), slots, compiled.k_max, strict=True
+        ):
+            assert list(slot.ids) == generated(model, ids, k_max)[: len(slot.ids)]
+            assert slot.finish_reason != "length" or len(slot.ids) == k_max
+            written += len(slot.ids)
+    assert written > 40
+
+
+@pytest.mark.parametrize("family", IN_SEQUENCE, ids=lambda family: family.name)
+def test_in_sequence_equals_generate(
+    family: Family, codec: TextCodec, small: Any, record_property: Any
+) -> None:
+    config = DecodingConfig(documents_per_prompt=2, batch_size=2, max_retries=0)
+    compiled = compile_schema(small, codec, template=TEMPLATE, decoding=config)
+    model = family.model(codec.vocab_size)
+    prepared = prepare(model)
+    record(record_property, family, prepared)
+    assert isinstance(prepared, DecoderModel)
+    check(model, compiled, outputs_of(prepared, compiled, TITLES[:4]))
+
+
+@pytest.mark.parametrize("family", FORK, ids=lambda family: family.name)
+def test_fork_equals_generate(
+    family: Family, codec: TextCodec, small: Any, record_property: Any
+) -> None:
+    config = DecodingConfig(documents_per_prompt=2, batch_size=4, max_retries=0)
+    compiled = compile_schema(small, codec, template=TEMPLATE, decoding=config)
+    model = family.model(codec.vocab_size)
+    prepared = prepare(model)
+    record(record_property, family, prepared)
+    assert isinstance(prepared, ForkModel)
+    check(model, compiled, outputs_of(prepared, compiled, TITLES[:4]))
+
+
+@pytest.mark.parametrize("family", REFUSED, ids=lambda family: family.name)
+def test_what_cannot_be_exact_is_refused(
+    family: Family, codec: TextCodec, record_property: Any
+) -> None:
+    model = family.model(codec.vocab_size)
+    causes = r"keeps what it has read to itself|its cache does not hold what it read"
+    with pytest.raises(ModelError, match=causes) as refusal:
+        prepare(model)
+    (cause,) = re.findall(causes, str(refusal.value))
+    record(record_property, family, None, refused=f"refused: {cause}")
+
+
+def record(record_property: Any, family: Family, prepared: Any, **more: str) -> None:
+    """For the page of tested models."""
+    forked = isinstance(prepared, ForkModel)
+    decodes = "one row per slot" if forked else "in sequence" if prepared else "not at all"
+    attends = prepared and family.heads != "none"
+    backend = prepared.config._attn_implementation if attends else ""
+    found = {"family": family.name, "decodes": decodes, "backend": backend}
+    for name, value in {**found, **more}.items():
+        record_property(name, value)
+
+
+def longrope(codec: TextCodec) -> Any:
+    (family,) = [family for family in IN_SEQUENCE if "longrope" in family.name]
+    return family.model(codec.vocab_size)
+
+
+def test_longrope_is_chosen_by_each_prompt_alone(codec: TextCodec, small: Any) -> None:
+    """Long and short documents in one batch and one prompt: each as it is by itself."""
+    texts = [TITLES[6], LONG, TITLES[1], TITLES[2]]
+    model = DecoderModel(longrope(codec))
+    compiled = {
+        count: compile_schema(
+            small,
+            codec,
+            template="{% for d in documents %}{{ d.text }}\n{% endfor %}",
+            decoding=DecodingConfig(documents_per_prompt=count, max_retries=0),
+        )
+        for count in (1, 4)
+    }
+    plans = [plan_prompt(p, compiled[1].decoding) for p in compiled[1].encode(texts)]
+    assert {model.is_long(plan) for plan in plans} == {True, False}
+    alone = [outputs_of(model, compiled[1], [text])[0] for text in texts]
+    assert outputs_of(model, compiled[1], texts) == alone
+    extractor = Extractor(model.model, codec, eos_ids=(0,))
+    prompts = [*extractor._prompts(compiled[4], texts)]
+    assert len(prompts) > 1  # the long one would have changed the others
+    found = dict(fill(model, prompts, compiled[4].stop, compiled[4].decoding))
+    assert [found[place].slots for place in range(4)] == alone
+
+
+def test_longrope_factors_differ(codec: TextCodec, small: Any) -> None:
+    """The choice matters, and it is the one that transformers makes for a single request."""
+    model = DecoderModel(longrope(codec))
+    compiled = compile_schema(small, codec, template=TEMPLATE)
+    ids = torch.tensor([requests_of(compiled, LONG)[0]])
+    for length in (50, ids.shape[1]):
+        part, places = ids[:, :length], torch.arange(length)
+        none = torch.full((1, length), -1)
+        tokens = TokenInfo(places[None], none, none, none + 1, part >= 0)
+        selection = torch.zeros_like(places), places
+        short, long = (
+            model.forward(part, tokens, tokens, None, selection, DecodingConfig(), chosen)
+            for chosen in (False, True)
+        )
+        plain = model.model(input_ids=part, use_cache=False).logits[0]
+        torch.testing.assert_close(long if length > 64 else short, plain, atol=1e-4, rtol=1e-4)
+        assert (long - plain).abs().max() > 0.1 or length > 64
+
+
+@pytest.mark.parametrize("name", ["bloom", "mamba", "jamba"])
+@pytest.mark.parametrize("temperature", [0.0, 1.2])
+def test_forked_outputs_depend_on_nothing_else(
+    name: str, temperature: float, codec: TextCodec, small: Any
+) -> None:
+    """Any J, batch size and order, stacked documents and retries included."""
+    (family,) = [family for family in FORK if family.name == name]
+    model = prepare(family.model(codec.vocab_size))
+
+    def run(texts: list[str], **changes: Any) -> list[tuple[SlotOutput, ...]]:
+        config = DecodingConfig(temperature=temperature, seed=5, **changes)
+        compiled = compile_schema(small, codec, template=TEMPLATE, decoding=config)
+        return outputs_of(model, compiled, texts)
+
+    alone = [run([text])[0] for text in TITLES[:5]]
+    assert run(TITLES[:5]) == alone
+    assert run(TITLES[:5], documents_per_prompt=3, batch_size=2) == alone
+    assert run(TITLES[4::-1], documents_per_prompt=2) == alone[::-1]
+    assert run(TITLES[:5], documents="stacked", documents_per_prompt=2) != alone
+
+
+def test_forked_models_refuse_one_skeleton_for_all(codec: TextCodec, small: Any) -> None:
+    (family,) = [family for family in FORK if family.name == "mamba"]
+    extractor = Extractor(family.model(codec.vocab_size), codec, eos_ids=(0,))
+    with pytest.raises(ModelError, match=r"one row per slot.*'branched'"):
+        extractor.extract(TITLES, small, decoding="paper")
+
+
+def test_forked_models_extract(codec: TextCodec, small: Any) -> None:
+    """The same API; passes count the keys, which are read token by token."""
+    (family,) = [family for family in FORK if family.name == "mamba2"]
+    extractor = Extractor(family.model(codec.vocab_size), codec, eos_ids=(0,))
+    for decoding in ("isolated", "autoregressive"):
+        items = list(extractor.stream(TITLES, small, decoding=decoding, template=TEMPLATE))
+        assert sorted(item.index for item in items) == list(range(len(TITLES)))
+        assert all(item.steps > 1 for item in items)
+
+
+class Stubborn(Qwen3ForCausalLM):
+    """Counts positions itself, whatever it is told."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("position_ids", None)
+        return super().forward(*args, **kwargs)
+
+
+class Blind(Qwen3ForCausalLM):
+    """Sees everything before a token, whatever it is told."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("attention_mask", None)
+        return super().forward(*args, **kwargs)
+
+
+@pytest.mark.parametrize("wrong", [Stubborn, Blind])
+def test_wrong_models_are_found_out(wrong: Any, codec: TextCodec) -> None:
+    torch.manual_seed(7)
+    model = wrong(tiny_config("qwen3", codec.vocab_size)).eval()
+    with pytest.raises(ModelError, match="it ignores positions or masks"):
+        Extractor(model, codec)
+    diagnosis = doctor(model, tokenizer=codec)
+    assert not diagnosis.ok
+    assert "it ignores positions or masks" in str(diagnosis)
