@@ -61,7 +61,7 @@ class Extractor:
         eos_ids: Sequence[int] | None = None,
     ) -> None:
         # Here and not above, since declaring and compiling must not import torch.
-        from schemax.runtime.load import all_eos_ids
+        from schemax.runtime.loading import all_eos_ids
         from schemax.runtime.prepare import prepare
 
         self.model = prepare(model)
@@ -110,7 +110,7 @@ class Extractor:
         Raises ModelError for what cannot be loaded, with the cause and the remedy; ValueError for
         an unknown quantization, and for a device together with a device_map.
         """
-        from schemax.runtime.load import load
+        from schemax.runtime.loading import load
 
         loaded = load(
             name,

@@ -24,7 +24,7 @@ def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
     there "exact" can be told from "nearly". Raises ModelError if the model cannot be loaded; a
     model that is loaded and cannot be run gives a `Diagnosis` that says so.
     """
-    from schemax.runtime.load import load
+    from schemax.runtime.loading import load
     from schemax.runtime.prepare import prepare
 
     if isinstance(model, Extractor):

@@ -1,0 +1,35 @@
+"""Files of a model or an adapter, in a folder or on the Hub alike."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from transformers.utils.hub import cached_file
+
+
+def find_file(name: str, file: str, revision: str | None) -> Path | None:
+    """A file of a folder or of a repository on the Hub, None if that lacks it or is out of reach.
+
+    Raises OSError for what is no repository.
+    """
+    if Path(name).is_dir():
+        path = Path(name) / file
+        return path if path.is_file() else None
+    found = cached_file(
+        name,
+        file,
+        revision=revision,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return Path(found) if found else None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file that holds an object. Raises ValueError for any other."""
+    written = json.loads(path.read_text("utf-8"))
+    if not isinstance(written, dict):
+        raise ValueError(f"{path.name} holds no JSON object")
+    return written

@@ -1,0 +1,212 @@
+"""Loading a causal language model: local folder or Hub id, safetensors only, no remote code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from schemax.errors import ModelError
+from schemax.runtime.loading.adapters import put_adapter
+from schemax.runtime.loading.files import find_file
+from schemax.runtime.loading.quantization import DeviceMap, Quantization, placement
+from schemax.runtime.loading.refusals import brief, refusing, some
+from schemax.runtime.loading.sources import Source, find_source, load_config
+
+_AUTOMATIC = ("auto", "balanced", "balanced_low_0", "sequential")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model, its tokenizer, and the prompt template that came along."""
+
+    model: Any
+    tokenizer: Any
+    template: str | None
+
+
+def load(
+    name: str | Path,
+    *,
+    device: str | torch.device = "auto",
+    dtype: str | torch.dtype = "auto",
+    device_map: DeviceMap | None = None,
+    quantization: Quantization | None = None,
+    adapter: str | Path | None = None,
+    attn_implementation: str | None = None,
+    revision: str | None = None,
+) -> Loaded:
+    """Loads weights and tokenizer.
+
+    name: a model, or a LoRA adapter that names its base model.
+    device: "auto" takes CUDA or MPS where there is one.
+    dtype: "auto" takes the model's own on an accelerator and float32 on a CPU.
+    device_map: spreads the model over devices instead; see transformers. Needs accelerate.
+    quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
+    adapter: a LoRA adapter, merged into the weights unless these are quantized.
+    revision: of `name` on the Hub: branch, tag or commit.
+
+    Raises ModelError for a folder without config, safetensors weights or tokenizer, for models
+    that transformers cannot load without remote code, for adapters other than LoRA, and where a
+    device or a package is missing; ValueError for an unknown quantization, and for a device
+    together with a device_map.
+    """
+    _check_options(device, device_map, quantization)
+    place = pick_device(device) if device_map is None else _first_choice(device_map)
+    source = find_source(str(name), None if adapter is None else str(adapter), revision)
+    config = load_config(source)
+    tokenizer = _tokenizer(source, config)
+    model = _weights(
+        source,
+        config,
+        place,
+        dtype=_pick_dtype(dtype, place, config),
+        device_map=device_map,
+        quantization=quantization,
+        attn_implementation=attn_implementation,
+    )
+    if source.adapter is not None:
+        model = put_adapter(model, source.adapter)
+    return Loaded(model=model, tokenizer=tokenizer, template=_template(source))
+
+
+def pick_device(device: str | int | torch.device) -> torch.device:
+    """The device of that name, or the accelerator of that number.
+
+    Raises ModelError for a device that this machine lacks.
+    """
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as error:
+        raise ModelError(f"device {str(device)!r} cannot be used: {brief(error)}") from error
+    return place
+
+
+def all_eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """Ids that end an output, by the model's generation config and by its tokenizer."""
+    named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    ids = [
+        *(named if isinstance(named, (list, tuple)) else [named]),
+        getattr(tokenizer, "eos_token_id", None),
+    ]
+    return tuple(sorted({int(i) for i in ids if i is not None}))
+
+
+# Options
+
+
+def _check_options(device: Any, device_map: Any, quantization: Any) -> None:
+    """Raises ValueError for an unknown quantization, and for a device beside a device_map."""
+    choices = get_args(Quantization)
+    if quantization is not None and quantization not in choices:
+        known = ", ".join(map(repr, choices))
+        raise ValueError(f"quantization must be None or one of {known}, not {quantization!r}")
+    if device_map is not None and device != "auto":
+        raise ValueError("give a device or a device_map, not both")
+
+
+def _first_choice(device_map: DeviceMap) -> torch.device:
+    """The first device of a map that computes fast, else the CPU; the dtype goes by it.
+
+    Raises ModelError for a device that this machine lacks.
+    """
+    for device in device_map.values() if isinstance(device_map, Mapping) else [device_map]:
+        if device in _AUTOMATIC:
+            return pick_device("auto")
+        if str(device) not in ("cpu", "disk"):
+            return pick_device(device)
+    return torch.device("cpu")
+
+
+def _pick_dtype(dtype: str | torch.dtype, device: torch.device, config: Any) -> torch.dtype:
+    """Raises ModelError for a name that is no floating-point dtype of torch's."""
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype == "auto":
+        own = getattr(config, "dtype", None)
+        return torch.float32 if device.type == "cpu" or own is None else own
+    found = getattr(torch, dtype, None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise ModelError(f"dtype {dtype!r} is none; use float32, bfloat16 or float16")
+    return found
+
+
+# The parts
+
+
+def _tokenizer(source: Source, config: Any) -> Any:
+    name, revision = source.holder("tokenizer.json")
+    with refusing(name):
+        return AutoTokenizer.from_pretrained(
+            name, config=config, revision=revision, trust_remote_code=False
+        )
+
+
+def _template(source: Source) -> str | None:
+    """The text of `prompt.jinja` beside the adapter or else beside the weights."""
+    name, revision = source.holder("prompt.jinja")
+    with refusing(name):
+        path = find_file(name, "prompt.jinja", revision)
+        return path.read_text("utf-8") if path else None
+
+
+def _weights(
+    source: Source,
+    config: Any,
+    place: torch.device,
+    *,
+    dtype: torch.dtype,
+    device_map: DeviceMap | None,
+    quantization: Quantization | None,
+    attn_implementation: str | None,
+) -> Any:
+    """The base model, complete, quantized if that is wanted, and on its device.
+
+    Raises ModelError for attention code on the Hub, and where `placement` or transformers fail.
+    """
+    name = source.name
+    if attn_implementation is not None and "/" in attn_implementation:
+        raise ModelError(
+            f"attention implementation {attn_implementation!r} is code on the Hub, which is never "
+            'executed here; use "sdpa" or "eager"'
+        )
+    options = placement(name, config, place, dtype, device_map, quantization)
+    with refusing(name):
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            name,
+            config=config,
+            revision=source.revision,
+            dtype=dtype,
+            # Given even if None: else the model's own config could name code on the Hub.
+            attn_implementation=attn_implementation,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **options,
+        )
+        model, report = loaded
+        _check_loaded(name, model, report)
+        # With options it is in place already, and quantized weights cannot even be moved.
+        return model if options else model.to(place)
+
+
+def _check_loaded(name: str, model: Any, report: Mapping[str, Any]) -> None:
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(
+            f"{name}: the weights lack {len(missing)} of the model's tensors ({some(missing)}); "
+            "they belong to another model, or are only a part of this one"
+        )
+    if next(model.parameters()).is_meta:  # the embeddings, of all models
+        raise ModelError(
+            f"{name}: the device_map puts the embeddings off to memory or disk; they are needed "
+            "on a device, so name one for them, or take a smaller or a quantized model"
+        )

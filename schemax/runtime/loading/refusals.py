@@ -1,0 +1,55 @@
+"""Says why something cannot be loaded: every cause becomes a ModelError of one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from textwrap import shorten
+
+import torch
+from safetensors import SafetensorError
+
+from schemax.errors import ModelError
+
+NOT_FOUND = "is no folder here and cannot be fetched from the Hub"
+
+
+@contextmanager
+def refusing(name: str, what: str = "cannot be loaded") -> Iterator[None]:
+    """Makes ModelError of all errors: damaged files raise whatever their readers raise."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except torch.OutOfMemoryError as error:
+        raise ModelError(
+            f"{name} does not fit into the memory of its device; take `quantization`, a "
+            "`device_map` or a smaller model"
+        ) from error
+    except (json.JSONDecodeError, SafetensorError) as error:
+        raise ModelError(
+            f"{name} holds a damaged file, or what Git leaves in place of one that it has not "
+            f"fetched ({brief(error)}); download it again"
+        ) from error
+    except Exception as error:
+        raise ModelError(f"{name} {what}: {brief(error)}") from error
+
+
+def need(package: str, name: str, purpose: str, install: str) -> None:
+    """Raises ModelError for a package that is not installed; `install` is what pip is given."""
+    if find_spec(package) is None:
+        raise ModelError(
+            f"{name}: {purpose} needs {package}, which is not installed; pip install {install}"
+        )
+
+
+def some(names: list[str]) -> str:
+    """The first three."""
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def brief(error: BaseException) -> str:
+    """An error in one line: some put their reason last, others add pages of advice."""
+    return shorten(str(error), 400, placeholder=" ...") or type(error).__name__

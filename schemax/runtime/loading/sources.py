@@ -1,0 +1,154 @@
+"""Where the parts of a model come from, and whether these are complete and safe to read.
+
+Safetensors only, and no code but that of transformers: whatever a folder, a repository or the
+config in it asks for beyond that is refused before it is loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
+
+from schemax.errors import ModelError
+from schemax.runtime.loading.adapters import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    adapter_settings,
+    fetch_adapter,
+)
+from schemax.runtime.loading.files import find_file, read_object
+from schemax.runtime.loading.refusals import NOT_FOUND, refusing, some
+
+_INDEX = "model.safetensors.index.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A base model (folder or Hub id), and the folder of an adapter for it."""
+
+    name: str
+    revision: str | None
+    adapter: Path | None = None
+
+    def holder(self, file: str) -> tuple[str, str | None]:
+        """Name and revision of the part to take a file from: the adapter where it has it.
+
+        Training may have changed the tokenizer's chat template and the prompt.
+        """
+        if self.adapter is not None and (self.adapter / file).is_file():
+            return str(self.adapter), None
+        return self.name, self.revision
+
+
+def find_source(name: str, adapter: str | None, revision: str | None) -> Source:
+    """name: a model, or an adapter that names its base model; revision: that of `name`.
+
+    Raises ModelError for incomplete folders, and for adapters that cannot be read.
+    """
+    with refusing(name, NOT_FOUND):
+        is_adapter = (
+            find_file(name, "config.json", revision) is None
+            and find_file(name, ADAPTER_CONFIG, revision) is not None
+        )
+    if is_adapter and adapter is not None:
+        raise ModelError(
+            f"{name} is an adapter itself; name its base model to put {adapter} on that, or leave "
+            "`adapter` out"
+        )
+    if is_adapter:
+        source = _source_of_adapter(fetch_adapter(name, revision))
+    else:
+        source = Source(name, revision, None if adapter is None else fetch_adapter(adapter))
+    _check_base(source)
+    return source
+
+
+def load_config(source: Source) -> Any:
+    """The config of the base model.
+
+    Raises ModelError for models that transformers does not know, or only with remote code, and for
+    weights in other formats than safetensors.
+    """
+    name = source.name
+    with refusing(name):
+        path = find_file(name, "config.json", source.revision)
+        written = read_object(path) if path else {}
+        kind = written.get("model_type")
+        if kind not in CONFIG_MAPPING and "auto_map" in written:
+            raise ModelError(
+                f"{name} runs on code of its own (auto_map in its config.json), which is never "
+                "executed here; choose a model whose architecture is part of transformers"
+            )
+        if kind is not None and kind not in CONFIG_MAPPING:
+            raise ModelError(
+                f"{name} is of the type {kind!r}, which transformers {transformers.__version__} "
+                "does not know; a newer release may (pip install -U transformers)"
+            )
+        config = AutoConfig.from_pretrained(name, revision=source.revision, trust_remote_code=False)
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ModelError(
+            f"{name} is of the type {config.model_type!r}, of which transformers has no causal "
+            "language model; choose a decoder"
+        )
+    _check_weights_format(source, config)
+    return config
+
+
+def _source_of_adapter(folder: Path) -> Source:
+    settings = adapter_settings(folder)
+    base = settings.get("base_model_name_or_path")
+    if not base or not isinstance(base, str):
+        raise ModelError(
+            f"{folder} is an adapter that does not say for which model; name the base model, and "
+            "give this folder as `adapter`"
+        )
+    return Source(base, settings.get("revision"), folder)
+
+
+def _check_base(source: Source) -> None:
+    """Raises ModelError for a base model that brings an adapter, or lacks something."""
+    name = source.name
+    with refusing(name, NOT_FOUND):
+        own = find_file(name, ADAPTER_CONFIG, source.revision)
+    if own is not None:
+        # transformers would load it or not, depending on whether peft is installed.
+        raise ModelError(
+            f"{name} is to be a base model but holds an adapter ({ADAPTER_CONFIG}); keep "
+            "adapters in folders of their own, and name one of them as `adapter`"
+        )
+    if Path(name).is_dir():
+        holder, _ = source.holder("tokenizer.json")
+        _check_folder(Path(name), needs_tokenizer=holder == name)
+
+
+def _check_folder(folder: Path, *, needs_tokenizer: bool) -> None:
+    needed = {"config.json": "it is not a model folder of transformers"}
+    if needs_tokenizer:
+        needed["tokenizer.json"] = "save a fast tokenizer into it"
+    for name, remedy in needed.items():
+        if not (folder / name).is_file():
+            raise ModelError(f"{folder} has no {name}: {remedy}")
+    if not any(file.name != ADAPTER_WEIGHTS for file in folder.glob("*.safetensors")):
+        raise ModelError(
+            f"{folder} holds no weights in safetensors format; other formats can run code when "
+            "loaded and are not read"
+        )
+
+
+def _check_weights_format(source: Source, config: Any) -> None:
+    """Refuses other formats than safetensors where a config or an index names the files."""
+    name = source.name
+    with refusing(name):
+        index = find_file(name, _INDEX, source.revision)
+        shards = sorted(set(read_object(index)["weight_map"].values())) if index else []
+        chosen = getattr(config, "transformers_weights", None)
+        for file in [*shards, chosen] if chosen else shards:
+            if not file.endswith((".safetensors", ".safetensors.index.json")):
+                raise ModelError(f"{name} names {file} for its weights; only safetensors are read")
+        lacking = [file for file in shards if not (Path(name) / file).is_file()]
+        if lacking and Path(name).is_dir():
+            raise ModelError(f"{name} lacks {some(lacking)}, named in {_INDEX}; copy it again")
