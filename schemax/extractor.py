@@ -70,11 +70,7 @@ class Extractor:
         self.template = template
         self.decoding = resolve_decoding(decoding)
         codec = as_codec(tokenizer)
-        if codec.base_vocab_size > self.model.vocab_size:
-            raise ModelError(
-                f"the tokenizer has {codec.base_vocab_size:,} tokens, the model a vocabulary of "
-                f"{self.model.vocab_size:,}: they do not belong together"
-            )
+        codec.check_vocabulary(self.model.vocab_size)
         self.eos_ids = tuple(all_eos_ids(model, tokenizer) if eos_ids is None else eos_ids)
 
     @classmethod

@@ -37,9 +37,10 @@ Measured with transformers {transformers}, torch {torch}, on a CPU.
 _FOOT = """
 ## Your own model
 
-`schemax doctor MODEL` repeats the comparison on the model's own weights and tokenizer, on your
-machine, for every layout, and says which settings to use; `--json` gives the same as data, and the
-exit status is 0 for ready, 1 for not ready, 2 for a model that cannot be loaded. From Python:
+`schemax doctor MODEL` compares every layout on the model's own weights and tokenizer, on your
+machine, and says which settings to use; `--json` gives the same as data, and the exit status is 0
+for ready, 1 for not ready, 2 for a model that cannot be loaded. Its texts are short: windows longer
+than they are reached by the test suite only, on small models. From Python:
 
 ```python
 from schemax import doctor
@@ -49,11 +50,12 @@ diagnosis.ok, diagnosis.problems, diagnosis.recommended
 print(diagnosis)
 ```
 
-Layouts that no plain request equals (`gapped`) are compared with one pass over the same prompt with
-its values filled in, without a cache. Outside float32 kernels round differently with the shape of a
-batch; there the doctor reports how many tokens agree. Loading a model runs a small part of this by
-itself: two passes over a few tokens, in plain order and in the decoder's. A model that computes
-something else is refused with a `ModelError`.
+Layouts that no plain request equals (`gapped`) are compared with one pass over the same prompt
+with its values filled in, without cache, batch or pruning. Outside float32 kernels round
+differently with the shape of a batch; there the doctor reports how many tokens agree. Loading a
+model runs a small part of this by itself: two passes over a few tokens, in plain order and in the
+decoder's. A model that computes something else is refused with a `ModelError`; outside float32
+only gross errors can be told from rounding.
 
 ## What to know of some families
 
@@ -64,7 +66,12 @@ something else is refused with a `ModelError`.
 - **dynamic** RoPE scaling is plain RoPE up to the model's context, and longer prompts are refused.
 - **Sliding windows and chunks** are applied by position id, whatever lies between in memory.
 - **Llama 4** scales attention in some layers by the order of arrival, from `floor_scale` (8,192)
-  tokens on; a prompt that could reach it, all its slots counted, is a row error.
+  tokens on; a prompt that could come near it, all its slots counted, is a row error.
+- **Gemma 2** caps attention scores, which sdpa does not: it is run with eager attention.
+- **Nemotron-H and Zamba 2** clamp the time steps of their Mamba layers when they read several
+  tokens at once, and not when they read one, as transformers has it. Keys are read token by token
+  here, so logits differ from a plain request's by a hundredth of their spread or so, and now and
+  then a token does.
 - **RWKV** of transformers mixes up the rows of a batch when it reads a single token, so its rows
   are run one by one.
 - **Flash and flex attention** take no masks of ours: load with `attn_implementation="sdpa"`.
@@ -73,16 +80,18 @@ something else is refused with a `ModelError`.
 
 def models_page(rows: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [
-        f"| {name} | {family.heads} | {family.positions} | {rows[name]['decodes']} | "
-        f"{rows[name]['backend']} | {_result(rows[name])} |\n"
+        f"| {name} | {family.heads} | {family.positions} | {row.get('decodes', '')} | "
+        f"{row.get('backend', '')} | {_result(row)} |\n"
         for name, family in FAMILIES.items()
-        if name in rows
+        for row in [rows.get(name, {})]
     ]
     versions = {"transformers": transformers.__version__, "torch": torch.__version__}
     return _HEAD.format(**versions) + "".join(lines) + _FOOT
 
 
 def _result(row: Mapping[str, Any]) -> str:
+    if not row:
+        return "not run"
     if row["outcome"] == "failed":
         return "**not exact**"
     return str(row.get("refused") or "exact")

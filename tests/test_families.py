@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from typing import Any
 
 import pytest
 import torch
 from conftest import TITLES, tiny_config
-from families import FORK, IN_SEQUENCE, REFUSED, Family
+from families import FORK, IN_SEQUENCE, NEARLY, REFUSED, Family
 from transformers import Qwen3ForCausalLM
 
 from schemax import Extractor, doctor
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
+from schemax.diagnosis.agreement import agreements
 from schemax.errors import ModelError
 from schemax.runtime.engine import fill
 from schemax.runtime.fork import ForkModel
@@ -25,6 +28,61 @@ from schemax.tokens import SlotOutput
 
 # Longer than any window and chunk of the tiny models; the titles differ in length.
 TEMPLATE = "Read the attributes.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
+
+
+# Near its switch, longrope's plain requests choose by their own length: see further down.
+@pytest.mark.parametrize(
+    "family", [f for f in IN_SEQUENCE if "longrope" not in f.name], ids=lambda family: family.name
+)
+def test_every_layout_is_exact(family: Family, codec: TextCodec) -> None:
+    """Gapped and stacked layouts, causal slots and autoregressive decoding as well."""
+    model = DecoderModel(family.model(codec.vocab_size))
+    found = list(agreements(model, codec))
+    assert len(found) == 7
+    assert all(item.exact and item.tokens == item.agreeing > 0 for item in found), found
+
+
+def test_llama4_scales_nothing_that_fits(codec: TextCodec, small: Any) -> None:
+    """Attention is scaled by the order of arrival beyond `floor_scale`; nothing comes near it."""
+    (family,) = [family for family in IN_SEQUENCE if family.name == "llama4"]
+    model = family.model(codec.vocab_size, floor_scale=700)
+    compiled = compile_schema(small, codec, template=TEMPLATE, decoding="isolated")
+    texts = ["QZW 7 kg, " * 12, "QZW 7 kg, " * 60]
+    found = dict(fill(prepare(model), compiled.encode(texts), compiled.stop, compiled.decoding))
+    requests = requests_of(compiled, texts[0])
+    for ids, slot in zip(requests, found[0].slots, strict=True):
+        assert list(slot.ids) == generated(model, ids, len(slot.ids))
+    assert "up to" in found[1].problem
+
+
+def test_copies_of_a_wrapped_model_run(codec: TextCodec) -> None:
+    """Hooks are shared by all wrappers of a model, and copied with it."""
+    model = longrope(codec)
+    prepare(model)
+    count = sum(len(module._forward_pre_hooks) for module in model.modules())
+    prepare(model)
+    assert sum(len(module._forward_pre_hooks) for module in model.modules()) == count
+    prepare(copy.deepcopy(model))
+    pickle.loads(pickle.dumps(model))
+
+
+def test_models_that_fail_are_refused(codec: TextCodec) -> None:
+    class Broken(Qwen3ForCausalLM):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            raise RuntimeError("sizes 40 and 33")
+
+    model = Broken(tiny_config("qwen3", codec.vocab_size))
+    with pytest.raises(ModelError, match=r"Broken fails when it is run .*sizes 40 and 33"):
+        prepare(model)
+
+
+def test_capped_attention_needs_eager(codec: TextCodec) -> None:
+    (family,) = [family for family in IN_SEQUENCE if family.name == "gemma2"]
+    model = family.model(codec.vocab_size)
+    model.config._attn_implementation = "sdpa"
+    with pytest.raises(ModelError, match='attn_implementation="eager"'):
+        prepare(model)
+
 
 LONG = "QZW 7 kg, " * 12
 
@@ -75,6 +133,7 @@ def test_in_sequence_equals_generate(
 ) -> None:
     config = DecodingConfig(documents_per_prompt=2, batch_size=2, max_retries=0)
     compiled = compile_schema(small, codec, template=TEMPLATE, decoding=config)
+    record_property("family", family.name)
     model = family.model(codec.vocab_size)
     prepared = prepare(model)
     record(record_property, family, prepared)
@@ -88,6 +147,7 @@ def test_fork_equals_generate(
 ) -> None:
     config = DecodingConfig(documents_per_prompt=2, batch_size=4, max_retries=0)
     compiled = compile_schema(small, codec, template=TEMPLATE, decoding=config)
+    record_property("family", family.name)
     model = family.model(codec.vocab_size)
     prepared = prepare(model)
     record(record_property, family, prepared)
@@ -95,11 +155,26 @@ def test_fork_equals_generate(
     check(model, compiled, outputs_of(prepared, compiled, TITLES[:4]))
 
 
+@pytest.mark.parametrize("family", NEARLY, ids=lambda family: family.name)
+def test_uneven_steps_nearly_agree(family: Family, codec: TextCodec, record_property: Any) -> None:
+    """What can be said of a model that does not agree with itself."""
+    prepared = prepare(family.model(codec.vocab_size))
+    record(record_property, family, prepared, refused="nearly exact: see below")
+    assert prepared.anatomy.uneven_steps
+    found = [item for item in agreements(prepared, codec) if item.tokens]
+    assert found
+    assert all(item.ok and item.exact is None for item in found), found
+    diagnosis = doctor(prepared.model, tokenizer=codec)
+    assert "agree" in str(diagnosis)
+    assert "exact   " not in str(diagnosis)
+
+
 @pytest.mark.parametrize("family", REFUSED, ids=lambda family: family.name)
 def test_what_cannot_be_exact_is_refused(
     family: Family, codec: TextCodec, record_property: Any
 ) -> None:
     model = family.model(codec.vocab_size)
+    record_property("family", family.name)
     causes = r"keeps what it has read to itself|its cache does not hold what it read"
     with pytest.raises(ModelError, match=causes) as refusal:
         prepare(model)

@@ -79,6 +79,14 @@ class TextCodec:
         """The tokenizer as JSON, as it encodes data: without added tokens."""
         return str(self._data.to_str())
 
+    def check_vocabulary(self, vocab_size: int) -> None:
+        """Raises ModelError if this tokenizer has ids that a model of this vocabulary lacks."""
+        if self.base_vocab_size > vocab_size:
+            raise ModelError(
+                f"the tokenizer has {self.base_vocab_size:,} tokens, the model a vocabulary of "
+                f"{vocab_size:,}: they do not belong together"
+            )
+
     @cached_property
     def token_bytes(self) -> tuple[bytes, ...]:
         """(vocab_size,) the bytes of every token; special tokens and unused ids have none."""

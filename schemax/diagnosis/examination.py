@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,11 +42,15 @@ def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
         prepared = prepare(model)
     except ModelError as error:
         return Diagnosis(name, False, tuple(_anatomy(model)), problems=(str(error),))
-    return _diagnose(prepared, tokenizer, name, dtype)
+    given = {key: value for key, value in loading.items() if value not in (None, "auto")}
+    return _diagnose(prepared, tokenizer, name, {**given, **({"dtype": dtype} if dtype else {})})
 
 
 def _diagnose(
-    model: DecoderModel | ForkModel, tokenizer: Any, name: str, dtype: str | None = None
+    model: DecoderModel | ForkModel,
+    tokenizer: Any,
+    name: str,
+    given: Mapping[str, Any] | None = None,
 ) -> Diagnosis:
     from schemax.diagnosis.agreement import agreements
     from schemax.diagnosis.memory import memory_checks
@@ -61,16 +66,20 @@ def _diagnose(
     facts += memory_checks(model)
     problems = [_problem(item) for item in found if not item.ok]
     problems += [f"{fact.name}: {fact.found}" for fact in facts if fact.ok is False]
+    if not any(item.tokens for item in found):
+        problems.append("no way to decode could be compared, so nothing is proven")
     recommended: dict[str, Any] = {}
     if not problems:
-        own = str(model.dtype).removeprefix("torch.")
         recommended = {
             "decoding": "isolated",
             "format": "json" if "json" in formats else formats[0],
-            "dtype": dtype or own,
+            "dtype": str(model.dtype).removeprefix("torch."),
             "device": model.device.type,
             "attn_implementation": model.config._attn_implementation,
+            **(given or {}),
         }
+        if "device_map" in recommended:
+            del recommended["device"]
     return Diagnosis(name, not problems, tuple(facts), found, tuple(problems), recommended)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from schemax.runtime.fork import ForkModel
 from schemax.runtime.model import DecoderModel
 
 # A product with a description, under the usual instruction; and what is asked of it.
+_MEMINFO, _CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 _TOKENS, _SLOTS, _SLOT_TOKENS = 512, 12, 10
 
 
@@ -29,17 +30,28 @@ def memory_checks(model: DecoderModel | ForkModel) -> Iterator[Check]:
     if room is not None:
         # A good part goes to activations and logits.
         fits = int(0.6 * room / max(1, document))
-        yield Check("documents that fit", f"{fits:,} at once", ok=fits > 0)
+        yield Check("documents that fit", f"{fits:,} at once")
 
 
 def available_bytes(device: torch.device) -> int | None:
     """Free memory of an accelerator, or of this machine; None where it cannot be told."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        # What torch holds back for reuse is free as well.
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + held
     try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
+        (line,) = (x for x in _MEMINFO.read_text().splitlines() if x.startswith("MemAvailable"))
+        free = int(line.split()[1]) * 1024
+    except (OSError, ValueError):
         return None
+    try:
+        # A container may have less than its machine.
+        limit, used = (
+            int((_CGROUP / name).read_text()) for name in ("memory.max", "memory.current")
+        )
+    except (OSError, ValueError):
+        return free
+    return max(0, min(free, limit - used))
 
 
 def _cache_bytes(model: DecoderModel | ForkModel) -> tuple[int, int]:

@@ -12,11 +12,12 @@ class Agreement:
     """One way to decode, beside its oracle, on the model's own weights.
 
     oracle: "plain requests": transformers' own forward pass over each request by itself, without
-        cache or mask of ours. "one pass": the same prompt with its values, all at once and in
-        logical order, without a cache; for layouts that no plain request equals.
+        cache or mask of ours. "one pass": the same prompt with its values, all at once, without
+        cache, batch or pruning, but under the same rule; for layouts that no plain request equals.
     tokens, agreeing: greedy tokens compared, and those that were the oracle's.
     difference: the largest between two logits, relative to the spread of the logits.
-    exact: all tokens agree and the logits differ by rounding only; None outside float32.
+    exact: all tokens agree and the logits differ by rounding only; None outside float32, and for
+        models whose own logits depend on how a text is cut into passes.
     like_plain: the share of slots filled as plain requests fill them; information, no fault.
     refused: why the model cannot decode this way; nothing else is set then.
     """

@@ -29,6 +29,9 @@ class Anatomy:
     max_tokens: tokens of one prompt beyond which attention goes by the order of arrival.
     state_name: the argument that carries what has been read so far.
     takes_positions: whether position ids can be given.
+    uneven_steps: whether recurrent layers clamp their time steps when they read several tokens, but
+        not when they read one, as transformers has it for some; results then depend a little on how
+        a text is cut into passes.
     obstacle: why the model cannot decode in sequence, as "it ..."; None if it can.
     """
 
@@ -41,6 +44,7 @@ class Anatomy:
     max_tokens: int | None
     state_name: str | None
     takes_positions: bool
+    uneven_steps: bool
     obstacle: str | None
 
 
@@ -60,6 +64,9 @@ def examine(model: Any) -> Anatomy:
         max_tokens=_max_tokens(config),
         state_name=next((name for name in names if name in parameters), None),
         takes_positions="position_ids" in parameters,
+        uneven_steps=any(
+            getattr(module, "time_step_limit", (0.0,))[0] > 0 for module in model.modules()
+        ),
         obstacle=_obstacle(model, config, kinds),
     )
 
@@ -130,7 +137,7 @@ def _switch(config: Any) -> int | None:
 
 
 def _max_positions(config: Any) -> int | None:
-    for name in ("max_position_embeddings", "n_positions"):
+    for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
         if isinstance(found := getattr(config, name, None), int):
             return found
     return None

@@ -78,11 +78,12 @@ def fill(
         places = tuple(range(first, first + count))
         first += count
         job = _Job(prompt, plan_prompt(prompt, config), places, None, [0] * count)
-        if model.fits(job.plan):
+        problem = model.misfit(job.plan)
+        if problem is None:
             jobs.append(job)
             continue
         for place, document in zip(places, prompt.documents, strict=True):
-            yield place, DocumentOutput((), 0, _too_long(model, job.plan, len(document)))
+            yield place, DocumentOutput((), 0, _too_long(problem, len(document)))
     batches = _Batches(model, stop, config)
     jobs.sort(key=lambda job: batches.rank(job.plan))
     while jobs:
@@ -104,7 +105,9 @@ def shares(model: Model, prompt: PromptIds, config: DecodingConfig) -> bool:
     longrope's long factors over isolated others.
     """
     plan = plan_prompt(prompt, config)
-    return model.fits(plan) and not (config.documents == "isolated" and model.is_long(plan))
+    return model.misfit(plan) is None and not (
+        config.documents == "isolated" and model.is_long(plan)
+    )
 
 
 class _Batches:
@@ -169,7 +172,7 @@ def _retry(batch: Sequence[_Job], batches: _Batches, config: DecodingConfig, att
         (job, targets, plan)
         for job in batch
         for targets in _truncated(job, config)
-        if batches.model.fits(plan := _alone(job, targets, config, 2**attempt))
+        if not batches.model.misfit(plan := _alone(job, targets, config, 2**attempt))
     ]
     results = batches.run_all([plan for _, _, plan in again])
     spent: dict[tuple[int, int], int] = {}
@@ -253,9 +256,8 @@ def _is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def _too_long(model: Model, plan: Plan, num_tokens: int) -> str:
+def _too_long(problem: str, num_tokens: int) -> str:
     return (
-        f"the document is too long: its prompt needs {plan.max_position + 1:,} positions "
-        f"({num_tokens:,} for the text itself), and the model's context has "
-        f"{model.max_positions:,}; shorten the text or choose a model with a longer context"
+        f"the document is too long: its prompt {problem} ({num_tokens:,} tokens are the text "
+        "itself); shorten the text or choose a model with a longer context"
     )

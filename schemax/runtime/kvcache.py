@@ -49,7 +49,8 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             self.keys, self.values = self.keys[rows], self.values[rows]
 
     def get_seq_length(self) -> int:
-        return self.cache.length
+        """Columns in use before the pass under way, as models ask before they update."""
+        return self.cache.length - self.cache.columns.shape[1]
 
     def get_max_length(self) -> int:
         return -1

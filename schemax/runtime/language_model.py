@@ -14,11 +14,15 @@ from schemax.errors import ModelError
 from schemax.runtime.anatomy import examine
 from schemax.runtime.plan import Plan
 
+# Batch-mates may have more slots than a prompt has itself.
+_SLACK = 512
+
 
 class LanguageModel(ABC):
     """A causal language model whose output head is only computed where it is needed.
 
-    Raises ModelError for a model without such a head.
+    Raises ModelError for a model without such a head, or whose attention would not be computed in
+    full.
     """
 
     def __init__(self, model: Any) -> None:
@@ -27,14 +31,19 @@ class LanguageModel(ABC):
         head = head_of(model)
         self.config: Any = model.config.get_text_config()
         self.anatomy = examine(model)
+        softcap = getattr(self.config, "attn_logit_softcapping", None)
+        if softcap and self.config._attn_implementation != "eager":
+            raise ModelError(
+                f"{self.name} caps its attention scores, which "
+                f"{self.config._attn_implementation!r} does not; load it with "
+                'attn_implementation="eager"'
+            )
         weights = next(model.parameters())
         self.device: torch.device = weights.device
         self.dtype: torch.dtype = model.dtype
         self.vocab_size: int = head.weight.shape[0]
         self.max_positions = self.anatomy.max_positions
-        # One extractor may serve several threads; what a forward pass selects is its own affair.
-        self._local = threading.local()
-        head.register_forward_pre_hook(self._select_hidden)
+        self._selection = HeadSelection.of(head)
 
     @abstractmethod
     def refusal(self, config: DecodingConfig) -> str | None:
@@ -48,12 +57,15 @@ class LanguageModel(ABC):
     def passes(self, key_tokens: int, value_tokens: int) -> int:
         """Forward passes, prefill included, that a slot takes part in."""
 
-    def fits(self, plan: Plan) -> bool:
-        """Whether a prompt, with its gaps and budgets, lies within the model's context."""
-        if self.max_positions is not None and plan.max_position >= self.max_positions:
-            return False
-        limit = self.anatomy.max_tokens
-        return limit is None or len(plan.input_ids) + int((plan.k_max + 1).sum()) < limit
+    def misfit(self, plan: Plan) -> str | None:
+        """Why a prompt, with its gaps and budgets, exceeds the model; None if it fits."""
+        needed, bound = plan.max_position + 1, self.max_positions
+        if bound is not None and needed > bound:
+            return f"needs {needed:,} positions, and the model's context has {bound:,}"
+        tokens, limit = len(plan.input_ids) + int(plan.k_max.sum()), self.anatomy.max_tokens
+        if limit is not None and tokens + _SLACK > limit:
+            return f"needs up to {tokens:,} tokens, and the model takes {limit - _SLACK:,} here"
+        return None
 
     def is_long(self, plan: Plan) -> bool:
         """Whether the prompt gets longrope's long factors, by its largest possible position id.
@@ -63,25 +75,45 @@ class LanguageModel(ABC):
         switch = self.anatomy.switch
         return switch is not None and plan.max_position >= switch
 
-    def _run(self, selection: tuple[Tensor, Tensor], **inputs: Any) -> Any:
+    def _run(self, places: tuple[Tensor, Tensor], **inputs: Any) -> Any:
         """The model's output, with (1, S, V) logits at S places (rows, columns)."""
-        self._local.selection = selection
+        self._selection.local.places = places
         try:
             return self.model(**inputs)
         finally:
-            self._local.selection = None
+            self._selection.local.places = None
 
-    def _select_hidden(self, _head: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Before the output head: (B, Q, H) -> (1, S, H), so that only S rows meet the vocabulary.
 
-        Done here and not by `logits_to_keep`, which means different things in different releases;
-        whatever a model does to its logits afterwards (softcap, scaling) still happens.
-        """
-        selection = getattr(self._local, "selection", None)
-        if selection is None:
+class HeadSelection:
+    """Before the output head: (B, Q, H) -> (1, S, H), so that only S rows meet the vocabulary.
+
+    Done here and not by `logits_to_keep`, which means different things in different releases;
+    whatever a model does to its logits afterwards (softcap, scaling) still happens.
+    """
+
+    def __init__(self) -> None:
+        # One extractor may serve several threads; what a forward pass selects is its own affair.
+        self.local = threading.local()
+
+    @classmethod
+    def of(cls, head: nn.Module) -> HeadSelection:
+        """The one that a head has already, since a model may be wrapped more than once."""
+        for hook in head._forward_pre_hooks.values():
+            if isinstance(hook, HeadSelection):
+                return hook
+        made = cls()
+        head.register_forward_pre_hook(made)
+        return made
+
+    def __call__(self, _head: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        places = getattr(self.local, "places", None)
+        if places is None:
             return args
-        rows, columns = (index.to(args[0].device) for index in selection)
+        rows, columns = (index.to(args[0].device) for index in places)
         return (args[0][rows, columns][None], *args[1:])
+
+    def __reduce__(self) -> Any:
+        return HeadSelection, ()  # models are copied and pickled with their hooks
 
 
 def head_of(model: Any) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -34,8 +37,9 @@ class DecoderModel(LanguageModel):
             )
         self.num_layers: int = self.config.num_hidden_layers
         self._by_kind = takes_masks_by_kind(model)
+        self._longrope = None
         if self.anatomy.switch is not None:
-            _pin_longrope(self)
+            self._longrope = Longrope.of(model, self.anatomy.switch)
 
     def refusal(self, config: DecodingConfig) -> str | None:
         return None
@@ -66,8 +70,7 @@ class DecoderModel(LanguageModel):
         cache, as in training, both are the same.
         long: whether longrope takes its long factors; see `is_long`.
         """
-        self._local.long = long
-        try:
+        with self._longrope.chosen(long) if self._longrope else nullcontext():
             output = self._run(
                 selection,
                 input_ids=input_ids,
@@ -76,8 +79,6 @@ class DecoderModel(LanguageModel):
                 past_key_values=cache,
                 use_cache=cache is not None,
             )
-        finally:
-            self._local.long = False
         logits: Tensor = output.logits[0].to(self.device)
         return logits
 
@@ -99,29 +100,52 @@ class DecoderModel(LanguageModel):
         return torch.zeros_like(allowed, dtype=self.dtype).masked_fill_(~allowed, lowest)
 
 
-def _pin_longrope(model: DecoderModel) -> None:
+class Longrope:
     """Makes longrope's choice of factors the caller's.
 
     transformers chooses by the largest position id of a forward pass, so that batch-mates and later
-    steps would change a prompt's frequencies. Here the choice is `long` for a whole prompt: one
-    more column with a position id beyond the switch calls the long factors, and is cut off again.
+    steps would change a prompt's frequencies. Here the choice is made for a whole prompt: one more
+    column with a position id beyond the switch calls the long factors, and is cut off again.
     """
-    switch = model.anatomy.switch
 
-    def lengthen(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not getattr(model._local, "long", False):
+    def __init__(self, switch: int) -> None:
+        self._switch = switch
+        self._long = False
+        # transformers writes the factors into a buffer that all threads share.
+        self._lock = threading.RLock()
+
+    @classmethod
+    def of(cls, model: Any, switch: int) -> Longrope:
+        """The one that a model has already, since it may be wrapped more than once."""
+        modules = [m for name, m in model.named_modules() if name.endswith("rotary_emb")]
+        for hook in (hook for module in modules for hook in module._forward_pre_hooks.values()):
+            if isinstance(owner := getattr(hook, "__self__", None), Longrope):
+                return owner
+        made = cls(switch)
+        for module in modules:
+            module.register_forward_pre_hook(made._lengthen, with_kwargs=True)
+            module.register_forward_hook(made._shorten)
+        return made
+
+    @contextmanager
+    def chosen(self, long: bool) -> Iterator[None]:
+        with self._lock:
+            self._long = long
+            try:
+                yield
+            finally:
+                self._long = False
+
+    def _lengthen(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._long:
             return None
         *others, position_ids = args if "position_ids" not in kwargs else (*args, None)
         position_ids = kwargs.pop("position_ids", position_ids)
-        beyond = position_ids.new_full((len(position_ids), 1), switch)
+        beyond = position_ids.new_full((len(position_ids), 1), self._switch)
         return tuple(others), {**kwargs, "position_ids": torch.cat([position_ids, beyond], 1)}
 
-    def shorten(_module: nn.Module, _args: Any, output: tuple[Tensor, Tensor]) -> Any:
-        if not getattr(model._local, "long", False):
-            return None
-        return tuple(part[:, :-1] for part in output)
+    def _shorten(self, _module: nn.Module, _args: Any, output: tuple[Tensor, Tensor]) -> Any:
+        return tuple(part[:, :-1] for part in output) if self._long else None
 
-    for name, module in model.model.named_modules():
-        if name.endswith("rotary_emb"):
-            module.register_forward_pre_hook(lengthen, with_kwargs=True)
-            module.register_forward_hook(shorten)
+    def __reduce__(self) -> Any:
+        return Longrope, (self._switch,)  # models are copied and pickled with their hooks
