@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 import torch
-from conftest import TITLES
+from conftest import TITLES, tiny_model
 from test_exactness import COMBINATIONS, SHORT, settings
+from transformers import Qwen3ForCausalLM
 
 from schemax.compiler import TextCodec, compile_schema
 from schemax.evaluation.examples import Example
 from schemax.evaluation.pairs import PairScore, score_pairs
+from schemax.resources import resource_dir
 from schemax.runtime.decoder import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
 from schemax.training.augment import Augmenter
+from schemax.training.average import average
 from schemax.training.sequences import IGNORE, collate, training_sequence, value_ids
 from schemax.training.tasks import compile_tasks, fill
+from schemax.training.twins import add_twins, grow
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS, ids="-".join)
@@ -135,3 +141,60 @@ def test_scores_counted_by_hand() -> None:
     strict = score_pairs(rows, attributes=("Brand", "Size", "Color"))
     assert strict == PairScore(nn=4, nv=2, vn=1, vc=1, vw=1)
     assert PairScore().f1 == 0
+
+
+def test_twins_are_cut_like_their_words() -> None:
+    backend = tokenizers.Tokenizer.from_file(str(resource_dir("embedded") / "tokenizer.json"))
+    after, _ = add_twins(backend)
+    for word in ("Leather", "Sunscreen", "Conditioner"):
+        (with_space,) = after.encode(f" {word}").ids
+        (without,) = after.encode(word).ids
+        assert after.decode([without]) == word == after.decode([with_space]).strip()
+    again, pairs = add_twins(after)
+    assert pairs == []
+    assert again.get_vocab() == after.get_vocab()
+
+
+def test_a_model_grows_with_its_tokenizer(
+    tmp_path: Path, backend: tokenizers.Tokenizer, codec: TextCodec
+) -> None:
+    tokenizer = tokenizers.Tokenizer.from_str(backend.to_str())
+    model = tiny_model("qwen3", codec.vocab_size, tie_word_embeddings=True)
+    model.save_pretrained(tmp_path)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    grow(tmp_path)
+    after, pairs = add_twins(tokenizer)
+    assert pairs
+    grown = Qwen3ForCausalLM.from_pretrained(tmp_path)
+    assert grown.config.vocab_size == after.get_vocab_size() == codec.vocab_size + len(pairs)
+    old, new = model.get_input_embeddings().weight, grown.get_input_embeddings().weight
+    torch.testing.assert_close(new[: len(old)], old)
+    moves = torch.stack([new[twin] - new[source] for twin, source in pairs])
+    torch.testing.assert_close(moves, moves[:1].expand_as(moves))
+    stored = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert stored.get_vocab() == after.get_vocab()
+
+
+def test_averages(tmp_path: Path, codec: TextCodec) -> None:
+    models = {name: tiny_model("qwen3", codec.vocab_size) for name in ("a", "b")}
+    with torch.no_grad():
+        models["b"].lm_head.weight.add_(1.0)
+    for name, model in models.items():
+        model.save_pretrained(tmp_path / name)
+    average(tmp_path / "a", tmp_path / "b", tmp_path / "mean", 0.25)
+    mean = Qwen3ForCausalLM.from_pretrained(tmp_path / "mean")
+    torch.testing.assert_close(mean.lm_head.weight, models["a"].lm_head.weight + 0.25)
+
+
+def test_null_values_can_be_left_out(codec: TextCodec, small: Any) -> None:
+    """They are read, but nothing is learnt from them."""
+    title = Example("television", "LG C3 4K", {"Brand": "LG", "Model": "C3", "Class": "4K"})
+    template = "{% for d in documents %}{{ d.text }}\n{% endfor %}"
+    (task, *_) = compile_tasks([title], codec, template, random.Random(0))
+    known, all_null = fill(task, [title], codec.encode), Example("television", title.text, {})
+    silent = fill(task, [all_null], codec.encode, lambda: False)
+    spoken = fill(task, [all_null], codec.encode)
+    assert (known.labels != IGNORE).any()
+    assert (silent.labels == IGNORE).all()
+    assert (spoken.labels != IGNORE).any()
+    assert silent.input_ids.tolist() == spoken.input_ids.tolist()

@@ -27,8 +27,11 @@ class _Piece:
 class Augmenter:
     """Makes variants of titles out of the pieces of all titles."""
 
-    def __init__(self, titles: Sequence[Example], varied: float = 0.7) -> None:
+    def __init__(
+        self, titles: Sequence[Example], varied: float = 0.7, invented: float = 0.45
+    ) -> None:
         self._varied = varied
+        self._share_invented = invented
         self._by_category: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._by_attribute: dict[str, list[str]] = defaultdict(list)
         words: set[str] = set()
@@ -67,11 +70,12 @@ class Augmenter:
 
     def _other_value(self, category: str, attribute: str, value: str, rng: random.Random) -> str:
         chance = rng.random()
-        if attribute in _OPEN and chance < 0.45:
+        if attribute in _OPEN and chance < self._share_invented:
             return self._invented(rng, max(1, len(value.split()) + rng.choice((-1, 0, 0, 0, 1))))
-        if chance < 0.8:
+        chance = rng.random()
+        if chance < 0.65:
             return rng.choice(self._by_category[category, attribute])
-        if re.search(r"\d", value) and chance < 0.95:
+        if re.search(r"\d", value) and chance < 0.9:
             return re.sub(r"\d", lambda _: str(rng.randrange(1, 10)), value)
         return rng.choice(self._by_attribute[attribute])
 
@@ -79,7 +83,13 @@ class Augmenter:
         words = []
         for _ in range(min(count, 5)):
             word = rng.choice(self._words)
-            if rng.random() < 0.5:
+            kind = rng.random()
+            if kind < 0.1:
+                # A model number: letters and digits that nobody has seen.
+                code = "".join(str(rng.randrange(10)) for _ in range(rng.randrange(1, 5)))
+                words.append(word[: rng.randrange(1, 4)].upper() + rng.choice(("", "-")) + code)
+                continue
+            if kind < 0.65:
                 # Halves of two words: pronounceable, and in no dictionary.
                 other = rng.choice(self._words)
                 word = word[: max(2, len(word) // 2)] + other[len(other) // 2 :].lower()

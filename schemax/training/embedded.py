@@ -40,6 +40,7 @@ from schemax.formats import get_format
 from schemax.runtime.model import DecoderModel
 from schemax.training.sequences import IGNORE, collate
 from schemax.training.tasks import batches, compile_tasks
+from schemax.training.twins import add_twins, grow
 
 EOS = "<|endoftext|>"
 # Digits stand alone, so that sizes and weights are copied digit by digit.
@@ -64,6 +65,10 @@ class Recipe:
     ema_decay: float = 0.998
     bpe_dropout: float = 0.1
     varied: float = 0.7
+    invented: float = 0.45
+    null_share: float = 0.6
+    bf16: bool = False
+    twins: bool = False
     held_out: int = 120
     seed: int = 0
 
@@ -87,16 +92,26 @@ def train(
     rng.shuffle(titles)
     held_out, titles = titles[: recipe.held_out], titles[recipe.held_out :]
     if start is None:
-        codec = train_tokenizer(titles, recipe.vocab_size, out)
+        codec = train_tokenizer(titles, recipe.vocab_size, out, recipe.twins)
         model = new_model(recipe, codec, out)
     else:
         shutil.copytree(start, out, dirs_exist_ok=True)
+        if recipe.twins:
+            grow(out)
         codec = load_codec(out)
         model = Qwen3ForCausalLM.from_pretrained(out, dtype=torch.float32)
     source = template.read_text("utf-8")
     tasks = [*compile_tasks(titles, codec, source, rng)]
     stream = batches(
-        titles, tasks, codec, recipe.tokens_per_batch, recipe.bpe_dropout, recipe.varied, rng
+        titles,
+        tasks,
+        codec,
+        recipe.tokens_per_batch,
+        recipe.bpe_dropout,
+        recipe.varied,
+        recipe.invented,
+        recipe.null_share,
+        rng,
     )
     decoder = DecoderModel(model)
     dropout = add_dropout(model)
@@ -112,7 +127,7 @@ def train(
         config, sequences = next(stream)
         input_ids, tokens, labels = collate(sequences, codec.eos_ids[0])
         model.train()
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bf16):
             rows, columns = torch.nonzero(labels != IGNORE, as_tuple=True)
             logits = decoder.forward(input_ids, tokens, tokens, None, (rows, columns), config)
         loss = functional.cross_entropy(logits.float(), labels[rows, columns])
@@ -154,7 +169,9 @@ def read_titles(path: Path, excluded: Path | None) -> list[Example]:
     return [example for text, example in found.items() if text not in unwanted]
 
 
-def train_tokenizer(titles: Sequence[Example], vocab_size: int, out: Path) -> TextCodec:
+def train_tokenizer(
+    titles: Sequence[Example], vocab_size: int, out: Path, twins: bool
+) -> TextCodec:
     """A byte-level BPE over titles and over outputs in every format; saved into `out`."""
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -177,6 +194,8 @@ def train_tokenizer(titles: Sequence[Example], vocab_size: int, out: Path) -> Te
         for name, value in [*title.attributes.items(), ("Size", None)]
     ]
     tokenizer.train_from_iterator(corpus, trainer)
+    if twins:
+        tokenizer, _ = add_twins(tokenizer)
     out.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(out / "tokenizer.json"))
     config = {
@@ -286,6 +305,17 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=usual.dropout)
     parser.add_argument("--bpe-dropout", type=float, default=usual.bpe_dropout)
     parser.add_argument("--varied", type=float, default=usual.varied)
+    parser.add_argument("--invented", type=float, default=usual.invented)
+    parser.add_argument("--null-share", type=float, default=usual.null_share)
+    parser.add_argument(
+        "--twins", action="store_true", help="words without a leading space as one token too"
+    )
+    parser.add_argument(
+        "--bf16",
+        action="store_true",
+        help="half the time on processors with bfloat16 instructions, many times it elsewhere",
+    )
+    parser.add_argument("--held-out", type=int, default=usual.held_out)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--template", type=Path)
@@ -296,10 +326,15 @@ def main() -> None:
     here = Path(__file__).resolve().parent.parent / "embedded" / "prompt.jinja"
     recipe = Recipe(
         seed=options.seed,
+        held_out=options.held_out,
         learning_rate=options.learning_rate,
         dropout=options.dropout,
         bpe_dropout=options.bpe_dropout,
         varied=options.varied,
+        invented=options.invented,
+        null_share=options.null_share,
+        bf16=options.bf16,
+        twins=options.twins,
     )
     template = options.template or here
     train(

@@ -38,15 +38,23 @@ class TrainingSequence:
 
 
 def training_sequence(
-    compiled: CompiledSchema, prompt: PromptIds, values: Sequence[Sequence[int]]
+    compiled: CompiledSchema,
+    prompt: PromptIds,
+    values: Sequence[Sequence[int]],
+    learnt: Sequence[bool] | None = None,
 ) -> TrainingSequence:
     """Appends each slot's value to the prompt.
 
     values: one run of ids per slot, in the order of slot ids, as `value_ids` gives them.
+    learnt: one flag per slot; a value whose flag is off is read, but has no labels.
     """
     plan = plan_prompt(prompt, compiled.decoding)
+    targets = [np.asarray(ids, np.int64) for ids in values]
+    if learnt is not None:
+        pairs = zip(targets, learnt, strict=True)
+        targets = [ids if wanted else np.full(len(ids), IGNORE) for ids, wanted in pairs]
     labels = np.full(len(plan.input_ids), IGNORE)
-    labels[plan.last_index] = [ids[0] for ids in values]
+    labels[plan.last_index] = [ids[0] for ids in targets]
     # The token that completes the stop rule is only ever a label.
     inputs = [
         WrittenValue(int(slot), int(document), int(position), ids[:-1])
@@ -61,7 +69,7 @@ def training_sequence(
         document=filled.document,
         slot=filled.slot,
         step=filled.step,
-        labels=np.concatenate([labels, *(np.asarray(ids[1:], np.int64) for ids in values)]),
+        labels=np.concatenate([labels, *(ids[1:] for ids in targets)]),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,7 +64,7 @@ def compile_tasks(
 ) -> Iterator[Task]:
     """Variants of every category: other orders, subsets, names and descriptions, all layouts."""
     stacked = replace(PRESETS["paper"], documents_per_prompt=3)
-    layouts = [PRESETS["isolated"]] * 12 + [stacked] + [PRESETS["autoregressive"]] * 2
+    layouts = [PRESETS["isolated"]] * 14 + [stacked] + [PRESETS["autoregressive"]]
     for category in sorted({title.category for title in titles}):
         known = attribute_names(titles, category)
         for layout in layouts:
@@ -111,9 +111,15 @@ def batches(
     tokens_per_batch: int,
     bpe_dropout: float,
     varied: float,
+    invented: float,
+    null_share: float,
     rng: random.Random,
 ) -> Iterator[tuple[DecodingConfig, list[TrainingSequence]]]:
-    """Batches of one layout each, of sequences of like length."""
+    """Batches of one layout each, of sequences of like length.
+
+    null_share: the share of null values that are learnt, since what a title leaves unannotated is
+    a weaker statement than what it annotates.
+    """
     by_category: dict[str, list[Example]] = {}
     for title in titles:
         by_category.setdefault(title.category, []).append(title)
@@ -121,7 +127,7 @@ def batches(
     for task in tasks:
         by_layout.setdefault(task.compiled.decoding, []).append(task)
     weights = [len(group) for group in by_layout.values()]
-    augment = Augmenter(titles, varied)
+    augment = Augmenter(titles, varied, invented)
     noisy = dropout_tokenizer(codec, bpe_dropout)
     layouts = list(by_layout)
     while True:
@@ -133,7 +139,7 @@ def batches(
             drawn = rng.choices(by_category[task.category], k=config.documents_per_prompt)
             drawn = [augment(title, rng) for title in drawn]
             encode = noisy.encode if rng.random() < 0.3 else codec.encode
-            sequences.append(fill(task, drawn, encode))
+            sequences.append(fill(task, drawn, encode, lambda: rng.random() < null_share))
         parts = split_by_tokens(sorted(sequences, key=len), tokens_per_batch)
         rng.shuffle(parts)
         for part in parts:
@@ -152,22 +158,33 @@ def split_by_tokens(
     return parts
 
 
-def fill(task: Task, titles: Sequence[Example], encode: Any) -> TrainingSequence:
-    """One prompt about these titles with the right values in its slots."""
+def fill(
+    task: Task,
+    titles: Sequence[Example],
+    encode: Any,
+    learns_null: Callable[[], bool] = lambda: True,
+) -> TrainingSequence:
+    """One prompt about these titles with the right values in its slots.
+
+    learns_null: asked for every null value of its own slot.
+    """
     compiled = task.compiled
     documents = [tuple(encode(title.text)) for title in titles]
     prompt = compiled.assemble(documents)
-    values = []
+    values, learnt = [], []
     for title in titles:
-        texts = [title.attributes.get(name) for name in task.names]
+        stated = [title.attributes.get(name) for name in task.names]
+        texts = [text if text is None else text.strip() for text in stated]
         if compiled.decoding.layout == "autoregressive":
             output = render_values(compiled.attributes, compiled.format, texts)
             output = output.removeprefix(compiled.format.opening())
             values.append((*compiled.codec.encode(output), compiled.stop.eos_ids[0]))
+            learnt.append(True)
             continue
         for text, after, k_max in zip(texts, _after(compiled), compiled.k_max, strict=True):
             values.append(value_ids(compiled.format.escape(text) + after, compiled, k_max))
-    sequence = training_sequence(compiled, prompt, values)
+            learnt.append(text is not None or learns_null())
+    sequence = training_sequence(compiled, prompt, values, learnt)
     for ids in documents:
         label_second_reading(sequence, ids)
     return sequence
