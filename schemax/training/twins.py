@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 import torch
@@ -70,7 +71,7 @@ def grow(folder: Path) -> None:
     path = folder / "tokenizer.json"
     before = tokenizers.Tokenizer.from_file(str(path))
     after, pairs = add_twins(before)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     weights = model.get_input_embeddings().weight.detach()
     grown = grow_embeddings(weights, pairs, known_twins(before.get_vocab()))
     model.resize_token_embeddings(len(grown), mean_resizing=False)

@@ -101,6 +101,12 @@ def all_eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
     return tuple(sorted({int(i) for i in ids if i is not None}))
 
 
+def _pick_attention(config: Any) -> str | None:
+    """None leaves it to transformers, some releases of which drop the cap on attention scores."""
+    capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
+    return "eager" if capped else None
+
+
 # Options
 
 
@@ -187,7 +193,7 @@ def _weights(
             revision=source.revision,
             dtype=dtype,
             # Given even if None: else the model's own config could name code on the Hub.
-            attn_implementation=attn_implementation,
+            attn_implementation=attn_implementation or _pick_attention(config),
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
