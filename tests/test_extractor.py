@@ -322,45 +322,28 @@ def test_incomplete_model_folders(folder: Path, tmp_path: Path, missing: str, re
 
 
 def test_models_that_cannot_be_run(codec: TextCodec, fast: PreTrainedTokenizerFast) -> None:
-    from transformers import BertConfig, BertModel, MambaConfig, MambaForCausalLM
+    from transformers import BertConfig, BertModel
 
     settings = {"hidden_size": 16, "num_hidden_layers": 1, "vocab_size": codec.vocab_size}
-    with pytest.raises(ModelError, match="position ids"):
-        Extractor(MambaForCausalLM(MambaConfig(state_size=4, **settings)), fast)
     with pytest.raises(ModelError, match="head"):
         Extractor(BertModel(BertConfig(num_attention_heads=2, **settings)), fast)
-    dynamic = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
-    with pytest.raises(ModelError, match="dynamic"):
-        Extractor(tiny_model("llama", codec.vocab_size, rope_parameters=dynamic), fast)
     with pytest.raises(ModelError, match="vocabulary"):
         Extractor(tiny_model("llama", 100), fast)
     with pytest.raises(ModelError, match="fast tokenizer"):
         Extractor(tiny_model("llama", codec.vocab_size), tokenizers)
 
 
-def test_layers_that_do_not_go_by_position_ids(
-    codec: TextCodec, fast: PreTrainedTokenizerFast
+def test_dynamic_scaling_is_plain_within_the_context(
+    codec: TextCodec, fast: PreTrainedTokenizerFast, small: Any
 ) -> None:
-    from transformers import FalconConfig, FalconForCausalLM, GPTNeoConfig, GPTNeoForCausalLM
-
-    neo = GPTNeoConfig(
-        vocab_size=codec.vocab_size,
-        hidden_size=16,
-        num_layers=2,
-        num_heads=2,
-        attention_types=[[["global", "local"], 1]],
-    )
-    with pytest.raises(ModelError, match="local"):
-        Extractor(GPTNeoForCausalLM(neo), fast)
-    falcon = FalconConfig(
-        vocab_size=codec.vocab_size,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        alibi=True,
-    )
-    with pytest.raises(ModelError, match="ALiBi"):
-        Extractor(FalconForCausalLM(falcon), fast)
+    parameters = {"rope_type": "default", "rope_theta": 10000.0}
+    dynamic = {**parameters, "rope_type": "dynamic", "factor": 2.0}
+    found = []
+    for rope in (parameters, dynamic):
+        model = tiny_model("llama", codec.vocab_size, rope_parameters=rope)
+        items = Extractor(model, fast).stream(TITLES, small)
+        found.append({item.index: [f.raw for f in item.fields.values()] for item in items})
+    assert found[0] == found[1]
 
 
 def test_weights_of_another_model(folder: Path, tmp_path: Path) -> None:
