@@ -41,6 +41,8 @@ class PromptIds:
     keys: (J, N) key segments. For the autoregressive layout one empty segment per document.
     k_max: (N,) token budget per slot, delimiter included.
     sampling_keys: (J,) 64-bit digests of the documents, to key random numbers by content.
+    answers: (J, N) tokens that slots write whatever the model says, stop included: benchmarks give
+        every engine the same work to do. None lets the model choose.
     """
 
     instruction: tuple[int, ...]
@@ -49,6 +51,7 @@ class PromptIds:
     keys: tuple[tuple[tuple[int, ...], ...], ...]
     k_max: tuple[int, ...]
     sampling_keys: tuple[int, ...]
+    answers: tuple[tuple[tuple[int, ...], ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TITLES
+from conftest import TITLES, tiny_model
 
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime import engine
 from schemax.runtime.decoder import decode
+from schemax.runtime.fork import ForkModel
 from schemax.runtime.kvcache import SlotCache
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
@@ -409,3 +410,26 @@ def test_batches_respect_their_size(
     outputs_of(decoder_model(), compile_schema(small, codec, decoding=config), TITLES)
     assert max(sizes) == pieces  # retries included
     assert len(sizes) > -(-len(TITLES) // pieces)
+
+
+@pytest.mark.parametrize("layout", ["branched", "gapped"])
+@pytest.mark.parametrize("way", [DecoderModel, ForkModel])
+def test_answers_are_written_whatever_the_model_says(
+    codec: TextCodec, small: Any, layout: str, way: Any
+) -> None:
+    """Every engine can be made to do the same work; where an answer ends, the model goes on."""
+    model = way(tiny_model("qwen3", codec.vocab_size))
+    if model.refusal(DecodingConfig(layout=layout)):
+        pytest.skip("forked rows have no skeleton in common")
+    compiled = compile_schema(small, codec, decoding=DecodingConfig(layout=layout))
+    texts = [' "LG",', " null,", ' "4', ""]
+    given = tuple(tuple(codec.encode(text)) for text in texts)
+    prompts = [
+        replace(prompt, answers=(given,)) for prompt in compiled.encode([TITLES[0], TITLES[2]])
+    ]
+    for _, output in engine.fill(model, prompts, compiled.stop, compiled.decoding):
+        first, second, third, _ = output.slots
+        assert [slot.ids for slot in (first, second)] == [given[0], given[1][:1]]
+        assert [slot.finish_reason for slot in (first, second)] == ["stop", "stop"]
+        assert third.ids[: len(given[2])] == given[2]
+        assert len(third.ids) > len(given[2])

@@ -14,7 +14,7 @@ from schemax.runtime.kvcache import SlotCache
 from schemax.runtime.language_model import LanguageModel
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import Ints, Plan
-from schemax.runtime.sampling import choose
+from schemax.runtime.sampling import choose, padded_answers, replayed
 from schemax.runtime.visibility import TokenInfo
 from schemax.tokens import DONE, FinishReason, SlotOutput, StopTable
 
@@ -67,6 +67,7 @@ def decode(
         (len(live), int(live.k_max.max())), -1, dtype=torch.int64, device=model.device
     )
     reason = torch.zeros(len(live), dtype=torch.int64, device=model.device)
+    answers = all_answers(plans, model.device)
     memory = Memory(model.new_cache(), tokens)
     long = any(map(model.is_long, plans))
     step = 0
@@ -76,6 +77,7 @@ def decode(
         if trace:
             trace(live.index, torch.full_like(live.index, step), logits)
         chosen = choose(logits, live.sampling_keys, step, config)
+        chosen = replayed(chosen, answers, live.index, step)
         written[live.index, step] = chosen
         step += 1
         live.state = table[live.state, chosen].long()
@@ -188,6 +190,14 @@ def _next_tokens(
         real=torch.arange(shape[1], device=chosen.device) < counts[:, None],
     )
     return placed(chosen, 0), tokens, (live.row, column)
+
+
+def all_answers(plans: Sequence[Plan], device: torch.device) -> Tensor | None:
+    """The given tokens of all slots of a batch; None where the model chooses."""
+    if all(plan.answers is None for plan in plans):
+        return None
+    answers = [plan.answers or ((),) * len(plan.slot_ids) for plan in plans]
+    return padded_answers([answer for row in answers for answer in row], device)
 
 
 def _collect(plans: Sequence[Plan], written: Tensor, reason: Tensor) -> list[list[SlotOutput]]:

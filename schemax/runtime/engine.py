@@ -234,6 +234,7 @@ def _single(prompt: PromptIds, j: int) -> PromptIds:
         documents=(prompt.documents[j],),
         keys=(prompt.keys[j],),
         sampling_keys=(prompt.sampling_keys[j],),
+        answers=None if prompt.answers is None else (prompt.answers[j],),
     )
 
 

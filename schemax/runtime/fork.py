@@ -22,7 +22,7 @@ from schemax.errors import ModelError
 from schemax.runtime.decoder import REASONS, Trace, stop_tensors
 from schemax.runtime.language_model import LanguageModel
 from schemax.runtime.plan import Ints, Plan
-from schemax.runtime.sampling import choose
+from schemax.runtime.sampling import choose, padded_answers, replayed
 from schemax.tokens import DONE, SlotOutput, StopTable
 
 
@@ -101,6 +101,7 @@ class Stem:
     branches: tuple[tuple[int, ...], ...]
     k_max: Ints
     sampling_keys: Ints
+    answers: tuple[tuple[int, ...], ...]
 
 
 @torch.inference_mode()
@@ -150,6 +151,7 @@ def _stems(plan: Plan, row: int, config: DecodingConfig) -> Iterator[Stem]:
             branches=tuple(tuple(ids.tolist()) for ids in branches),
             k_max=plan.k_max[places],
             sampling_keys=plan.sampling_keys[places],
+            answers=tuple(plan.answers[place] if plan.answers else () for place in places),
         )
 
 
@@ -171,6 +173,8 @@ def _grow(
     ).to(device)
     k_max = torch.from_numpy(np.concatenate([stem.k_max for stem in stems])).to(device)
     keys = torch.from_numpy(np.concatenate([stem.sampling_keys for stem in stems])).to(device)
+    answers = [answer for stem in stems for answer in stem.answers]
+    given_answers = padded_answers(answers, device) if any(answers) else None
     branch, branch_length = _padded([ids for stem in stems for ids in stem.branches], device)
     state = torch.zeros_like(owner)
     reason = torch.zeros_like(owner)
@@ -185,6 +189,7 @@ def _grow(
         step = time - branch_length[live]
         writes = step >= 0
         chosen = choose(logits, keys[live], step, config)
+        chosen = replayed(chosen, given_answers, live, step)
         writers = live[writes]
         if trace:
             trace(writers, step[writes], logits[writes])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ class Plan:
     last_position: (S,) the position id of that token; the k-th value token gets this plus k.
     k_max: (S,) token budgets.
     sampling_keys: (S, 2) what random numbers depend on: the document's digest and n.
+    answers: (S,) tokens to be written whatever the model says; None lets it choose.
     """
 
     input_ids: Ints
@@ -40,6 +42,7 @@ class Plan:
     last_position: Ints
     k_max: Ints
     sampling_keys: Ints
+    answers: tuple[Ids, ...] | None = None
 
     @property
     def max_position(self) -> int:
@@ -105,7 +108,11 @@ def plan_prompt(
                 prompt.keys[j], prompt.k_max, config.layout, by_document[j], budget_scale, False
             )
             builder.add_keys(keys, j, by_document[j], prompt, budget_scale)
-    return builder.plan()
+    plan = builder.plan()
+    if prompt.answers is None:
+        return plan
+    given = [answer for row in prompt.answers for answer in row]
+    return replace(plan, answers=tuple(given[slot] for slot in plan.slot_ids.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +236,7 @@ class _Builder:
     def plan(self) -> Plan:
         tokens = (np.concatenate(parts) for parts in zip(*self.tokens, strict=True))
         slots = (np.concatenate(parts) for parts in zip(*self.slots, strict=True))
-        columns = [*tokens, np.zeros(self.length, np.int64), *slots]
+        columns: list[Any] = [*tokens, np.zeros(self.length, np.int64), *slots]
         return Plan(*columns)
 
 

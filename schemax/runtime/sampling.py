@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,26 @@ def choose(logits: Tensor, keys: Tensor, step: int | Tensor, config: DecodingCon
     cumulative = probabilities.cumsum(dim=-1)
     draw = uniform(keys, step, config.seed).to(cumulative.device) * cumulative[:, -1]
     return (cumulative <= draw[:, None]).sum(dim=-1).clamp(max=logits.shape[-1] - 1)
+
+
+def padded_answers(answers: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """(S, longest) given tokens, -1 behind each answer's end."""
+    longest = max(map(len, answers), default=0)
+    rows = [[*answer, *[-1] * (longest - len(answer))] for answer in answers]
+    return torch.tensor(rows, dtype=torch.int64, device=device)
+
+
+def replayed(chosen: Tensor, answers: Tensor | None, index: Tensor, step: int | Tensor) -> Tensor:
+    """(S,) chosen tokens -> the given ones, where an answer has a token for this step.
+
+    index: (S,) rows of answers; the choice is made all the same, so that its cost counts.
+    """
+    if answers is None:
+        return chosen
+    steps = torch.as_tensor(step, device=index.device).expand_as(index)
+    last = answers.shape[1] - 1
+    given = answers[index, steps.clamp(0, last)]
+    return torch.where((given >= 0) & (steps >= 0) & (steps <= last), given, chosen)
 
 
 def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
