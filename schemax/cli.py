@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from schemax.commands.bench import bench
 from schemax.commands.demo import demo
 from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
@@ -76,7 +77,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Reads typed attributes out of product texts, all fields of many texts at once.",
 )
-for _verb in (demo, extract, explain, doctor, evaluate, schemas):
+for _verb in (demo, extract, explain, doctor, evaluate, bench, schemas):
     app.command()(_verb)
 
 

@@ -79,7 +79,7 @@ def checked_settings(
 
 def load_extractor(model: str | None, device: str = "auto", dtype: str = "auto") -> Extractor:
     """The model that was named, else the default one. Raises ModelError."""
-    _hush_libraries()
+    hush_libraries()
     name = model or os.environ.get("SCHEMAX_MODEL")
     if name:
         check_folder(name)
@@ -97,7 +97,7 @@ def check_folder(name: str) -> None:
         raise UsageError(f"no model folder {name}")
 
 
-def _hush_libraries() -> None:
+def hush_libraries() -> None:
     """Keeps the libraries' own reports, and outside terminals their bars, out of ours."""
     from huggingface_hub.utils import logging as hub_logging
     from huggingface_hub.utils.tqdm import disable_progress_bars

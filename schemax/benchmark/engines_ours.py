@@ -1,0 +1,83 @@
+"""Our own ways to decode, through the same door as everything else: `fill`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from schemax.benchmark.engine import BenchmarkError, Emitted, Kind, Unavailable
+from schemax.benchmark.shapes import replica
+from schemax.benchmark.work import Work, Writes
+from schemax.config import PRESETS, DecodingConfig
+from schemax.errors import ModelError
+from schemax.runtime.engine import fill
+from schemax.runtime.prepare import prepare
+
+
+@dataclass
+class Slots:
+    """Hyper-Parallel Decoding with one of our settings.
+
+    J documents of a prompt are token ids next to each other, whatever the setting, so that all
+    settings read and write the same tokens.
+    """
+
+    name: str
+    title: str
+    model: Any
+    config: DecodingConfig
+    kind: Kind = "ours"
+    writes: Writes = "values"
+    batch_sizes: tuple[int, ...] = ()
+    batch_size: int | None = None
+    note: str = ""
+    module: Any = field(default=None, repr=False)
+    _prepared: Any = field(default=None, repr=False)
+
+    def setup(self, work: Work) -> None:
+        self.module = replica(self.model)
+        try:
+            self._prepared = prepare(self.module)
+        except ModelError as error:
+            raise Unavailable(str(error)) from error
+        if refusal := self._prepared.refusal(self.config):
+            raise Unavailable(refusal)
+
+    def run(self, work: Work) -> Emitted:
+        if self.writes == "output":
+            prompts, stop = work.autoregressive_prompts(), work.end
+        else:
+            prompts, stop = work.prompts(self.config.documents_per_prompt), work.stop
+        found: list[Any] = [None] * len(work)
+        for place, output in fill(self._prepared, prompts, stop, self.config):
+            if output.problem is not None:
+                raise BenchmarkError(f"{self.name}, document {place}: {output.problem}")
+            found[place] = tuple(slot.ids for slot in output.slots)
+        return found
+
+    def teardown(self) -> None:
+        self.module = self._prepared = None
+
+
+def isolated(model: Any, batch_size: int | Literal["auto"] = "auto") -> Slots:
+    """The default preset: one branch per attribute."""
+    config = replace(PRESETS["isolated"], batch_size=batch_size)
+    return Slots("isolated", "schemax, default", model, config)
+
+
+def gapped(model: Any, batch_size: int | Literal["auto"] = "auto") -> Slots:
+    """The paper's layout of positions, with documents and slots that do not see each other."""
+    config = DecodingConfig(layout="gapped", batch_size=batch_size)
+    return Slots("gapped", "schemax, gapped skeleton", model, config)
+
+
+def paper(model: Any, stacked: int, batch_size: int | Literal["auto"] = "auto") -> Slots:
+    """The paper's own setting, with `stacked` documents in a prompt (section 4.3.5)."""
+    config = replace(PRESETS["paper"], documents_per_prompt=stacked, batch_size=batch_size)
+    return Slots(f"paper-{stacked}", f"schemax, the paper's HPD, J = {stacked}", model, config)
+
+
+def autoregressive(model: Any, batch_size: int | Literal["auto"] = "auto") -> Slots:
+    """Keys and values one after another, in our own engine: the baseline without its waste."""
+    config = replace(PRESETS["autoregressive"], batch_size=batch_size)
+    return Slots("autoregressive", "schemax, autoregressive", model, config, writes="output")

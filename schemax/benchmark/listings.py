@@ -1,0 +1,111 @@
+"""Annotated products as work: their own words, and the values that annotators found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from schemax.benchmark.engine import BenchmarkError
+from schemax.benchmark.work import Category, Ids, Listing, Work
+from schemax.compiler import CompiledSchema, compile_schema
+from schemax.evaluation.examples import Example, read_examples, schemas_of
+from schemax.tokens import DONE
+
+
+def read_rows(path: Path, count: int | None = None) -> list[Example]:
+    """Annotated products of a JSONL file, evenly spread over it, category by category.
+
+    Raises InputError, naming the line, and BenchmarkError for a file without products.
+    """
+    examples = read_examples(path)
+    if not examples:
+        raise BenchmarkError(f"{path} holds no products")
+    if count is not None and count < len(examples):
+        examples = [examples[place * len(examples) // count] for place in range(count)]
+    return sorted(examples, key=lambda example: example.category)
+
+
+def annotated_work(
+    examples: Sequence[Example],
+    tokenizer: Any,
+    vocab_size: int,
+    *,
+    format: str | None = None,
+    source: str = "",
+) -> Work:
+    """Every attribute of a product's category is a slot; what is not annotated is written null.
+
+    examples: those of a category next to each other.
+    Raises ModelError for a tokenizer that does not fit the vocabulary.
+    """
+    compiled = {
+        name: compile_schema(schema, tokenizer, format=format, vocab_size=vocab_size)
+        for name, schema in schemas_of(examples).items()
+    }
+    names = list(compiled)
+    first = compiled[names[0]]
+    first.codec.check_vocabulary(vocab_size)
+    eos_id = first.stop.eos_ids[0] if first.stop.eos_ids else vocab_size - 1
+    encoded = {
+        name: iter(item.encode([e.text for e in examples if e.category == name]))
+        for name, item in compiled.items()
+    }
+    listings = []
+    for example in examples:
+        prompt = next(encoded[example.category])
+        answers = _answers(example, compiled[example.category], eos_id)
+        listings.append(Listing(names.index(example.category), prompt.documents[0], answers))
+    return Work(
+        categories=tuple(
+            _category(compiled[name], [item for item in listings if item.category == number])
+            for number, name in enumerate(names)
+        ),
+        listings=tuple(listings),
+        stop=first.stop,
+        eos_id=eos_id,
+        vocab_size=vocab_size,
+        facts={
+            "source": source or "annotated products",
+            "categories": len(names),
+            "format": first.format.name,
+            "stated_values": sum(len(e.attributes) for e in examples),
+        },
+    )
+
+
+def value_lengths(work: Work) -> Mapping[int, int]:
+    """How often a stated value has so many tokens, completing token included."""
+    lengths = Counter(len(a) for listing in work.listings for a in listing.answers if len(a) > 1)
+    return lengths or Counter({2: 1})
+
+
+def _category(compiled: CompiledSchema, listings: Sequence[Listing]) -> Category:
+    """Budgets are the compiler's, wider where an annotated value needs it."""
+    longest = [max(map(len, slot)) for slot in zip(*(x.answers for x in listings), strict=True)]
+    return Category(
+        instruction=compiled.instruction,
+        opening=compiled.opening,
+        keys=compiled.keys[0],
+        k_max=tuple(map(max, compiled.k_max, longest)),
+    )
+
+
+def _answers(example: Example, compiled: CompiledSchema, eos_id: int) -> tuple[Ids, ...]:
+    found = []
+    for attribute in compiled.attributes:
+        value = example.attributes.get(attribute.label)
+        text = compiled.format.escape(value) + compiled.format.delimiter
+        found.append(_until_stop(compiled.codec.encode(text), compiled, eos_id))
+    return tuple(found)
+
+
+def _until_stop(ids: Sequence[int], compiled: CompiledSchema, eos_id: int) -> Ids:
+    """Up to the token that completes the stop rule; where none does, an EOS id ends the value."""
+    state = 0
+    for count, token in enumerate(ids, 1):
+        state = int(compiled.stop.next_state[state, token])
+        if state == DONE:
+            return tuple(ids[:count])
+    return (*ids, eos_id)

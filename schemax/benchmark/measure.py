@@ -1,0 +1,177 @@
+"""Runs engines by turns, times them, and checks that each did the work."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from schemax.benchmark.engine import BenchmarkError, Emitted, Engine, Unavailable
+from schemax.benchmark.memory import peak_memory
+from schemax.benchmark.work import Work, first_difference
+
+Tell = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one engine.
+
+    documents: of each run; seconds: one per repeat; passes: forward passes of the model in one
+        run, None where the engine does not go through the model's own `forward`.
+    peak_bytes: the largest rise of memory during any run.
+    tried: documents/s by batch size, where the engine left the choice to us.
+    skipped: why it took no part.
+    """
+
+    engine: Engine
+    documents: int
+    seconds: list[float] = field(default_factory=list)
+    passes: int | None = None
+    peak_bytes: int | None = None
+    tried: dict[int, float] = field(default_factory=dict)
+    skipped: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """repeats: timed runs per engine, all engines in each round, in a new order every time.
+
+    rival_documents: rivals run on so many documents, evenly spread; None for all.
+    warm_up: documents read once before anything is timed.
+    """
+
+    repeats: int = 3
+    rival_documents: int | None = None
+    warm_up: int = 4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("repeats", "warm_up"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        if self.rival_documents is not None and self.rival_documents < 1:
+            raise ValueError(f"rival_documents must be 1 or more, not {self.rival_documents}")
+
+
+def measure(
+    engines: Sequence[Engine],
+    work: Work,
+    rules: Rules,
+    device: torch.device,
+    tell: Tell = lambda _: None,
+) -> list[Outcome]:
+    """One outcome per engine, in their order.
+
+    Raises BenchmarkError where an engine writes anything but the given answers.
+    """
+    smaller = work if rules.rival_documents is None else work.part(rules.rival_documents)
+    outcomes = []
+    for engine in engines:
+        own = smaller if engine.kind == "rival" else work
+        outcome = Outcome(engine, len(own))
+        outcomes.append(outcome)
+        _prepare(outcome, own, rules, device)
+        tell(f"{engine.name}: {outcome.skipped or _ready(outcome)}")
+    running = [outcome for outcome in outcomes if outcome.skipped is None]
+    order = random.Random(rules.seed)
+    for turn in range(rules.repeats):
+        for outcome in order.sample(running, len(running)):
+            own = smaller if outcome.engine.kind == "rival" else work
+            seconds = timed(outcome, own, device)
+            outcome.seconds.append(seconds)
+            rate = len(own) / seconds
+            tell(f"round {turn + 1} of {rules.repeats}: {outcome.engine.name} {rate:,.2f}/s")
+    for outcome in outcomes:
+        outcome.engine.teardown()
+    return outcomes
+
+
+def timed(outcome: Outcome, work: Work, device: torch.device) -> float:
+    """Seconds of one checked run; counts its passes and its memory as well."""
+    engine = outcome.engine
+    with peak_memory(device) as peak, _counted(engine) as passes:
+        _synchronize(device)
+        started = time.perf_counter()
+        emitted = engine.run(work)
+        _synchronize(device)
+        seconds = time.perf_counter() - started
+    _check(engine, work, emitted)
+    outcome.passes = passes[0] or None
+    if peak.bytes is not None:
+        outcome.peak_bytes = max(outcome.peak_bytes or 0, peak.bytes)
+    return seconds
+
+
+def _prepare(outcome: Outcome, work: Work, rules: Rules, device: torch.device) -> None:
+    """Sets up, warms up, and finds the best batch; a rival that fails here takes no part."""
+    engine = outcome.engine
+    try:
+        engine.setup(work)
+        engine.batch_size = engine.batch_sizes[0] if engine.batch_sizes else engine.batch_size
+        timed(outcome, work.part(rules.warm_up), device)
+        _tune(outcome, work, device)
+    except Unavailable as reason:
+        outcome.skipped = str(reason)
+    except BenchmarkError:
+        raise
+    except Exception as error:  # other people's code, in an environment it may not be made for
+        if engine.kind != "rival":
+            raise
+        said = (str(error).strip().splitlines() or [""])[0]
+        outcome.skipped = f"does not run here: {type(error).__name__}: {said}"
+    if outcome.skipped is not None:
+        engine.teardown()
+
+
+def _tune(outcome: Outcome, work: Work, device: torch.device) -> None:
+    """Runs each batch size on one batch's worth of documents and keeps the fastest."""
+    engine = outcome.engine
+    useful = [size for size in engine.batch_sizes if size <= len(work)]
+    if not useful:
+        return
+    for size in useful:
+        engine.batch_size = size
+        sample = work.part(max(size, 2))
+        try:
+            outcome.tried[size] = len(sample) / timed(outcome, sample, device)
+        except torch.OutOfMemoryError:
+            break
+    if not outcome.tried:
+        raise Unavailable("out of memory even with the smallest batch")
+    engine.batch_size = max(outcome.tried, key=lambda size: outcome.tried[size])
+
+
+def _ready(outcome: Outcome) -> str:
+    rates = ", ".join(f"{size}: {rate:,.2f}/s" for size, rate in outcome.tried.items())
+    return f"ready; batch sizes tried: {rates}" if rates else "ready"
+
+
+def _check(engine: Engine, work: Work, emitted: Emitted) -> None:
+    if difference := first_difference(work.expected(engine.writes), emitted):
+        raise BenchmarkError(f"{engine.name} did not write the given answers: {difference}")
+
+
+@contextmanager
+def _counted(engine: Engine) -> Iterator[list[int]]:
+    """Counts the forward passes of the engine's own replica of the model."""
+    passes = [0]
+
+    def count(*_: Any) -> None:
+        passes[0] += 1
+
+    hook = engine.module.base_model.register_forward_pre_hook(count)
+    try:
+        yield passes
+    finally:
+        hook.remove()
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

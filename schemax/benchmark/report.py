@@ -1,0 +1,190 @@
+"""What a comparison found, as plain data: nothing that is said about it comes from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+import transformers
+
+from schemax.benchmark.measure import Outcome
+from schemax.benchmark.work import Work
+
+FORMAT = 1
+_BASELINE, _FLOOR = "generate", "floor"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One engine's figures.
+
+    documents: of each run; seconds: per repeat.
+    products_per_second: of the median repeat; slowest, fastest: of the others.
+    of_floor, times_generate: its speed over those of the two engines of that name; None where
+        they took no part.
+    passes: forward passes of one run; passes_per_product: shared between its documents.
+    tried: documents/s by batch size; batch_size: the one that was kept.
+    """
+
+    name: str
+    title: str
+    kind: str
+    documents: int
+    seconds: tuple[float, ...]
+    products_per_second: float
+    slowest: float
+    fastest: float
+    of_floor: float | None = None
+    times_generate: float | None = None
+    passes: int | None = None
+    passes_per_product: float | None = None
+    peak_bytes: int | None = None
+    batch_size: int | None = None
+    tried: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+    dollars_per_1000: float | None = None
+    dollars_per_500_million: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that was measured, and on what.
+
+    model: name, class, parameters, dtype and shape; environment: hardware and versions; work: how
+    it was made, and its tokens; skipped: name and reason; sweep: rows of the grid; server: what
+    was measured over HTTP, on rows of its own.
+    """
+
+    model: dict[str, Any]
+    environment: dict[str, Any]
+    work: dict[str, Any]
+    settings: dict[str, Any]
+    engines: tuple[Row, ...]
+    skipped: tuple[dict[str, str], ...]
+    sweep: tuple[Row, ...] = ()
+    server: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {"schemax_bench": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Report:
+        """Reads `to_dict` back. Raises ValueError for anything else."""
+        if not isinstance(data, dict) or data.get("schemax_bench") != FORMAT:
+            raise ValueError("not a report of `schemax bench`, or one of another version")
+        fields = {key: value for key, value in data.items() if key != "schemax_bench"}
+        try:
+            for name in ("engines", "sweep"):
+                fields[name] = tuple(Row(**row) for row in fields[name])
+            return cls(**fields)
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"a broken report: {error}") from error
+
+
+def make_rows(outcomes: Sequence[Outcome], dollars_per_hour: float | None = None) -> list[Row]:
+    """Figures of the engines that ran, in order."""
+    ran = [outcome for outcome in outcomes if outcome.skipped is None]
+    rates = {o.engine.name: o.documents / median(o.seconds) for o in ran}
+    return [_row(outcome, rates, dollars_per_hour) for outcome in ran]
+
+
+def skipped(outcomes: Sequence[Outcome]) -> tuple[dict[str, str], ...]:
+    return tuple(
+        {"name": outcome.engine.name, "reason": outcome.skipped}
+        for outcome in outcomes
+        if outcome.skipped is not None
+    )
+
+
+def _row(outcome: Outcome, rates: dict[str, float], dollars_per_hour: float | None) -> Row:
+    engine, rate = outcome.engine, rates[outcome.engine.name]
+    floor, baseline = rates.get(_FLOOR), rates.get(_BASELINE)
+    bound = engine.kind == "bound"
+    price = None if dollars_per_hour is None or bound else dollars_per_hour / 3600 / rate
+    passes = outcome.passes
+    return Row(
+        name=engine.name,
+        title=engine.title,
+        kind=engine.kind,
+        documents=outcome.documents,
+        seconds=tuple(outcome.seconds),
+        products_per_second=rate,
+        slowest=outcome.documents / max(outcome.seconds),
+        fastest=outcome.documents / min(outcome.seconds),
+        of_floor=rate / floor if floor else None,
+        times_generate=rate / baseline if baseline else None,
+        passes=passes,
+        passes_per_product=passes / outcome.documents if passes else None,
+        peak_bytes=outcome.peak_bytes,
+        batch_size=engine.batch_size,
+        tried={str(size): tried for size, tried in outcome.tried.items()},
+        note=engine.note,
+        dollars_per_1000=None if price is None else 1e3 * price,
+        dollars_per_500_million=None if price is None else 5e8 * price,
+    )
+
+
+def describe_model(model: Any, name: str) -> dict[str, Any]:
+    """Name, class, dtype, and the numbers that decide speed."""
+    config = model.config.get_text_config()
+    names = (
+        *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
+        *("num_attention_heads", "num_key_value_heads", "head_dim"),
+    )
+    return {
+        "name": name,
+        "class": type(model).__name__,
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "attention": config._attn_implementation,
+        "shape": {key: getattr(config, key) for key in names if hasattr(config, key)},
+    }
+
+
+def describe_environment(device: torch.device) -> dict[str, Any]:
+    """Hardware and versions: without them a speed says nothing."""
+    accelerator = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return {
+        "device": device.type,
+        "accelerator": accelerator,
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def describe_work(work: Work) -> dict[str, Any]:
+    """How the work was made, and how many tokens it has of each kind."""
+    counts = work.counts()
+    answers = [len(a) for listing in work.listings for a in listing.answers]
+    return {
+        **work.facts,
+        "listings": len(work),
+        "slots": len(answers),
+        "tokens": {**asdict(counts), "passed": counts.passed},
+        "mean_document_tokens": counts.documents / len(work),
+        "mean_value_tokens": sum(answers) / len(answers),
+        "max_value_tokens": max(answers),
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"

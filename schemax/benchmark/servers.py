@@ -1,0 +1,155 @@
+"""Any server that speaks OpenAI's completions protocol, on the same products."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from schemax.benchmark.engine import BenchmarkError
+from schemax.compiler import CompiledSchema, compile_schema
+from schemax.evaluation.examples import Example, schemas_of
+
+ABSENT = (
+    "vLLM: not measured here; start it with `vllm serve MODEL` and pass "
+    "--against http://localhost:8000/v1"
+)
+_SECONDS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReport:
+    """What a server did with the products.
+
+    agreement: the share of attributes whose value is the annotated one, null included.
+    tokens: that it says it generated; None where it does not say.
+    """
+
+    url: str
+    model: str
+    products: int
+    concurrency: int
+    seconds: float
+    products_per_second: float
+    agreement: float
+    tokens: int | None
+
+
+def ask_server(
+    url: str,
+    examples: Sequence[Example],
+    tokenizer: Any,
+    *,
+    concurrency: int = 32,
+    model: str | None = None,
+    format: str | None = None,
+) -> ServerReport:
+    """Sends every product as one request, `concurrency` at a time, and reads the answers.
+
+    url: of the API, `/v1` included. model: as the server names it; None takes its first.
+    tokenizer: whose chat template the prompts are written in.
+
+    Raises BenchmarkError where the server cannot be reached or answers otherwise.
+    """
+    base = url.rstrip("/")
+    if not base.startswith(("http://", "https://")):
+        raise BenchmarkError(f"{url!r} is no address of a server; it begins with http://")
+    served = model or _first_model(base)
+    compiled = {
+        name: compile_schema(schema, tokenizer, format=format, decoding="autoregressive")
+        for name, schema in schemas_of(examples).items()
+    }
+    requests = [_request(compiled[e.category], e.text, served) for e in examples]
+    _post(f"{base}/completions", requests[0])  # the first one warms up
+    started = time.perf_counter()
+    with ThreadPoolExecutor(concurrency) as pool:
+        replies = list(pool.map(lambda body: _post(f"{base}/completions", body), requests))
+    seconds = time.perf_counter() - started
+    flags = [
+        flag
+        for example, reply in zip(examples, replies, strict=True)
+        for flag in _agreeing(compiled[example.category], example, _text(reply))
+    ]
+    counts = [(reply.get("usage") or {}).get("completion_tokens") for reply in replies]
+    known = [int(count) for count in counts if count is not None]
+    return ServerReport(
+        url=base,
+        model=served,
+        products=len(examples),
+        concurrency=concurrency,
+        seconds=seconds,
+        products_per_second=len(examples) / seconds,
+        agreement=sum(flags) / max(1, len(flags)),
+        tokens=sum(known) if len(known) == len(replies) else None,
+    )
+
+
+def _request(compiled: CompiledSchema, text: str, model: str) -> dict[str, Any]:
+    """The prompt as text, special tokens by name, so that any server can read it."""
+    (prompt,) = compiled.encode([text])
+    document = compiled.codec.decode_bytes(prompt.documents[0]).decode("utf-8", "replace")
+    written = compiled.prompt
+    parts = (written.chat_prefix, written.instruction, document, written.closing)
+    body: dict[str, Any] = {
+        "model": model,
+        "prompt": "".join(parts) + written.chat_suffix + compiled.format.opening(),
+        "max_tokens": prompt.k_max[0],
+        "temperature": 0,
+    }
+    # Models that were never taught to stop would be charged for rambling.
+    if end := compiled.format.closing(compiled.attributes[-1].labels).rstrip():
+        body["stop"] = [end]
+    return body
+
+
+def _agreeing(compiled: CompiledSchema, example: Example, text: str) -> list[bool]:
+    paths = [attribute.labels for attribute in compiled.attributes]
+    found = compiled.format.parse(text, paths)
+    flags = []
+    for attribute in compiled.attributes:
+        raw = found.get(attribute.labels)
+        try:
+            value = None if raw is None else compiled.format.unescape(raw)
+        except ValueError:
+            value = None
+        flags.append(value == example.attributes.get(attribute.label))
+    return flags
+
+
+def _first_model(base: str) -> str:
+    reply = _read(urllib.request.Request(f"{base}/models"))
+    try:
+        return str(reply["data"][0]["id"])
+    except (KeyError, IndexError, TypeError) as error:
+        raise BenchmarkError(f"{base}/models names no model") from error
+
+
+def _text(reply: dict[str, Any]) -> str:
+    try:
+        return str(reply["choices"][0]["text"])
+    except (KeyError, IndexError, TypeError) as error:
+        raise BenchmarkError(f"a reply without choices: {json.dumps(reply)[:200]}") from error
+
+
+def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
+    headers = {"Content-Type": "application/json"}
+    return _read(urllib.request.Request(url, json.dumps(body).encode(), headers))
+
+
+def _read(request: urllib.request.Request) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS) as response:
+            reply = json.load(response)
+    except urllib.error.HTTPError as error:
+        said = error.read(200).decode("utf-8", "replace")
+        raise BenchmarkError(f"{request.full_url} refused ({error.code}): {said}") from error
+    except (OSError, ValueError) as error:
+        raise BenchmarkError(f"{request.full_url} does not answer: {error}") from error
+    if not isinstance(reply, dict):
+        raise BenchmarkError(f"{request.full_url} answers with something else than an object")
+    return reply

@@ -1,0 +1,107 @@
+"""Random weights of published shapes, and models that share weights but nothing else."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from itertools import chain
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
+
+_BLOCK = 1 << 22
+
+
+def _shape(
+    hidden: int, inner: int, layers: int, heads: int, *, tied: bool, **other: int
+) -> dict[str, Any]:
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "vocab_size": 151_936,
+        "tie_word_embeddings": tied,
+        **other,
+    }
+
+
+SHAPES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        # Ours, to try things out.
+        "qwen3-tiny": _shape(
+            64, 128, 2, 4, tied=True, num_key_value_heads=2, head_dim=16, vocab_size=4096
+        ),
+        "qwen3-0.6b": _shape(1024, 3072, 28, 16, tied=True),
+        "qwen3-1.7b": _shape(2048, 6144, 28, 16, tied=True),
+        "qwen3-4b": _shape(2560, 9728, 36, 32, tied=True),
+        "qwen3-8b": _shape(4096, 12288, 36, 32, tied=False),
+        "qwen3-14b": _shape(5120, 17408, 40, 40, tied=False),
+        "qwen3-32b": _shape(5120, 25600, 64, 64, tied=False),
+    }
+)
+
+
+def shape_config(name: str) -> Any:
+    """The configuration of that name. Raises ValueError for an unknown one."""
+    if name not in SHAPES:
+        raise ValueError(f"shape must be one of {', '.join(SHAPES)}, not {name!r}")
+    make: Any = Qwen3Config  # what all configurations take is not in its signature
+    return make(
+        **SHAPES[name],
+        max_position_embeddings=40_960,
+        rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
+        rms_norm_eps=1e-6,
+        attn_implementation="sdpa",
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=None,
+    )
+
+
+def random_model(config: Any, dtype: torch.dtype, device: torch.device, seed: int = 0) -> Any:
+    """A Qwen3 model with random weights, made in the time it takes to write them.
+
+    The numbers repeat every few million: no kernel is faster for it.
+    """
+    with torch.device("meta"):
+        model: Any = Qwen3ForCausalLM(config)
+    model = model.to(dtype).to_empty(device=device)
+    model.tie_weights()
+    # Its frequencies are no weights, and so not in place yet.
+    with device:
+        model.model.rotary_emb = type(model.model.rotary_emb)(config)
+    random = torch.Generator(device).manual_seed(seed)
+    block = torch.empty(_BLOCK, dtype=dtype, device=device).normal_(0, 0.02, generator=random)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() == 1:
+                weight.fill_(1.0)
+                continue
+            flat = weight.view(-1)
+            for start in range(0, len(flat), _BLOCK):
+                piece = flat[start : start + _BLOCK]
+                piece.copy_(block[: len(piece)])
+    return model.eval()
+
+
+def draft_config(config: Any) -> Any:
+    """A draft of the same width and vocabulary with an eighth of the layers."""
+    smaller = copy.deepcopy(config)
+    smaller.num_hidden_layers = max(1, config.num_hidden_layers // 8)
+    if getattr(config, "layer_types", None):
+        smaller.layer_types = config.layer_types[: smaller.num_hidden_layers]
+    return smaller
+
+
+def replica(model: Any) -> Any:
+    """A model of its own over the same weights: hooks and settings of one never reach another."""
+    shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
+    made = copy.deepcopy(model, shared)
+    # What a trained model likes to sample with has no place here.
+    made.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
+    return made

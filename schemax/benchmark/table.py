@@ -1,0 +1,94 @@
+"""A report as a table: of cells for the terminal, of Markdown for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from schemax.benchmark.report import Report, Row
+
+COLUMNS = (
+    *("engine", "products/s", "range", "x floor", "x generate"),
+    *("passes", "MiB"),
+)
+PRICES = ("$ per 1,000", "$ per 500 M")
+
+
+def columns(report: Report) -> tuple[str, ...]:
+    return (*COLUMNS, *PRICES) if _priced(report) else COLUMNS
+
+
+def cells(report: Report, rows: Sequence[Row] | None = None) -> Iterator[tuple[str, ...]]:
+    """One tuple of texts per engine, the fastest first within bounds and engines."""
+    priced = _priced(report)
+    chosen = report.engines if rows is None else rows
+    ordered = sorted(chosen, key=lambda row: (row.kind != "bound", -row.products_per_second))
+    for row in ordered:
+        name = row.name if row.batch_size is None else f"{row.name} (batch {row.batch_size})"
+        found = (
+            name if rows is None else row.name,
+            number(row.products_per_second),
+            f"{number(row.slowest)} to {number(row.fastest)}",
+            "" if row.of_floor is None else f"{row.of_floor:.2f}",
+            "" if row.times_generate is None else f"{row.times_generate:.2f}",
+            "" if row.passes_per_product is None else number(row.passes_per_product),
+            "" if row.peak_bytes is None else f"{row.peak_bytes / 2**20:,.0f}",
+        )
+        prices = (row.dollars_per_1000, row.dollars_per_500_million)
+        yield (*found, *("" if p is None else number(p) for p in prices)) if priced else found
+
+
+def headline(report: Report) -> str:
+    """What was measured, on what: one sentence."""
+    model, place, work = report.model, report.environment, report.work
+    hardware = place["accelerator"] or f"{place['cpu']}, {place['threads']} threads"
+    return (
+        f"{model['name']} ({model['parameters'] / 1e6:,.1f} M parameters, {model['dtype']}) on "
+        f"{hardware}; {work['listings']} listings of {work['mean_document_tokens']:,.0f} tokens, "
+        f"{work['slots'] / work['listings']:.1f} attributes each, values of "
+        f"{work['mean_value_tokens']:.1f} tokens; torch {place['torch']}, transformers "
+        f"{place['transformers']}"
+    )
+
+
+def notes(report: Report) -> Iterator[str]:
+    """What a reader of the figures should know, and who is missing."""
+    for row in report.engines:
+        if row.note:
+            yield f"{row.name}: {row.note}"
+    for row in report.engines:
+        if row.kind == "rival" and row.documents < report.work["listings"]:
+            yield f"{row.name}: measured on {row.documents} of the listings"
+    if (server := report.server) is not None:
+        yield (
+            f"{server['model']} at {server['url']}: {number(server['products_per_second'])} "
+            f"products/s with {server['concurrency']} requests in flight, "
+            f"{server['agreement']:.1%} of the fields as annotated"
+        )
+    for item in report.skipped:
+        yield f"{item['name']}: skipped; {item['reason']}"
+
+
+def markdown(report: Report) -> str:
+    """The report as a section of a page."""
+    lines = [headline(report) + ".", "", *_markdown_table(columns(report), cells(report))]
+    if report.sweep:
+        lines += ["", "Documents per prompt (J) and prompts per batch (B):", ""]
+        lines += _markdown_table(columns(report), cells(report, report.sweep))
+    said = [f"- {note}" for note in notes(report)]
+    return "\n".join([*lines, *(["", *said] if said else [])])
+
+
+def number(value: float) -> str:
+    """Three significant digits, whatever the size."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+
+
+def _markdown_table(names: Sequence[str], rows: Iterator[tuple[str, ...]]) -> list[str]:
+    rule = ["---", *("---:" for _ in names[1:])]
+    return ["| " + " | ".join(row) + " |" for row in (names, rule, *rows)]
+
+
+def _priced(report: Report) -> bool:
+    return any(row.dollars_per_1000 is not None for row in report.engines)
