@@ -35,6 +35,8 @@ class Floor:
     def setup(self, work: Work) -> None:
         self.module = replica(self.model)
 
+    def reset(self, work: Work) -> None: ...
+
     def rows(self, work: Work) -> list[tuple[int, int]]:
         """(tokens, head positions) of every sequence to be passed, the longest first."""
         found = [(len(category.instruction), 0) for category in work.used_categories()]

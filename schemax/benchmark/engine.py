@@ -46,6 +46,9 @@ class Engine(Protocol):
     def setup(self, work: Work) -> None:
         """Builds what outlives a run. Raises Unavailable."""
 
+    def reset(self, work: Work) -> None:
+        """Before every run, untimed: starts what a service would have running, empty."""
+
     def run(self, work: Work) -> Emitted:
         """Does all of the work, from token ids to token ids."""
 

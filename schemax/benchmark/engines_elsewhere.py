@@ -34,6 +34,8 @@ class Elsewhere:
             raise Unavailable(f"not installed: {', '.join(missing)}")
         raise Unavailable(self.reason)
 
+    def reset(self, work: Work) -> None: ...
+
     def run(self, work: Work) -> Emitted:
         raise AssertionError("never set up")
 

@@ -33,6 +33,8 @@ class Generate:
     def setup(self, work: Work) -> None:
         self.module = replica(self.model)
 
+    def reset(self, work: Work) -> None: ...
+
     def run(self, work: Work) -> Emitted:
         stems = [work.stem(listing) for listing in work.listings]
         outputs = [answers[0] for answers in work.expected("output")]
@@ -67,9 +69,7 @@ class Lookup(Generate):
     def _generate(self, stems: Sequence[Ids], outputs: Sequence[Ids], work: Work) -> list[Ids]:
         input_ids, mask = left_padded(stems, work.eos_id, self.module.device)
         replay = Replay(input_ids.shape[1], outputs, work.eos_id, self.module.device)
-        return replayed_rows(
-            self.module, input_ids, mask, replay, work, prompt_lookup_num_tokens=self.copied
-        )
+        return replayed_rows(self.module, input_ids, mask, replay, work, copied=self.copied)
 
 
 @dataclass
@@ -138,14 +138,24 @@ def left_padded(rows: Sequence[Ids], pad: int, device: torch.device) -> tuple[Te
 
 
 def replayed_rows(
-    model: Any, input_ids: Tensor, mask: Tensor, replay: Replay, work: Work, **more: Any
+    model: Any,
+    input_ids: Tensor,
+    mask: Tensor,
+    replay: Replay,
+    work: Work,
+    copied: int | None = None,
+    **more: Any,
 ) -> list[Ids]:
-    """What `generate` wrote behind (B, L) prompts, each row up to its own end."""
+    """What `generate` wrote behind (B, L) prompts, each row up to its own end.
+
+    copied: tokens of a draft that is looked up in the prompt; None drafts nothing.
+    """
     config = GenerationConfig(  # type: ignore[no-untyped-call]
         do_sample=False,
         max_new_tokens=replay.longest,
         eos_token_id=work.eos_id,
         pad_token_id=work.eos_id,
+        prompt_lookup_num_tokens=copied,
     )
     with torch.inference_mode():
         sequences = model.generate(

@@ -43,6 +43,8 @@ class Slots:
         if refusal := self._prepared.refusal(self.config):
             raise Unavailable(refusal)
 
+    def reset(self, work: Work) -> None: ...
+
     def run(self, work: Work) -> Emitted:
         if self.writes == "output":
             prompts, stop = work.autoregressive_prompts(), work.end

@@ -33,6 +33,8 @@ class PerAttribute:
     def setup(self, work: Work) -> None:
         self.module = replica(self.model)
 
+    def reset(self, work: Work) -> None: ...
+
     def run(self, work: Work) -> Emitted:
         pairs = [
             ((*work.stem(listing), *key), answer)
@@ -91,9 +93,7 @@ class PerAttributeCached(PerAttribute):
         input_ids = torch.cat([stems.repeat_interleave(repeats, 0), keys], dim=1)
         mask = torch.cat([stem_mask.repeat_interleave(repeats, 0), key_mask], dim=1)
         replay = Replay(input_ids.shape[1], [answer for _, answer in slots], work.eos_id, device)
-        rows = replayed_rows(
-            self.module, input_ids, mask, replay, work, past_key_values=cache, use_cache=True
-        )
+        rows = replayed_rows(self.module, input_ids, mask, replay, work, past_key_values=cache)
         return [tuple(rows[at : at + repeats]) for at in range(0, len(rows), repeats)]
 
 

@@ -66,7 +66,8 @@ class DraftedReplay(Replay):
         super().__init__(prompt_length, [row], filler, device)
         random = torch.Generator().manual_seed(len(row))
         right = torch.rand(self.answers.shape, generator=random) < acceptance
-        self.guesses = torch.where(right.to(device), self.answers, filler + 1)
+        wrong = torch.where(self.answers > 0, self.answers - 1, 1)
+        self.guesses = torch.where(right.to(device), self.answers, wrong)
         self.drafting = False
 
     def wanted(self, step: int) -> Tensor:

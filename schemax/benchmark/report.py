@@ -89,10 +89,18 @@ class Report:
             raise ValueError(f"a broken report: {error}") from error
 
 
-def make_rows(outcomes: Sequence[Outcome], dollars_per_hour: float | None = None) -> list[Row]:
-    """Figures of the engines that ran, in order."""
+def make_rows(
+    outcomes: Sequence[Outcome],
+    dollars_per_hour: float | None = None,
+    beside: Sequence[Outcome] = (),
+) -> list[Row]:
+    """Figures of the engines that ran, in order.
+
+    beside: where the floor and `generate` are found, if not among them.
+    """
     ran = [outcome for outcome in outcomes if outcome.skipped is None]
-    rates = {o.engine.name: o.documents / median(o.seconds) for o in ran}
+    known = [*ran, *(outcome for outcome in beside if outcome.skipped is None)]
+    rates = {o.engine.name: o.documents / median(o.seconds) for o in known}
     return [_row(outcome, rates, dollars_per_hour) for outcome in ran]
 
 

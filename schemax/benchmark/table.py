@@ -6,10 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from schemax.benchmark.report import Report, Row
 
-COLUMNS = (
-    *("engine", "products/s", "range", "x floor", "x generate"),
-    *("passes", "MiB"),
-)
+COLUMNS = ("engine", "products/s", "±", "x floor", "x generate", "passes", "MiB", "batch")
 PRICES = ("$ per 1,000", "$ per 500 M")
 
 
@@ -18,20 +15,24 @@ def columns(report: Report) -> tuple[str, ...]:
 
 
 def cells(report: Report, rows: Sequence[Row] | None = None) -> Iterator[tuple[str, ...]]:
-    """One tuple of texts per engine, the fastest first within bounds and engines."""
+    """One tuple of texts per engine, as `columns` names them: bounds first, then by speed.
+
+    passes: forward passes per product; ±: half the range of the repeats; MiB: peak memory.
+    """
     priced = _priced(report)
     chosen = report.engines if rows is None else rows
     ordered = sorted(chosen, key=lambda row: (row.kind != "bound", -row.products_per_second))
     for row in ordered:
-        name = row.name if row.batch_size is None else f"{row.name} (batch {row.batch_size})"
+        spread = (row.fastest - row.slowest) / 2 / row.products_per_second
         found = (
-            name if rows is None else row.name,
+            row.name,
             number(row.products_per_second),
-            f"{number(row.slowest)} to {number(row.fastest)}",
+            f"{spread:.0%}" if len(row.seconds) > 1 else "",
             "" if row.of_floor is None else f"{row.of_floor:.2f}",
             "" if row.times_generate is None else f"{row.times_generate:.2f}",
             "" if row.passes_per_product is None else number(row.passes_per_product),
             "" if row.peak_bytes is None else f"{row.peak_bytes / 2**20:,.0f}",
+            "" if row.batch_size is None else str(row.batch_size),
         )
         prices = (row.dollars_per_1000, row.dollars_per_500_million)
         yield (*found, *("" if p is None else number(p) for p in prices)) if priced else found

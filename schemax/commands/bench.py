@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -19,11 +18,6 @@ from schemax.resources import resource_dir
 
 if TYPE_CHECKING:
     from schemax.benchmark.report import Report
-    from schemax.benchmark.work import Work
-    from schemax.evaluation.examples import Example
-
-_GRID_DOCUMENTS, _GRID_BATCHES = (1, 2, 4, 6, 8), (1, 2, 4, 8, 16)
-_COUNT = 64
 
 _Model = Annotated[
     str | None,
@@ -64,7 +58,7 @@ def bench(
             "only the lengths of its values are taken.",
         ),
     ] = None,
-    documents: Annotated[int, typer.Option(min=1, help="How many listings.")] = _COUNT,
+    documents: Annotated[int, typer.Option(min=1, help="How many listings.")] = 64,
     document_tokens: Annotated[
         int | None, typer.Option(min=2, show_default="250", help="Generated listings: their size.")
     ] = None,
@@ -133,144 +127,49 @@ def bench(
     if earlier is not None:
         _publish(_read_report(earlier), None, picture, page)
         return
-    asked = _Asked(
-        names=_names(engines),
-        model=_source(model, shape),
-        tokenizer=tokenizer,
-        data=data,
-        generated=data is None or document_tokens is not None,
-        batches=_numbers(generate_batches, "--generate-batches"),
-    )
-    if against is not None and data is None:
-        raise UsageError("--against needs products to ask for: name them with --data")
-    from schemax import benchmark
+    # Here and not above, since other verbs need neither torch nor transformers to start.
+    from schemax.benchmark.compare import Request, compare
+    from schemax.benchmark.generated import Sizes
+    from schemax.benchmark.measure import Rules
+    from schemax.benchmark.servers import ABSENT
 
+    options.hush_libraries()
     with refused_settings():
-        sizes = benchmark.Sizes(
-            *(documents, document_tokens or 250, attributes, key_tokens, instruction_tokens),
-            *(jitter, seed),
+        sizes = Sizes(
+            documents=documents,
+            document_tokens=document_tokens or 250,
+            attributes=attributes,
+            key_tokens=key_tokens,
+            instruction_tokens=instruction_tokens,
+            jitter=jitter,
+            seed=seed,
         )
-        rules = benchmark.Rules(repeats, rival_documents, seed=seed)
-    with plain_warnings(quiet=quiet):
-        report = _compare(
-            asked,
-            sizes,
-            rules,
+        request = Request(
+            engines=_names(engines),
+            rules=Rules(repeats, rival_documents, seed=seed),
+            model=_model_name(model, shape),
+            shape=shape,
+            tokenizer=tokenizer,
             device=device,
             dtype=dtype,
             threads=threads,
+            data=data,
+            sizes=sizes if data is None or document_tokens is not None else None,
+            documents=documents,
             batch_size=batch_size or "auto",
+            generate_batches=_numbers(generate_batches, "--generate-batches"),
             draft=draft,
             draft_acceptance=draft_acceptance,
             sweep=sweep,
-            against=against,
+            server=against,
             concurrency=concurrency,
             price_per_hour=price_per_hour,
-            tell=(lambda _: None) if quiet else say,
         )
+    with plain_warnings(quiet=quiet):
+        report = compare(request, (lambda _: None) if quiet else say)
     _publish(report, as_json, picture, page)
-    if against is None:
-        from schemax.benchmark.servers import ABSENT
-
+    if against is None and not quiet:
         say(ABSENT)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What to compare: checked, and nothing loaded yet. model: (shape or model, its name)."""
-
-    names: Sequence[str]
-    model: tuple[str, str]
-    tokenizer: str | None
-    data: Path | None
-    generated: bool
-    batches: tuple[int, ...]
-
-
-def _compare(asked: _Asked, sizes: Any, rules: Any, **how: Any) -> Report:
-    """Loads the model, makes the work, runs everything."""
-    import torch
-
-    from schemax.benchmark import report as reports
-    from schemax.benchmark.measure import measure
-    from schemax.benchmark.servers import ask_server
-    from schemax.benchmark.suite import Field, build, build_sweep
-
-    if how["threads"]:
-        torch.set_num_threads(how["threads"])
-    model, tokenizer = _load(asked, how["device"], how["dtype"])
-    work, examples = _make_work(asked, sizes, model, tokenizer)
-    draft = how["draft"] and _random(how["draft"], "auto", model.device, model.dtype)
-    field = Field(model, draft, how["batch_size"], asked.batches, how["draft_acceptance"])
-    tell, device = how["tell"], model.device
-    outcomes = measure(build(asked.names, field), work, rules, device, tell)
-    grid = []
-    if how["sweep"]:
-        grid = measure(
-            build_sweep(field, _GRID_DOCUMENTS, _GRID_BATCHES), work, rules, device, tell
-        )
-    server = None
-    if how["against"]:
-        server = ask_server(how["against"], examples, tokenizer, concurrency=how["concurrency"])
-    price = how["price_per_hour"]
-    return reports.Report(
-        model=reports.describe_model(model, asked.model[1]),
-        environment=reports.describe_environment(device),
-        work=reports.describe_work(work),
-        settings={**asdict(rules), "batch_size": how["batch_size"], "price_per_hour": price},
-        engines=tuple(reports.make_rows(outcomes, price)),
-        skipped=reports.skipped([*outcomes, *grid]),
-        sweep=tuple(reports.make_rows(grid, price)),
-        server=None if server is None else asdict(server),
-    )
-
-
-def _load(asked: _Asked, device: str, dtype: str) -> tuple[Any, Any]:
-    """The model and a tokenizer. Raises ModelError, and UsageError for a folder that is none."""
-    options.hush_libraries()
-    kind, name = asked.model
-    folder = asked.tokenizer or str(resource_dir("embedded"))
-    if kind == "shape":
-        return _random(name, dtype, device), folder
-    from schemax.runtime.loading import load
-
-    loaded = load(name, device=device, dtype=dtype)
-    return loaded.model.eval(), asked.tokenizer or loaded.tokenizer
-
-
-def _random(shape: str, dtype: str, device: Any, like: Any = None) -> Any:
-    import torch
-
-    from schemax.benchmark.shapes import random_model, shape_config
-    from schemax.runtime.loading.load import pick_device
-
-    names = {"auto": "bfloat16"}
-    chosen = like or getattr(torch, names.get(dtype, dtype), None)
-    if not isinstance(chosen, torch.dtype) or not chosen.is_floating_point:
-        raise UsageError(f"dtype {dtype!r} is none; use float32, bfloat16 or float16")
-    with refused_settings():
-        config = shape_config(shape)
-    return random_model(config, chosen, pick_device(device))
-
-
-def _make_work(
-    asked: _Asked, sizes: Any, model: Any, tokenizer: Any
-) -> tuple[Work, Sequence[Example]]:
-    """Generated listings, or annotated ones; and the annotated products, if there are any."""
-    from schemax.benchmark.generated import VALUE_LENGTHS, generate_work
-    from schemax.benchmark.listings import annotated_work, read_rows, value_lengths
-
-    vocab_size = model.get_output_embeddings().weight.shape[0]
-    examples: Sequence[Example] = []
-    lengths = VALUE_LENGTHS
-    if asked.data is not None:
-        examples = read_rows(asked.data, sizes.documents)
-        work = annotated_work(examples, tokenizer, vocab_size, source=asked.data.name)
-        if not asked.generated:
-            return work, examples
-        lengths = value_lengths(work)
-    with refused_settings():
-        return generate_work(sizes, vocab_size, lengths), examples
 
 
 def _publish(report: Report, as_json: Path | None, picture: Path | None, page: Path | None) -> None:
@@ -285,9 +184,10 @@ def _publish(report: Report, as_json: Path | None, picture: Path | None, page: P
     console.print(headline(report), highlight=False, markup=False, soft_wrap=True)
     for rows in (None, report.sweep):
         if rows is None or rows:
-            table = Table(pad_edge=False)
-            for place, name in enumerate(columns(report)):
-                table.add_column(name, justify="right" if place else "left")
+            table = Table(pad_edge=False, box=SIMPLE_HEAD)
+            table.add_column(columns(report)[0], no_wrap=True)
+            for name in columns(report)[1:]:
+                table.add_column(name, justify="right")
             for row in cells(report, rows):
                 table.add_row(*row)
             console.print(table)
@@ -311,39 +211,29 @@ def _read_report(path: Path) -> Report:
         raise UsageError(f"{path}: {error}") from error
 
 
-def _names(engines: str | None) -> Sequence[str]:
-    from schemax.benchmark.suite import ENGINES, check_names
+def _names(engines: str | None) -> tuple[str, ...]:
+    from schemax.benchmark.suite import ENGINES
 
     if engines is None:
         return ENGINES
-    names = [name.strip() for name in engines.split(",") if name.strip()]
+    names = tuple(name.strip() for name in engines.split(",") if name.strip())
     if not names:
         raise UsageError("--engines names none")
-    with refused_settings():
-        check_names(names)
     return names
 
 
-def _source(model: str | None, shape: str | None) -> tuple[str, str]:
-    if model is not None and shape is not None:
-        raise UsageError("--model and --shape are two models; name one")
+def _model_name(model: str | None, shape: str | None) -> str | None:
+    """What was named; without a shape, the default model. Raises UsageError for no folder."""
     if shape is not None:
-        from schemax.benchmark.shapes import shape_config
-
-        with refused_settings():
-            shape_config(shape)
-        return "shape", shape
+        return model
     name = model or os.environ.get("SCHEMAX_MODEL")
     if name:
         options.check_folder(name)
-    return "model", name or str(resource_dir("embedded"))
+    return name or str(resource_dir("embedded"))
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:
     try:
-        numbers = tuple(int(part) for part in text.split(","))
+        return tuple(int(part) for part in text.split(","))
     except ValueError as error:
         raise UsageError(f"{option} takes numbers by commas, not {text!r}") from error
-    if any(number < 1 for number in numbers):
-        raise UsageError(f"{option} takes numbers of 1 or more, not {text!r}")
-    return numbers
