@@ -24,7 +24,7 @@ class PerAttribute:
     batch_sizes: tuple[int, ...] = (8, 32, 64)
     batch_size: int | None = None
     name: str = "per-attribute"
-    title: str = "transformers, a request per attribute"
+    title: str = "transformers, per attribute"
     kind: Kind = "rival"
     writes: Writes = "values"
     note: str = "the batch counts requests"
@@ -62,7 +62,7 @@ class PerAttributeCached(PerAttribute):
 
     batch_sizes: tuple[int, ...] = (1, 4, 16)
     name: str = "per-attribute-cached"
-    title: str = "the same, the document's cache copied"
+    title: str = "transformers, per attribute, cache copied"
     note: str = "the batch counts documents"
 
     def run(self, work: Work) -> Emitted:

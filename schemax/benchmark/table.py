@@ -41,7 +41,7 @@ def cells(report: Report, rows: Sequence[Row] | None = None) -> Iterator[tuple[s
 def headline(report: Report) -> str:
     """What was measured, on what: one sentence."""
     model, place, work = report.model, report.environment, report.work
-    hardware = place["accelerator"] or f"{place['cpu']}, {place['threads']} threads"
+    hardware = place["accelerator"] or f"{place['cpu']}, threads: {place['threads']}"
     return (
         f"{model['name']} ({model['parameters'] / 1e6:,.1f} M parameters, {model['dtype']}) on "
         f"{hardware}; {work['listings']} listings of {work['mean_document_tokens']:,.0f} tokens, "
