@@ -169,6 +169,13 @@ def test_every_engine_writes_the_given_answers(model: Any, codec: TextCodec, kin
         assert outcome.engine.module is None
 
 
+def test_a_grammar_allows_the_given_answers(model: Any, codec: TextCodec) -> None:
+    pytest.importorskip("outlines_core")
+    work = annotated_work(examples(), codec, codec.vocab_size)
+    (outcome,) = measure(build(["outlines"], Field(model)), work, Rules(repeats=1), CPU)
+    assert outcome.skipped is None
+
+
 def test_passes_are_those_of_the_longest_value(model: Any, codec: TextCodec) -> None:
     work = generate_work(SMALL, codec.vocab_size)
     (outcome,) = measure(
@@ -230,14 +237,14 @@ def test_command_line(tmp_path: Path) -> None:
     page, results = tmp_path / "page.md", tmp_path / "bench.json"
     page.write_text(f"# Speed\n{BEGIN}\nnone yet\n{END}\nthe end\n")
     sizes = ("--documents", "3", "--document-tokens", "20", "--attributes", "2")
-    names = "floor,isolated,generate,llama.cpp,outlines"
+    names = "floor,isolated,generate,llama.cpp,guidance"
     done = bench(
         *("--shape", "qwen3-tiny", "--dtype", "float32", "--device", "cpu", *sizes),
         *("--engines", names, "--repeats", "2", "--generate-batches", "1,3"),
         *("--price-per-hour", "3.6", "--json", str(results), "--page", str(page)),
     )
     assert done.exit_code == 0, done.output
-    assert "outlines: skipped; not installed" in done.stdout
+    assert "guidance: skipped; not installed" in done.stdout
     assert ABSENT in done.stderr
     data = json.loads(results.read_text())
     assert data["schemax_bench"] == 1

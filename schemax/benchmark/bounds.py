@@ -23,7 +23,7 @@ class Floor:
     """
 
     model: Any
-    batch_sizes: tuple[int, ...] = (1, 4, 8, 16, 32, 64)
+    batch_sizes: tuple[int, ...] = (1, 4, 8, 16, 32, 64, 128)
     batch_size: int | None = None
     name: str = "floor"
     title: str = "the tokens that must be processed"

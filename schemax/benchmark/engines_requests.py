@@ -21,13 +21,13 @@ class PerAttribute:
     """Every (document, attribute) pair is a prompt of its own: instruction, document and key."""
 
     model: Any
-    batch_sizes: tuple[int, ...] = (8, 32, 64)
+    batch_sizes: tuple[int, ...] = (1, 4, 16)
     batch_size: int | None = None
     name: str = "per-attribute"
     title: str = "transformers, per attribute"
     kind: Kind = "rival"
     writes: Writes = "values"
-    note: str = "the batch counts requests"
+    note: str = "the batch counts documents, each with all of its attributes"
     module: Any = field(default=None, repr=False)
 
     def setup(self, work: Work) -> None:
@@ -43,7 +43,9 @@ class PerAttribute:
         ]
         found: list[Any] = [None] * len(pairs)
         device = self.module.device
-        for places in batches([stem for stem, _ in pairs], self.batch_size or 1):
+        attributes = max(len(listing.answers) for listing in work.listings)
+        size = attributes * (self.batch_size or 1)
+        for places in batches([stem for stem, _ in pairs], size):
             input_ids, mask = left_padded([pairs[p][0] for p in places], work.eos_id, device)
             answers = [pairs[place][1] for place in places]
             replay = Replay(input_ids.shape[1], answers, work.eos_id, device)
@@ -63,7 +65,6 @@ class PerAttributeCached(PerAttribute):
     batch_sizes: tuple[int, ...] = (1, 4, 16)
     name: str = "per-attribute-cached"
     title: str = "transformers, per attribute, cache copied"
-    note: str = "the batch counts documents"
 
     def run(self, work: Work) -> Emitted:
         stems = [work.stem(listing) for listing in work.listings]

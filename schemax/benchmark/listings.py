@@ -72,6 +72,7 @@ def annotated_work(
             "format": first.format.name,
             "stated_values": sum(len(e.attributes) for e in examples),
         },
+        token_bytes=first.codec.token_bytes,
     )
 
 

@@ -14,6 +14,7 @@ from schemax.benchmark.engine import Engine
 from schemax.benchmark.engines_continuous import Continuous
 from schemax.benchmark.engines_elsewhere import Elsewhere
 from schemax.benchmark.engines_generate import Draft, Generate, Lookup
+from schemax.benchmark.engines_grammar import Outlines
 from schemax.benchmark.engines_ours import Slots, autoregressive, gapped, isolated, paper
 from schemax.benchmark.engines_requests import PerAttribute, PerAttributeCached
 from schemax.benchmark.shapes import draft_config, random_model
@@ -36,7 +37,7 @@ class Field:
 
 
 _GRAMMAR = (
-    "it writes what its grammar allows, not given answers; serve it and compare with --against"
+    "it runs the model itself and cannot be given answers; serve it and compare with --against"
 )
 
 _MAKERS: Mapping[str, Callable[[Field], Engine]] = MappingProxyType(
@@ -62,7 +63,7 @@ _MAKERS: Mapping[str, Callable[[Field], Engine]] = MappingProxyType(
             "random and local weights are not converted yet; serve the same model with "
             "llama-server and compare with --against",
         ),
-        "outlines": lambda _: Elsewhere("outlines", "outlines", ("outlines",), _GRAMMAR),
+        "outlines": lambda f: Outlines(f.model, f.generate_batches),
         "guidance": lambda _: Elsewhere("guidance", "guidance", ("guidance",), _GRAMMAR),
     }
 )  # fmt: skip

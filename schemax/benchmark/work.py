@@ -75,6 +75,7 @@ class Work:
     stop: ends a value; eos_id: ends an output that an engine writes key by key. No other token
         of an answer is the latter.
     facts: how the work was made, for the report.
+    token_bytes: of every token, where the tokens are those of a text.
     """
 
     categories: tuple[Category, ...]
@@ -83,6 +84,7 @@ class Work:
     eos_id: int
     vocab_size: int
     facts: dict[str, Any]
+    token_bytes: tuple[bytes, ...] = ()
 
     def __len__(self) -> int:
         return len(self.listings)
