@@ -108,17 +108,25 @@ def compare(request: Request, tell: Callable[[str], None] = lambda _: None) -> r
         server = asdict(
             ask_server(request.server, examples, tokenizer, concurrency=request.concurrency)
         )
-    settings = {"batch_size": request.batch_size, "price_per_hour": price}
     return reports.Report(
         model=reports.describe_model(model, request.shape or Path(str(request.model)).name),
         environment=reports.describe_environment(device),
         work=reports.describe_work(work),
-        settings={**asdict(request.rules), **settings},
+        settings=_settings(request),
         engines=tuple(reports.make_rows(outcomes, price)),
         skipped=reports.skipped([*outcomes, *grid]),
         sweep=tuple(reports.make_rows(grid, price, outcomes)),
         server=server,
     )
+
+
+def _settings(request: Request) -> dict[str, Any]:
+    """What was asked for, apart from what the report says elsewhere."""
+    names = (
+        *("engines", "device", "dtype", "batch_size", "generate_batches", "draft"),
+        *("draft_acceptance", "concurrency", "price_per_hour"),
+    )
+    return {**asdict(request.rules), **{name: getattr(request, name) for name in names}}
 
 
 def _load(request: Request) -> tuple[Any, Any]:

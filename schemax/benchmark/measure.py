@@ -176,5 +176,5 @@ def _counted(engine: Engine) -> Iterator[list[int]]:
 
 
 def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -168,6 +169,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
+        "schemax": _version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "date": datetime.now(UTC).date().isoformat(),
@@ -187,6 +189,13 @@ def describe_work(work: Work) -> dict[str, Any]:
         "mean_value_tokens": sum(answers) / len(answers),
         "max_value_tokens": max(answers),
     }
+
+
+def _version() -> str:
+    try:
+        return metadata.version("schemax-hpd")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
 
 
 def _cpu_name() -> str:
