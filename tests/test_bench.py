@@ -115,7 +115,12 @@ def test_the_floor_passes_exactly_these_tokens(model: Any) -> None:
     )
     floor.batch_size = 2
     floor.run(work)
-    assert shapes == [(2, 11), 8, (1, 3)]
+    assert shapes == [(1, 11), 5, (1, 7), 3, (1, 3)]
+    assert list(floor.batches([(20, 1), (19, 1), (18, 1), (17, 1), (9, 0)])) == [
+        [(20, 1), (19, 1)],
+        [(18, 1), (17, 1)],
+        [(9, 0)],
+    ]
 
 
 def test_generated_listings_have_the_sizes_asked_for() -> None:
@@ -183,6 +188,25 @@ def test_passes_are_those_of_the_longest_value(model: Any, codec: TextCodec) -> 
     )
     assert outcome.passes == max(len(work.output(listing)) for listing in work.listings)
     assert outcome.tried.keys() == {5}
+
+
+@pytest.mark.parametrize("name", ["isolated", "paper-2", "autoregressive", "continuous"])
+def test_runs_read_no_less_than_the_ones_before(model: Any, codec: TextCodec, name: str) -> None:
+    work = generate_work(SMALL, codec.vocab_size).part(3)
+    (engine,) = build([name], Field(model))
+    engine.setup(work)
+    read: list[int] = []
+    embeddings = engine.module.get_input_embeddings()
+    embeddings.register_forward_pre_hook(lambda _, args: read.append(args[0].numel()))
+    totals = []
+    for _ in range(2):
+        engine.reset(work)
+        read.clear()
+        engine.run(work)
+        totals.append(sum(read))
+    engine.teardown()
+    assert totals[0] == totals[1]
+    assert totals[0] >= work.counts().passed
 
 
 def test_drafts_are_right_as_often_as_is_stated(model: Any, codec: TextCodec) -> None:

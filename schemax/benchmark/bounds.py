@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,8 @@ import torch
 from schemax.benchmark.engine import Emitted, Kind
 from schemax.benchmark.shapes import replica
 from schemax.benchmark.work import Work, Writes
+
+_ALIKE = 0.9
 
 
 @dataclass
@@ -50,11 +52,19 @@ class Floor:
 
     @torch.inference_mode()
     def run(self, work: Work) -> Emitted:
-        rows = self.rows(work)
-        size = self.batch_size or 1
-        for at in range(0, len(rows), size):
-            self._pass(rows[at : at + size], work)
+        for batch in self.batches(self.rows(work)):
+            self._pass(batch, work)
         return []
+
+    def batches(self, rows: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+        """Of like lengths: a bound must not be slow because it reads padding."""
+        batch: list[tuple[int, int]] = []
+        for row in rows:
+            if batch and (len(batch) == (self.batch_size or 1) or row[0] < _ALIKE * batch[0][0]):
+                yield batch
+                batch = []
+            batch.append(row)
+        yield batch
 
     def _pass(self, rows: Sequence[tuple[int, int]], work: Work) -> None:
         """Rows are right padded, which causal attention never sees."""

@@ -43,7 +43,11 @@ class Slots:
         if refusal := self._prepared.refusal(self.config):
             raise Unavailable(refusal)
 
-    def reset(self, work: Work) -> None: ...
+    def reset(self, work: Work) -> None:
+        """Forgets instructions of earlier runs: every engine reads each of them once per run."""
+        forget = getattr(self._prepared, "forget_instructions", None)
+        if forget is not None:  # models that fork keep none
+            forget()
 
     def run(self, work: Work) -> Emitted:
         if self.writes == "output":

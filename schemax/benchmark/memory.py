@@ -40,7 +40,7 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
 
 def _reset() -> int | None:
     """Sets the high-water mark to what is resident now; None where there is no such thing."""
-    gc.collect()
+    gc.collect(1)  # what a run leaves behind is young; the rest would take longer than some runs
     # Freed pages that the allocator keeps would hide what is allocated next.
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
