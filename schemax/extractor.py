@@ -25,7 +25,7 @@ from schemax.schema import settings_of
 from schemax.tokens import PromptIds
 
 if TYPE_CHECKING:
-    from schemax.runtime.engine import DocumentOutput
+    from schemax.runtime.outputs import DocumentOutput
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -16,6 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 from schemax.compiler import TextCodec
 from schemax.formats import OutputFormat
 from schemax.runtime.model import DecoderModel
+from schemax.runtime.prepare import prepare
 from schemax.schema import AttrSchema, attr
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -108,7 +109,9 @@ def decoder_model(codec: TextCodec) -> Callable[..., DecoderModel]:
     def make(family: str = "qwen3", **changes: Any) -> DecoderModel:
         key = (family, *sorted(changes.items()))
         if key not in made:
-            made[key] = DecoderModel(tiny_model(family, codec.vocab_size, **changes))
+            prepared = prepare(tiny_model(family, codec.vocab_size, **changes))
+            assert isinstance(prepared, DecoderModel)
+            made[key] = prepared
         return made[key]
 
     return make

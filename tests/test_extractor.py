@@ -374,7 +374,10 @@ def test_outputs_that_were_cut_off_say_so(extractor: Extractor) -> None:
     assert cut > 3
 
 
-def test_categories_share_batches(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("documents", ["isolated", "stacked"])
+def test_categories_share_batches(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch, documents: Any
+) -> None:
     from schemax.runtime import engine
 
     class Shoe(AttrSchema):
@@ -386,10 +389,16 @@ def test_categories_share_batches(extractor: Extractor, monkeypatch: pytest.Monk
         sizes.append(len(plans))
         return decode(model, plans, *rest)
 
-    decode = engine.decode
+    def packed(work: Any, cache: Any) -> Any:
+        if work.write.rows is not None:
+            sizes.append(len(work.write.rows))
+        return run_pass(work, cache)
+
+    decode, run_pass = engine.decode, extractor.model.run_pass
     monkeypatch.setattr(engine, "decode", counted)
+    monkeypatch.setattr(extractor.model, "run_pass", packed)
     rows = [{"category": name, "title": t} for t in TITLES[:3] for name in ("tv", "shoe")]
-    decoding = DecodingConfig(max_retries=0)
+    decoding = DecodingConfig(max_retries=0, documents=documents)
     schemas: dict[str, Any] = {"tv": Loose, "shoe": Shoe}
     together = extractor.extract(rows, schemas, category="category", decoding=decoding)
     assert sizes == [6]

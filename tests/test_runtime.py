@@ -26,6 +26,9 @@ from schemax.runtime.sampling import choose, uniform
 from schemax.runtime.visibility import TokenInfo, visible
 from schemax.tokens import PromptIds, SlotOutput
 
+# Documents that may see each other are not decoded as a stream.
+IN_BATCHES = DecodingConfig(documents="stacked")
+
 RULES = [
     DecodingConfig(layout="gapped", documents=documents, slots=slots)
     for documents in ("isolated", "stacked")
@@ -264,7 +267,9 @@ def test_retry_continues_the_slot_alone(
             else:
                 assert a == b
         retried = any(slot.finish_reason == "length" for slot in short.slots)
-        assert (long.steps > short.steps) == retried
+        assert long.steps >= short.steps
+        if not engine.streams(model, once):  # where a slot just goes on, beside longer ones
+            assert (long.steps > short.steps) == retried
     assert longer > 3
 
 
@@ -343,7 +348,7 @@ def test_out_of_memory_halves_the_batch(
     error: RuntimeError,
 ) -> None:
     model = decoder_model()
-    compiled = compile_schema(small, codec)
+    compiled = compile_schema(small, codec, decoding=IN_BATCHES)
     expected = outputs_of(model, compiled, TITLES)
     sizes = []
 
@@ -371,7 +376,7 @@ def test_a_document_too_large_for_memory_costs_itself_only(
         return decode(model, plans, *rest)
 
     monkeypatch.setattr(engine, "decode", scarce)
-    compiled = compile_schema(small, codec)
+    compiled = compile_schema(small, codec, decoding=IN_BATCHES)
     outputs = outputs_of(decoder_model(), compiled, ["LG", "Sony " * 600, "TCL"])
     assert [bool(output.slots) for output in outputs] == [True, False, True]
     assert "memory" in str(outputs[1].problem)
@@ -388,7 +393,7 @@ def test_other_failures_are_not_taken_for_a_lack_of_memory(
 
     monkeypatch.setattr(engine, "decode", broken)
     with pytest.raises(RuntimeError, match="a bug"):
-        outputs_of(decoder_model(), compile_schema(small, codec), TITLES)
+        outputs_of(decoder_model(), compile_schema(small, codec, decoding=IN_BATCHES), TITLES)
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
@@ -406,7 +411,7 @@ def test_batches_respect_their_size(
         return decode(model, plans, *rest)
 
     monkeypatch.setattr(engine, "decode", counted)
-    config = DecodingConfig(batch_size=pieces, temperature=1.3)
+    config = replace(IN_BATCHES, batch_size=pieces, temperature=1.3)
     outputs_of(decoder_model(), compile_schema(small, codec, decoding=config), TITLES)
     assert max(sizes) == pieces  # retries included
     assert len(sizes) > -(-len(TITLES) // pieces)

@@ -18,9 +18,11 @@ from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.diagnosis.report import Agreement
 from schemax.runtime.decoder import decode
+from schemax.runtime.engine import streams
 from schemax.runtime.fork import ForkModel, decode_forked
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import Plan, WrittenValue, plan_prompt, with_values
+from schemax.runtime.stream import decode_stream
 from schemax.runtime.visibility import TokenInfo
 from schemax.schema import AttrSchema, attr
 from schemax.tokens import PromptIds, SlotOutput
@@ -90,6 +92,8 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
         trace = _Trace({})
         if isinstance(model, ForkModel):
             outputs = decode_forked(model, plans, compiled.stop, config, trace)
+        elif streams(model, config):
+            outputs = decode_stream(model, plans, compiled.stop, config, trace)
         else:
             outputs = decode(model, plans, compiled.stop, config, trace)
         slots = [slot for row in outputs for slot in row]

@@ -134,4 +134,9 @@ def _mode(model: DecoderModel | ForkModel) -> Check:
 
     if isinstance(model, ForkModel):
         return Check("decoding", f"one row per slot, since the model {model.anatomy.obstacle}")
-    return Check("decoding", "in sequence: all slots of a document share one row")
+    if not model.packs:
+        return Check(
+            "decoding",
+            "in sequence, in padded batches, since the model's attention is none of transformers'",
+        )
+    return Check("decoding", "in sequence, packed: passes without padding, instructions read once")

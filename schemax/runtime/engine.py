@@ -1,19 +1,25 @@
-"""Runs prompts in batches: like lengths together, long slots once more, nothing lost."""
+"""Runs prompts: as a stream where nothing binds documents together, else in batches.
+
+In batches, like lengths go together, and long slots once more; in neither is anything lost.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
 
 import torch
 
 from schemax.config import DecodingConfig
 from schemax.runtime.decoder import decode
 from schemax.runtime.fork import ForkModel, decode_forked
+from schemax.runtime.limits import is_out_of_memory
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.plan import Plan, WrittenValue, plan_prompt, with_values
+from schemax.runtime.outputs import NO_MEMORY, DocumentOutput, too_long
+from schemax.runtime.plan import Plan, WrittenValue, plan_prompt, single, with_values
+from schemax.runtime.stream import fill_stream
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 Model = DecoderModel | ForkModel
@@ -22,21 +28,8 @@ logger = logging.getLogger(__name__)
 
 # Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.
 _AUTO_TOKENS = {"cpu": 8_192, "cuda": 65_536}
-_NO_MEMORY = "there is not enough memory for a document of this length; shorten the text"
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentOutput:
-    """What became of one document.
-
-    slots: (N,) outputs; empty if the document could not be run.
-    steps: forward passes that it took part in, prefill and retries included.
-    problem: why it could not be run.
-    """
-
-    slots: tuple[SlotOutput, ...]
-    steps: int
-    problem: str | None = None
+# Prompts taken from the input at a time, to be sorted by length.
+_WINDOW = 1024
 
 
 @dataclass(slots=True)
@@ -57,22 +50,41 @@ class _Job:
         width = len(self.prompt.k_max)
         for j, place in enumerate(self.places):
             if self.outputs is None:
-                yield place, DocumentOutput((), 0, _NO_MEMORY)
+                yield place, DocumentOutput((), 0, NO_MEMORY)
             else:
                 slots = tuple(self.outputs[j * width : (j + 1) * width])
                 yield place, DocumentOutput(slots, self.steps[j])
 
 
 def fill(
-    model: Model, prompts: Sequence[PromptIds], stop: StopTable, config: DecodingConfig
+    model: Model, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
 ) -> Iterator[tuple[int, DocumentOutput]]:
-    """Fills all slots of all prompts; yields (place, output) per document as batches finish.
+    """Fills all slots of all prompts; yields (place, output) per document as they are done.
 
-    place counts documents through the prompts in order. Prompts that exceed the model's context or
-    the memory are reported, each document with its `problem`, and the others go on.
+    prompts: taken as they are needed. place counts documents through them in order. Prompts that
+    exceed the model's context or the memory are reported, each document with its `problem`, and the
+    others go on.
     """
+    if streams(model, config):
+        assert isinstance(model, DecoderModel)
+        yield from fill_stream(model, prompts, stop, config)
+        return
+    rest, first = iter(prompts), 0
+    while window := list(islice(rest, _WINDOW)):
+        yield from _fill_window(model, window, first, stop, config)
+        first += sum(len(prompt.documents) for prompt in window)
+
+
+def streams(model: Model, config: DecodingConfig) -> bool:
+    """Whether documents are decoded as a stream: they and their slots must not see each other."""
+    alone = config.documents == "isolated" and config.slots == "independent"
+    return alone and isinstance(model, DecoderModel) and model.packs
+
+
+def _fill_window(
+    model: Model, prompts: Sequence[PromptIds], first: int, stop: StopTable, config: DecodingConfig
+) -> Iterator[tuple[int, DocumentOutput]]:
     jobs: list[_Job] = []
-    first = 0
     for prompt in prompts:
         count = len(prompt.documents)
         places = tuple(range(first, first + count))
@@ -83,7 +95,7 @@ def fill(
             jobs.append(job)
             continue
         for place, document in zip(places, prompt.documents, strict=True):
-            yield place, DocumentOutput((), 0, _too_long(problem, len(document)))
+            yield place, too_long(problem, len(document))
     batches = _Batches(model, stop, config)
     jobs.sort(key=lambda job: batches.rank(job.plan))
     while jobs:
@@ -104,6 +116,8 @@ def shares(model: Model, prompt: PromptIds, config: DecodingConfig) -> bool:
     They cannot where the prompt exceeds the model's context, or where a long one would bring
     longrope's long factors over isolated others.
     """
+    if streams(model, config):
+        return True
     plan = plan_prompt(prompt, config)
     return model.misfit(plan) is None and not (
         config.documents == "isolated" and model.is_long(plan)
@@ -153,7 +167,7 @@ class _Batches:
                 return list(decode_forked(self.model, plans, self._stop, self._config))
             return list(decode(self.model, plans, self._stop, self._config))
         except RuntimeError as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
         # Outside the handler, so that the failed batch's tensors can be freed.
         if torch.cuda.is_available():
@@ -211,7 +225,7 @@ def _alone(job: _Job, targets: Sequence[int], config: DecodingConfig, scale: int
     width = len(prompt.k_max)
     if config.documents == "isolated":
         j = targets[0] // width
-        prompt, shift = _single(prompt, j), j * width
+        prompt, shift = single(prompt, j), j * width
     plan = plan_prompt(prompt, config, targets=[t - shift for t in targets], budget_scale=scale)
     if config.slots != "causal" or job.outputs is None:
         return plan
@@ -227,17 +241,6 @@ def _alone(job: _Job, targets: Sequence[int], config: DecodingConfig, scale: int
     return with_values(plan, earlier)
 
 
-def _single(prompt: PromptIds, j: int) -> PromptIds:
-    """The prompt of one of its isolated documents."""
-    return replace(
-        prompt,
-        documents=(prompt.documents[j],),
-        keys=(prompt.keys[j],),
-        sampling_keys=(prompt.sampling_keys[j],),
-        answers=None if prompt.answers is None else (prompt.answers[j],),
-    )
-
-
 def _steps(job: _Job, model: Model) -> list[int]:
     """(J,) forward passes until the last slot of each document was done."""
     width = len(job.prompt.k_max)
@@ -250,15 +253,3 @@ def _steps(job: _Job, model: Model) -> list[int]:
 def _passes(job: _Job, slot: int, output: SlotOutput, model: Model) -> int:
     j, n = divmod(slot, len(job.prompt.k_max))
     return model.passes(len(job.prompt.keys[j][n]), len(output.ids))
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    """Accelerators raise a class of their own; the CPU's allocator only says so."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-
-
-def _too_long(problem: str, num_tokens: int) -> str:
-    return (
-        f"the document is too long: its prompt {problem} ({num_tokens:,} tokens are the text "
-        "itself); shorten the text or choose a model with a longer context"
-    )

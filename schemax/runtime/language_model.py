@@ -15,7 +15,7 @@ from schemax.runtime.anatomy import examine
 from schemax.runtime.plan import Plan
 
 # Batch-mates may have more slots than a prompt has itself.
-_SLACK = 512
+SLACK = 512
 
 
 class LanguageModel(ABC):
@@ -63,8 +63,8 @@ class LanguageModel(ABC):
         if bound is not None and needed > bound:
             return f"needs {needed:,} positions, and the model's context has {bound:,}"
         tokens, limit = len(plan.input_ids) + int(plan.k_max.sum()), self.anatomy.max_tokens
-        if limit is not None and tokens + _SLACK > limit:
-            return f"needs up to {tokens:,} tokens, and the model takes {limit - _SLACK:,} here"
+        if limit is not None and tokens + SLACK > limit:
+            return f"needs up to {tokens:,} tokens, and the model takes {limit - SLACK:,} here"
         return None
 
     def is_long(self, plan: Plan) -> bool:

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
+from schemax.runtime import attention
 from schemax.runtime.anatomy import takes_masks_by_kind
+from schemax.runtime.blocks import BlockCache
 from schemax.runtime.kvcache import SlotCache
-from schemax.runtime.language_model import LanguageModel
-from schemax.runtime.plan import Plan
-from schemax.runtime.visibility import TokenInfo, visible
+from schemax.runtime.language_model import SLACK, LanguageModel
+from schemax.runtime.packing import Pass, pack_instruction
+from schemax.runtime.plan import Ints, Plan
+from schemax.runtime.visibility import Span, TokenInfo, visible
+
+# An instruction's ids, and whether longrope takes its long factors.
+InstructionKey = tuple[tuple[int, ...], bool]
+# Keys and values of every layer, (1, Hk, I, D).
+Block = tuple[tuple[Tensor, Tensor], ...]
+
+# Instructions whose keys and values are kept from one call to the next.
+_KEPT_INSTRUCTIONS = 16
+
+
+_locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 
 
 class DecoderModel(LanguageModel):
@@ -37,6 +55,12 @@ class DecoderModel(LanguageModel):
             )
         self.num_layers: int = self.config.num_hidden_layers
         self._by_kind = takes_masks_by_kind(model)
+        self.packs = False
+        self.bytes_per_token = 0
+        self._spans = tuple(self.anatomy.spans.items())
+        self._instructions: OrderedDict[InstructionKey, Block] = OrderedDict()
+        # transformers reads the attention's name off the configuration, which all threads share.
+        self._lock = _locks.setdefault(model, threading.RLock())
         self._longrope = None
         if self.anatomy.switch is not None:
             self._longrope = Longrope.of(model, self.anatomy.switch)
@@ -70,7 +94,8 @@ class DecoderModel(LanguageModel):
         cache, as in training, both are the same.
         long: whether longrope takes its long factors; see `is_long`.
         """
-        with self._longrope.chosen(long) if self._longrope else nullcontext():
+        longrope = self._longrope.chosen(long) if self._longrope else nullcontext()
+        with self._lock, longrope:
             output = self._run(
                 selection,
                 input_ids=input_ids,
@@ -81,6 +106,84 @@ class DecoderModel(LanguageModel):
             )
         logits: Tensor = output.logits[0].to(self.device)
         return logits
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """How far back each kind of layer sees, in the order of a pass's masks."""
+        return tuple(span for _, span in self._spans)
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Of one pass, where the order of arrival matters from some length on."""
+        limit = self.anatomy.max_tokens
+        return None if limit is None else max(1, limit - SLACK)
+
+    def budgets(self, plan: Plan, max_retries: int) -> Ints:
+        """(S,) token budgets with retries: twice as much each, as far as positions reach.
+
+        A slot that runs out of its budget just goes on: its own tokens are all that it adds to what
+        it sees, so going on is what decoding it once more, by itself, would come to.
+        """
+        bounds = [self.max_positions]
+        if self.anatomy.switch is not None and not self.is_long(plan):
+            bounds.append(self.anatomy.switch)
+        budgets = plan.k_max
+        for _ in range(max_retries):
+            furthest = plan.last_position + 2 * budgets - 1
+            fits = np.all([furthest < bound for bound in bounds if bound is not None], axis=0)
+            budgets = np.where(fits, 2 * budgets, budgets)
+        return budgets
+
+    def run_pass(self, work: Pass, cache: BlockCache) -> Tensor:
+        """One packed pass -> (S, V) logits at its selection; keys and values go to the cache."""
+        cache.write, cache.parts = work.write, work.parts
+        stand_ins = attention.markers(len(self._spans), self.device)
+        by_kind = {kind: mark for (kind, _), mark in zip(self._spans, stand_ins, strict=True)}
+        rows = torch.zeros_like(work.selection)
+        longrope = self._longrope.chosen(work.long) if self._longrope else nullcontext()
+        with self._lock, longrope, self._in_parts(cache):
+            output = self._run(
+                (rows, work.selection),
+                input_ids=work.input_ids,
+                position_ids=work.position_ids,
+                attention_mask=by_kind if self._by_kind else stand_ins[0],
+                past_key_values=cache,
+                use_cache=True,
+            )
+        logits: Tensor = output.logits[0].to(self.device)
+        return logits
+
+    def read_instruction(self, ids: tuple[int, ...], long: bool) -> Block:
+        """An instruction's keys and values, computed once and kept for later calls."""
+        key = (ids, long)
+        if (known := self._instructions.get(key)) is not None:
+            self._instructions.move_to_end(key)
+            return known
+        cache = self.new_block_cache()
+        self.run_pass(replace(pack_instruction(ids, 0, self.spans, self.device), long=long), cache)
+        block = tuple(layer.instructions[0] for layer in cache.block_layers)
+        self._instructions[key] = block
+        while len(self._instructions) > _KEPT_INSTRUCTIONS:
+            self._instructions.popitem(last=False)
+        return block
+
+    def forget_instructions(self) -> None:
+        self._instructions.clear()
+
+    def new_block_cache(self) -> BlockCache:
+        return BlockCache(self.num_layers)
+
+    @contextmanager
+    def _in_parts(self, cache: BlockCache) -> Iterator[None]:
+        """Attention in parts, on this thread, for as long as the context lasts."""
+        before = self.config._attn_implementation
+        self.config._attn_implementation = attention.NAME
+        attention.under_way.cache = cache
+        try:
+            yield
+        finally:
+            attention.under_way.cache = None
+            self.config._attn_implementation = before
 
     def _masks(
         self, tokens: TokenInfo, context: TokenInfo, config: DecodingConfig

@@ -115,6 +115,17 @@ def plan_prompt(
     return replace(plan, answers=tuple(given[slot] for slot in plan.slot_ids.tolist()))
 
 
+def single(prompt: PromptIds, j: int) -> PromptIds:
+    """The prompt of one of its isolated documents."""
+    return replace(
+        prompt,
+        documents=(prompt.documents[j],),
+        keys=(prompt.keys[j],),
+        sampling_keys=(prompt.sampling_keys[j],),
+        answers=None if prompt.answers is None else (prompt.answers[j],),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenValue:
     """Value tokens of a slot, from its first one on, to stand in a plan as inputs."""

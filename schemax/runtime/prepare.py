@@ -11,7 +11,7 @@ from schemax.runtime.anatomy import examine
 from schemax.runtime.fork import ForkModel
 from schemax.runtime.language_model import head_of
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.probe import prove
+from schemax.runtime.probe import prove, prove_packing
 
 
 def prepare(model: Any) -> DecoderModel | ForkModel:
@@ -25,6 +25,8 @@ def prepare(model: Any) -> DecoderModel | ForkModel:
     try:
         prepared = ForkModel(model) if examine(model).obstacle else DecoderModel(model)
         prove(prepared)
+        if isinstance(prepared, DecoderModel):
+            prepared.packs = prove_packing(prepared)
     except (ModelError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # model code of any kind, run as it was not written for

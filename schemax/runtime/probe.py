@@ -6,14 +6,19 @@ A model whose code ignores position ids or masks, or whose state cannot be copie
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
+from schemax.runtime.flight import Flight
 from schemax.runtime.fork import ForkModel, select_rows
 from schemax.runtime.model import DecoderModel
+from schemax.runtime.packing import pack
+from schemax.runtime.requests import Request
 from schemax.runtime.visibility import TokenInfo
+from schemax.tokens import StopTable
 
 # Differences of logits, relative to their spread: the largest in float32; the root of their mean
 # square elsewhere, where single ones may be rounded far. Errors are near 1.
@@ -26,12 +31,7 @@ _UNEVEN_TOLERANCE = 0.1
 def prove(model: DecoderModel | ForkModel) -> None:
     """Raises ModelError for a model that gives other logits than a plain pass."""
     got, expected = _fork(model) if isinstance(model, ForkModel) else _shuffle(model)
-    error = (got.float() - expected.float()).abs() / expected.float().std().clamp(min=1e-6)
-    precise = model.dtype in (torch.float32, torch.float64) and not _is_quantized(model)
-    difference = float(error.max() if precise else error.square().mean().sqrt())
-    # Not `>`, since NaN must not pass.
-    tolerance = _UNEVEN_TOLERANCE if model.anatomy.uneven_steps else _TOLERANCE
-    if not difference <= (tolerance if precise else _ROUGH_TOLERANCE):
+    if (difference := _close(model, got, expected)) is not None:
         forked = isinstance(model, ForkModel)
         how = "copied states" if forked else "tokens in another order"
         why = "its cache does not hold what it read" if forked else "it ignores positions or masks"
@@ -42,8 +42,66 @@ def prove(model: DecoderModel | ForkModel) -> None:
         )
 
 
+@torch.inference_mode()
+def prove_packing(model: DecoderModel) -> bool:
+    """Whether the model goes along with passes that pack documents and slots of all kinds.
+
+    Three branches behind one stem and an instruction, in two passes, beside plain texts. Models
+    with an attention of their own, outside transformers' interface, do not.
+    """
+    stem, branches = _ids(model, 8), _ids(model, 15).view(3, 5)
+    request = Request(
+        instruction=tuple(stem[:3].tolist()),
+        stem=stem[3:].numpy(),
+        stem_positions=np.arange(3, 8),
+        branch=branches[:, :4].flatten().numpy(),
+        branch_positions=np.tile(np.arange(8, 12), 3),
+        branch_lengths=np.full(3, 4),
+        visible=np.full(3, 5),
+        last_position=np.full(3, 11),
+        budgets=np.full(3, 2),
+        sampling_keys=np.zeros((3, 2), np.int64),
+        answers=None,
+        places=[0],
+        index=np.arange(3),
+        long=False,
+    )
+    stop = StopTable(np.zeros((1, model.vocab_size), np.int8), ())
+    flight, cache = Flight(stop, max_documents=1, capacity=1 << 20), model.new_block_cache()
+    flight.extend(*(flight.room_for(request) or (0, 0)))
+    flight.admit(request, instruction=0)
+    try:
+        block = model.read_instruction(request.instruction, long=False)
+        for layer, both in zip(cache.block_layers, block, strict=True):
+            layer.instructions[0] = both
+        for column in (4, None):
+            work = pack(flight, model.spans, {0: 3}, model.device)
+            got = model.run_pass(work, cache)
+            if column is not None:
+                list(flight.advance(branches[:, column].numpy()))
+    except torch.OutOfMemoryError:
+        raise
+    except Exception:  # model code of any kind, run as it was not written for
+        return False
+    finally:
+        model.forget_instructions()
+    expected = _plain(model, stem, branches)
+    model.bytes_per_token = cache.bytes_per_token
+    return _close(model, got, expected) is None
+
+
 def _is_quantized(model: DecoderModel | ForkModel) -> bool:
     return bool(getattr(model.model, "is_quantized", False))
+
+
+def _close(model: DecoderModel | ForkModel, got: Tensor, expected: Tensor) -> float | None:
+    """None where logits agree; else how far they are off, relative to their spread."""
+    error = (got.float() - expected.float()).abs() / expected.float().std().clamp(min=1e-6)
+    precise = model.dtype in (torch.float32, torch.float64) and not _is_quantized(model)
+    difference = float(error.max() if precise else error.square().mean().sqrt())
+    tolerance = _UNEVEN_TOLERANCE if model.anatomy.uneven_steps else _TOLERANCE
+    # Not `>`, since NaN must not pass.
+    return None if difference <= (tolerance if precise else _ROUGH_TOLERANCE) else difference
 
 
 def _shuffle(model: DecoderModel) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ token. Where a token lies in memory never matters (paper, section 4.3.2 and figu
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,13 +52,28 @@ class Span:
     window: int | None = None
     chunk: int | None = None
 
+    def bites(self, furthest: int) -> bool:
+        """Whether a token at this position id may not see all before it."""
+        bounds = [bound for bound in (self.window, self.chunk) if bound is not None]
+        return any(furthest >= bound for bound in bounds)
+
+
+def within_span(query_position: Any, key_position: Any, span: Span) -> Any:
+    """Whether keys are near enough to their queries; arrays or tensors that broadcast."""
+    near = key_position <= query_position
+    if span.window is not None:
+        near = near & (key_position > query_position - span.window)
+    if span.chunk is not None:
+        near = near & (key_position // span.chunk == query_position // span.chunk)
+    return near
+
 
 def visible(
     query: TokenInfo, key: TokenInfo, config: DecodingConfig, span: Span = Span()
 ) -> Tensor:
     """(B, Q), (B, K) -> (B, Q, K) bool: may this query see this key, in a layer of this span?"""
     q_position, k_position = query.position_ids[:, :, None], key.position_ids[:, None, :]
-    mask = key.real[:, None, :] & (k_position <= q_position)
+    mask = key.real[:, None, :] & within_span(q_position, k_position, span)
     if config.documents == "isolated":
         k_document = key.document[:, None, :]
         mask &= (k_document == -1) | (k_document == query.document[:, :, None])
@@ -67,10 +83,6 @@ def visible(
         mask &= same_slot | (key.step[:, None, :] <= query.step[:, :, None])
     else:
         mask &= same_slot
-    if span.window is not None:
-        mask &= k_position > q_position - span.window
-    if span.chunk is not None:
-        mask &= k_position // span.chunk == q_position // span.chunk
     # A padding query must see something, or softmax gives NaN, which spreads through values.
     return torch.where(query.real[:, :, None], mask, _first_column(mask))
 

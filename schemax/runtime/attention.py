@@ -1,0 +1,211 @@
+"""Attention in parts: what a token sees lies in several places, and nothing is copied together.
+
+The instruction is shared by all documents, a document by all its slots, and a slot's own tokens lie
+apart. Each part is attended by itself and the results are merged by their log-sum-exps, which gives
+the softmax over all of it (Hydragen, arXiv 2402.05099, section 3.1).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+NAME = "schemax"
+"""What transformers knows this attention by."""
+
+# (B, Hk, M, D), (B, Hk, M, Dv) keys and values, out of what a layer has stored.
+Fetch = Callable[[Any], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Queries of a pass, in B groups of up to n, and keys that all of a group see, but for a mask.
+
+    queries: (B, n) places in the pass, padded with any; None: all T of them, as one group.
+    places: (t,) where the real ones lie in the flattened (B * n); None: all of them.
+    targets: the t places in the pass that the results are for: a slice, or (t,).
+    fetch: the keys and values, from a layer's store.
+    masks: by kind of layer, (B, 1 or n, M) float32, added to the scores; None: all keys are seen.
+    causal: each query sees as many keys as its place in the group, itself included. Only without
+        masks, which say it themselves.
+    """
+
+    queries: Tensor | None
+    places: Tensor | None
+    targets: Tensor | slice
+    fetch: Fetch
+    masks: tuple[Tensor | None, ...]
+    causal: bool = False
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    softcap: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(B, n, H, D), (B, Hk, M, D), (B, Hk, M, Dv) -> (B, n, H, Dv) and (B, n, H) log-sum-exps.
+
+    H is a multiple of Hk. mask: (B, 1 or n, M), added to the scores.
+    """
+    batch, count, heads, size = query.shape
+    groups = heads // key.shape[1]
+    folded = groups > 1 and count <= 32 and not causal
+    if folded:
+        # Heads that share keys become queries: few queries a head would waste the kernel.
+        query = query.view(batch, count, -1, groups, size).permute(0, 2, 1, 3, 4).flatten(2, 3)
+        if mask is not None and mask.shape[1] > 1:
+            mask = mask.repeat_interleave(groups, dim=1)
+    else:
+        query = query.transpose(1, 2)
+    if mask is not None:
+        mask = mask[:, None]
+    plain = softcap is None and query.device.type == "cpu" and key.shape[-1] == value.shape[-1]
+    kernel = _flash if plain else _matmul
+    out, total = kernel(query, key, value, scale, mask, causal, softcap)
+    if folded:
+        out = out.reshape(batch, -1, count, groups, out.shape[-1])
+        total = total.reshape(batch, -1, count, groups)
+        return out.permute(0, 2, 1, 3, 4).flatten(2, 3), total.permute(0, 2, 1, 3).flatten(2, 3)
+    return out.transpose(1, 2), total.transpose(1, 2)
+
+
+def _flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Tensor | None,
+    causal: bool,
+    _softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """torch's own kernel for CPUs; the public function keeps the log-sum-exps to itself."""
+    found: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, causal, attn_mask=mask, scale=scale
+    )
+    return found
+
+
+def _matmul(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Tensor | None,
+    causal: bool,
+    softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """The same by matrix products, on any device and for any head: the kernel's slow twin."""
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
+    scores = (query @ key.transpose(-1, -2)).float() * scale
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        scores = scores.masked_fill(~seen, torch.finfo(torch.float32).min)
+    elif mask is not None:
+        scores = scores + mask
+    total = scores.logsumexp(dim=-1)
+    return (scores - total[..., None]).exp().to(value.dtype) @ value, total
+
+
+def attend_parts(
+    query: Tensor,
+    parts: Sequence[Part],
+    layer: Any,
+    kind: int,
+    scale: float,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """(T, H, D) queries -> (T, H, Dv), over all parts that each of them is in.
+
+    layer: what `Part.fetch` takes; kind: the layer's place among the kinds that masks are for.
+    sinks: (H,) scores of a key without a value (gpt_oss).
+    """
+    out: Tensor | None = None
+    total = query.new_full(query.shape[:2], torch.finfo(torch.float32).min, dtype=torch.float32)
+    for part in parts:
+        grouped = query[None] if part.queries is None else query[part.queries]
+        key, value = part.fetch(layer)
+        mask = part.masks[kind]
+        causal = part.causal and mask is None
+        found, weight = attend(grouped, key, value, scale, mask, causal, softcap)
+        found, weight = found.flatten(0, 1), weight.flatten(0, 1)
+        if part.places is not None:
+            found, weight = found[part.places], weight[part.places]
+        if out is None:
+            out = found.new_zeros(*query.shape[:2], found.shape[-1])
+        if isinstance(part.targets, slice) and part.targets == slice(None):
+            out, total = found, weight  # the first and for all: nothing to merge with
+            continue
+        seen = total[part.targets]
+        share = torch.sigmoid(weight - seen)[..., None].to(found.dtype)
+        out[part.targets] = torch.lerp(out[part.targets], found, share)
+        total[part.targets] = torch.logaddexp(seen, weight)
+    assert out is not None
+    if sinks is not None:
+        out = out * torch.sigmoid(total - sinks.float())[..., None].to(out.dtype)
+    return out
+
+
+# What the pass under way attends to, by thread: an extractor may serve several.
+under_way = threading.local()
+
+
+def block_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """transformers' attention function; `sdpa` where no pass of ours is under way.
+
+    attention_mask: its width names the layer's kind; see `markers`.
+    """
+    cache = getattr(under_way, "cache", None)
+    if cache is None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout, scaling, **others
+        )
+    assert attention_mask is not None
+    cache.layer_under_way.store(key, value)
+    out = attend_parts(
+        query[0].transpose(0, 1),
+        cache.parts,
+        cache.layer_under_way,
+        attention_mask.shape[-1] - 1,
+        query.shape[-1] ** -0.5 if scaling is None else scaling,
+        others.get("softcap"),
+        others.get("s_aux"),
+    )
+    return out[None], None
+
+
+def markers(count: int, device: torch.device) -> list[Tensor]:
+    """Stand-ins for masks, that models hand to their layers: as wide as the kind's number, from 1.
+
+    Four dimensions, so that transformers takes them for finished masks.
+    """
+    return [torch.ones(1, 1, 1, kind + 1, dtype=torch.bool, device=device) for kind in range(count)]
+
+
+AttentionInterface.register(NAME, block_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)

@@ -1,0 +1,298 @@
+"""What is in flight: which documents are being filled, and what the next pass has to hold.
+
+A pass packs the newest token of every slot that still grows and, as far as there is room, whole new
+documents. So passes are equally large to the end of the stream, slots leave when they are done, and
+nothing waits for the slowest. All bookkeeping is by arrays: no Python per slot or token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from schemax.runtime.plan import Ints
+from schemax.runtime.requests import Request
+from schemax.tokens import DONE, FinishReason, SlotOutput, StopTable
+
+REASONS: tuple[FinishReason, ...] = ("stop", "eos", "length")
+_GROWTH = 1.25
+
+
+@dataclass(slots=True)
+class Slots:
+    """The slots that still grow, all (S,) in one order.
+
+    row: of the document; home: in the tables of what they wrote and where it lies.
+    step: tokens written; length: tokens in cells; position: of the newest token; newest: its id.
+    state: of the stop rule; budget: tokens; visible: of the document's; instruction: its handle.
+    keys: (S, 2) for random numbers; index: see `Request`.
+    """
+
+    row: Ints
+    home: Ints
+    step: Ints
+    length: Ints
+    position: Ints
+    newest: Ints
+    state: Ints
+    budget: Ints
+    visible: Ints
+    instruction: Ints
+    index: Ints
+    keys: Ints
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def keep(self, kept: Any) -> Slots:
+        return Slots(*(getattr(self, field.name)[kept] for field in fields(self)))
+
+    def joined(self, others: list[Slots]) -> Slots:
+        names = [field.name for field in fields(self)]
+        return Slots(*(np.concatenate([getattr(s, n) for s in (self, *others)]) for n in names))
+
+    @classmethod
+    def none(cls) -> Slots:
+        empty = np.zeros(0, np.int64)
+        columns: list[Ints] = [*[empty] * 11, np.zeros((0, 2), np.int64)]
+        return cls(*columns)
+
+
+class Stack:
+    """Numbers from 0 on, taken and given back; what is out is never given out twice."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free = np.zeros(0, np.int64)
+
+    def take(self, count: int) -> Ints:
+        if (missing := count - len(self._free)) > 0:
+            grown = self.size + max(missing, self.size // 4)
+            self._free = np.concatenate([np.arange(grown - 1, self.size - 1, -1), self._free])
+            self.size = grown
+        kept = len(self._free) - count
+        self._free, taken = self._free[:kept], self._free[kept:]
+        return taken[::-1].copy()
+
+    def give(self, numbers: Ints) -> None:
+        self._free = np.concatenate([self._free, numbers])
+
+
+@dataclass(slots=True)
+class Resident:
+    """A document in flight: its row, its slots' homes, and how many still grow."""
+
+    request: Request
+    row: int
+    homes: Ints
+    growing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A document that is read in the next pass."""
+
+    request: Request
+    row: int
+
+
+class Flight:
+    """Documents and slots in flight, up to `max_documents` and `capacity` tokens.
+
+    rows, width: the extent of the documents' store; `moved` is called when it changes.
+    """
+
+    def __init__(self, stop: StopTable, max_documents: int, capacity: int) -> None:
+        self._next_state = stop.next_state
+        self._eos_ids = np.array(stop.eos_ids, np.int64)
+        self._max_documents = max_documents
+        self._capacity = capacity
+        self.residents: dict[int, Resident] = {}
+        self.slots = Slots.none()
+        self.entries: list[Entry] = []
+        self.num_rows = self.width = 0
+        self.positions = np.zeros((0, 0), np.int64)
+        self.cells = Stack()
+        self._homes = Stack()
+        self.cell_table = np.zeros((0, 0), np.int64)
+        self._written = np.zeros((0, 0), np.int64)
+        self._reason = np.zeros(0, np.int64)
+        self._answers: Ints | None = None
+
+    @property
+    def requests(self) -> list[Request]:
+        return [resident.request for resident in self.residents.values()]
+
+    @property
+    def long(self) -> bool:
+        return any(resident.request.long for resident in self.residents.values())
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether most of the rows up to the last one in use are empty."""
+        return bool(self.residents) and max(self.residents) + 1 > max(8, 2 * len(self.residents))
+
+    @property
+    def num_growing(self) -> int:
+        return len(self.slots)
+
+    # --- admission -------------------------------------------------------------------------------
+
+    def room_for(self, request: Request) -> tuple[int, int] | None:
+        """(rows, width) of a store that holds the request as well; None if it has to wait."""
+        count = len(self.residents)
+        if count and (count >= self._max_documents or request.long != self.long):
+            return None
+        longest = max([len(request.stem), *(len(r.stem) for r in self.requests)])
+        rows, width = self.num_rows, self.width
+        if longest > width:
+            width = int(longest * _GROWTH) if rows else longest
+        if count == rows or width > self.width:
+            most = max(1, (self._capacity - self.cells.size) // width)
+            if most <= count and width > longest * _GROWTH:
+                # Wider than anything in flight, since longer documents have gone through.
+                width = int(longest * _GROWTH)
+                most = max(1, (self._capacity - self.cells.size) // width)
+            rows = min(max(2 * count, count + 1, 4), most, max(self._max_documents, 1))
+        if count >= rows:
+            return None
+        return rows, width
+
+    def extend(self, rows: int, width: int) -> tuple[Ints, int]:
+        """Renumbers rows for a store of another extent. The (r,) old rows that are kept, and the
+        columns of them in use."""
+        kept = np.array(sorted(self.residents), np.int64)
+        used = max((len(r.stem) for r in self.requests), default=0)
+        positions = np.zeros((rows, width), np.int64)
+        positions[: len(kept), :used] = self.positions[kept, :used]
+        renumbered = {int(old): new for new, old in enumerate(kept)}
+        if len(self.slots):
+            self.slots.row = np.searchsorted(kept, self.slots.row)
+        self.residents = {renumbered[row]: r for row, r in self.residents.items()}
+        for row, resident in self.residents.items():
+            resident.row = row
+        self.entries = [Entry(e.request, renumbered[e.row]) for e in self.entries]
+        self.positions, self.num_rows, self.width = positions, rows, width
+        return kept, used
+
+    def admit(self, request: Request, instruction: int) -> None:
+        """Takes up a document, whose tokens are read by the next pass."""
+        row = next(row for row in range(self.num_rows) if row not in self.residents)
+        count = request.num_slots
+        homes = self._homes.take(count)
+        self._reserve(int(request.budgets.max()))
+        self._written[homes] = -1
+        if request.answers is not None or self._answers is not None:
+            self._set_answers(homes, request.answers or ((),) * count)
+        self.positions[row, : len(request.stem)] = request.stem_positions
+        self.residents[row] = Resident(request, row, homes, count)
+        self.entries.append(Entry(request, row))
+        zeros = np.zeros(count, np.int64)
+        fresh = Slots(
+            row=np.full(count, row),
+            home=homes,
+            step=zeros,
+            length=zeros,
+            position=request.last_position,
+            newest=zeros,
+            state=zeros,
+            budget=request.budgets,
+            visible=request.visible,
+            instruction=np.full(count, instruction),
+            index=request.index,
+            keys=request.sampling_keys,
+        )
+        self.slots = self.slots.joined([fresh])
+
+    def _reserve(self, budget: int) -> None:
+        self._written = _grown(self._written, self._homes.size, budget, -1)
+        self.cell_table = _grown(self.cell_table, self._homes.size, 1, 0)
+        self._reason = np.resize(self._reason, self._homes.size)
+
+    def _set_answers(self, homes: Ints, answers: Sequence[Sequence[int]]) -> None:
+        table = np.zeros((0, 0), np.int64) if self._answers is None else self._answers
+        longest = max(1, *map(len, answers))
+        table = _grown(table, self._homes.size, longest, -1)
+        table[homes] = -1
+        for home, answer in zip(homes, answers, strict=True):
+            table[home, : len(answer)] = answer
+        self._answers = table
+
+    def place_in_cells(self, pending: Ints) -> Ints:
+        """Gives each slot cells for its next (S,) tokens. All their cells, slot by slot."""
+        total = int(pending.sum())
+        cells = self.cells.take(total)
+        owner = np.repeat(np.arange(len(self.slots)), pending)
+        column = self.slots.length[owner] + ranks(pending)
+        if total:
+            self.cell_table = _grown(self.cell_table, self._homes.size, int(column.max()) + 1, 0)
+        self.cell_table[self.slots.home[owner], column] = cells
+        self.slots.length = self.slots.length + pending
+        return cells
+
+    # --- progress --------------------------------------------------------------------------------
+
+    def replayed(self, chosen: Ints) -> Ints:
+        """(S,) chosen tokens -> the given ones, for slots that have an answer for this step."""
+        if self._answers is None:
+            return chosen
+        slots = self.slots
+        given = self._answers[slots.home, np.minimum(slots.step, self._answers.shape[1] - 1)]
+        return np.where((slots.step < self._answers.shape[1]) & (given >= 0), given, chosen)
+
+    def advance(self, chosen: Ints) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
+        """Takes up (S,) chosen tokens; the documents that are done with them."""
+        slots = self.slots
+        self._written[slots.home, slots.step] = chosen
+        slots.step = slots.step + 1
+        slots.position = slots.position + 1
+        slots.newest = chosen
+        slots.state = self._next_state[slots.state, chosen].astype(np.int64)
+        stopped, ended = slots.state == DONE, np.isin(chosen, self._eos_ids)
+        self._reason[slots.home] = np.where(ended, 1, np.where(stopped, 0, 2))
+        done = stopped | ended | (slots.step >= slots.budget)
+        self._free(slots.keep(done))
+        self.slots = slots.keep(~done)
+        self.entries = []
+        rows, counts = np.unique(slots.row[done], return_counts=True)
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+            resident = self.residents[row]
+            resident.growing -= count
+            if not resident.growing:
+                del self.residents[row]
+                yield resident.request, self._outputs(resident)
+
+    def _free(self, done: Slots) -> None:
+        used = np.arange(self.cell_table.shape[1]) < done.length[:, None]
+        self.cells.give(self.cell_table[done.home][used])
+
+    def _outputs(self, resident: Resident) -> tuple[SlotOutput, ...]:
+        self._homes.give(resident.homes)
+        written = self._written[resident.homes]
+        lengths = (written >= 0).sum(axis=1).tolist()
+        return tuple(
+            SlotOutput(tuple(ids[:length]), REASONS[reason])
+            for ids, length, reason in zip(
+                written.tolist(), lengths, self._reason[resident.homes].tolist(), strict=True
+            )
+        )
+
+
+def ranks(counts: Ints) -> Ints:
+    """0, 1, ... within each run of `counts`."""
+    ends = counts.cumsum()
+    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+
+
+def _grown(table: Ints, rows: int, columns: int, fill: int) -> Ints:
+    """The table with at least so many rows and columns, and some to spare."""
+    if rows <= table.shape[0] and columns <= table.shape[1]:
+        return table
+    height = max(rows, table.shape[0])
+    width = columns if columns <= table.shape[1] else max(columns, 2 * table.shape[1])
+    grown = np.full((height, max(width, table.shape[1])), fill, np.int64)
+    grown[: table.shape[0], : table.shape[1]] = table
+    return grown

@@ -1,0 +1,60 @@
+"""How much to do at once: documents in flight, tokens of a pass, tokens kept in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from schemax.config import DecodingConfig
+from schemax.runtime.model import DecoderModel
+
+# Tokens of a pass. On a CPU, where a matrix product is at its best; on a GPU, well beyond that.
+_PASS_TOKENS = {"cpu": 1_024, "cuda": 8_192}
+# Of the memory that is free. The rest is for activations, logits and everybody else.
+_SHARE = {"cpu": 0.25, "cuda": 0.6}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """documents: in flight; pass_tokens: of a forward pass; capacity: tokens kept."""
+
+    documents: int
+    pass_tokens: int
+    capacity: int
+
+    @classmethod
+    def of(cls, model: DecoderModel, config: DecodingConfig) -> Limits:
+        """What the model's device can do; `batch_size` bounds the documents, unless it is auto."""
+        kind = model.device.type
+        tokens = _PASS_TOKENS.get(kind, _PASS_TOKENS["cpu"])
+        if (most := model.most_tokens) is not None:
+            tokens = min(tokens, most)
+        documents = 1 << 30
+        if config.batch_size != "auto":
+            documents = config.batch_size * config.documents_per_prompt
+        share = _SHARE.get(kind, _SHARE["cpu"])
+        capacity = int(share * _free_bytes(model.device)) // max(1, model.bytes_per_token)
+        return cls(documents, tokens, max(capacity, 1))
+
+    def halved(self, in_flight: int) -> Limits:
+        """After memory ran out with so many documents in flight."""
+        return replace(
+            self, documents=max(1, in_flight // 2), pass_tokens=max(64, self.pass_tokens // 2)
+        )
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Accelerators raise a class of their own; the CPU's allocator only says so."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            found = {name: rest.split()[0] for name, _, rest in (x.partition(":") for x in lines)}
+        return 1024 * int(found["MemAvailable"])
+    except (OSError, KeyError):
+        return 4 << 30  # not Linux: a modest guess

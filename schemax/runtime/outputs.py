@@ -1,0 +1,33 @@
+"""What the runtime says of a document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemax.tokens import SlotOutput
+
+NO_MEMORY = "there is not enough memory for a document of this length; shorten the text"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOutput:
+    """What became of one document.
+
+    slots: (N,) outputs; empty if the document could not be run.
+    steps: forward passes that it took part in, prefill and retries included.
+    problem: why it could not be run.
+    """
+
+    slots: tuple[SlotOutput, ...]
+    steps: int
+    problem: str | None = None
+
+
+def too_long(problem: str, num_tokens: int) -> DocumentOutput:
+    """Of a document whose prompt does not fit the model; num_tokens: of the text itself."""
+    return DocumentOutput(
+        (),
+        0,
+        f"the document is too long: its prompt {problem} ({num_tokens:,} tokens are the text "
+        "itself); shorten the text or choose a model with a longer context",
+    )

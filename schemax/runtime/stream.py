@@ -1,0 +1,231 @@
+"""Decoding as a stream: requests in, filled slots out, every pass as full as it can be.
+
+The twin of `decoder.decode` for isolated documents with independent slots, with the same outputs:
+nothing that such a slot sees depends on its batch, so it may share passes with anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import torch
+
+from schemax.config import DecodingConfig
+from schemax.runtime.blocks import BlockCache
+from schemax.runtime.decoder import Trace
+from schemax.runtime.flight import Flight
+from schemax.runtime.limits import Limits, is_out_of_memory
+from schemax.runtime.model import DecoderModel, InstructionKey
+from schemax.runtime.outputs import NO_MEMORY, DocumentOutput, too_long
+from schemax.runtime.packing import pack
+from schemax.runtime.plan import Ints, Plan, plan_prompt, single
+from schemax.runtime.requests import Request, split_requests
+from schemax.runtime.sampling import choose
+from schemax.tokens import PromptIds, SlotOutput, StopTable
+
+logger = logging.getLogger(__name__)
+
+# Documents taken from the input at a time, to be sorted by length.
+_WINDOW = 1024
+
+Filled = tuple[Request, tuple[SlotOutput, ...] | None]
+
+
+def fill_stream(
+    model: DecoderModel, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
+) -> Iterator[tuple[int, DocumentOutput]]:
+    """`engine.fill` for isolated documents with independent slots."""
+    refused: deque[tuple[int, DocumentOutput]] = deque()
+    requests = _requests(model, prompts, config, refused)
+    for request, slots in stream(model, requests, stop, config):
+        while refused:
+            yield refused.popleft()
+        output = DocumentOutput((), 0, NO_MEMORY)
+        if slots is not None:
+            output = DocumentOutput(slots, max(len(slot.ids) for slot in slots))
+        for place in request.places:
+            yield place, output
+    yield from refused
+
+
+def decode_stream(
+    model: DecoderModel,
+    plans: Sequence[Plan],
+    stop: StopTable,
+    config: DecodingConfig,
+    trace: Trace | None = None,
+) -> list[list[SlotOutput]]:
+    """A batch of prompts of isolated documents; what `decoder.decode` gives, and tells a trace."""
+    requests: list[Request] = []
+    for plan in plans:
+        slots = sum(request.num_slots for request in requests)
+        requests += split_requests(plan, plan.k_max, len(requests), slots, model.is_long(plan))
+    found = {
+        request.places[0]: slots or ()
+        for request, slots in stream(model, iter(requests), stop, config, trace)
+    }
+    flat = iter(slot for place in range(len(requests)) for slot in found[place])
+    return [list(islice(flat, len(plan.slot_ids))) for plan in plans]
+
+
+def _requests(
+    model: DecoderModel,
+    prompts: Iterable[PromptIds],
+    config: DecodingConfig,
+    refused: deque[tuple[int, DocumentOutput]],
+) -> Iterator[Request]:
+    """The documents of all prompts, like lengths together, equal ones once.
+
+    refused: gets those that the model cannot take.
+    """
+    alone = (single(prompt, j) for prompt in prompts for j in range(len(prompt.documents)))
+    numbered = enumerate(alone)
+    descending = False
+    while window := list(islice(numbered, _WINDOW)):
+        found: dict[PromptIds, Request] = {}
+        for place, prompt in window:
+            if (known := found.get(prompt)) is not None:
+                known.places.append(place)
+                continue
+            plan = plan_prompt(prompt, config)
+            if problem := model.misfit(plan):
+                refused.append((place, too_long(problem, len(prompt.documents[0]))))
+                continue
+            budgets = model.budgets(plan, config.max_retries)
+            (found[prompt],) = split_requests(plan, budgets, place, 0, model.is_long(plan))
+        # Up and down in turn, so that neighbours are alike from one window to the next as well.
+        yield from sorted(found.values(), key=lambda r: (r.long, len(r.stem)), reverse=descending)
+        descending = not descending
+
+
+def stream(
+    model: DecoderModel,
+    requests: Iterator[Request],
+    stop: StopTable,
+    config: DecodingConfig,
+    trace: Trace | None = None,
+) -> Iterator[Filled]:
+    """Requests as they are done, with their slots; None for one that memory does not suffice for.
+
+    requests are taken as there is room. Where memory runs out, all in flight begin again, half as
+    many at a time.
+    """
+    waiting: deque[Request] = deque()
+    limits = Limits.of(model, config)
+    while True:
+        flight = Flight(stop, limits.documents, limits.capacity)
+        try:
+            yield from _run(model, flight, requests, waiting, limits, config, trace)
+            return
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        # Outside the handler, so that the failed pass's tensors can be freed.
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        again = flight.requests or [waiting.popleft()]
+        if len(again) == 1:
+            yield again[0], None
+            continue
+        waiting.extendleft(reversed(again))
+        limits = limits.halved(len(again))
+        logger.warning(
+            "out of memory with %d documents; going on with %d", len(again), limits.documents
+        )
+
+
+@torch.inference_mode()
+def _run(
+    model: DecoderModel,
+    flight: Flight,
+    requests: Iterator[Request],
+    waiting: deque[Request],
+    limits: Limits,
+    config: DecodingConfig,
+    trace: Trace | None,
+) -> Iterator[Filled]:
+    cache = model.new_block_cache()
+    instructions = Instructions(model, cache)
+    while True:
+        _admit(flight, cache, instructions, requests, waiting, limits)
+        if not flight.residents:
+            return
+        instructions.read()
+        work = pack(flight, model.spans, instructions.lengths, model.device)
+        logits = model.run_pass(work, cache)
+        slots = flight.slots
+        keys, step = _tensor(model, slots.keys), _tensor(model, slots.step)
+        chosen = choose(logits, keys, step, config).cpu().numpy()
+        chosen = flight.replayed(chosen)
+        if trace:
+            trace(_tensor(model, slots.index), step, logits)
+        yield from list(flight.advance(chosen))
+
+
+def _admit(
+    flight: Flight,
+    cache: BlockCache,
+    instructions: Instructions,
+    requests: Iterator[Request],
+    waiting: deque[Request],
+    limits: Limits,
+) -> None:
+    """Takes up whole documents while a pass has room for them; a long one gets a pass of its own.
+
+    A request leaves `waiting` when it is in flight, so that it is never in neither.
+    """
+    room = limits.pass_tokens - flight.num_growing
+    while True:
+        if not waiting:
+            waiting.extend(islice(requests, 1))
+        if not waiting:
+            break
+        request = waiting[0]
+        size = request.num_tokens
+        first = not flight.entries and (not flight.residents or size > limits.pass_tokens)
+        extent = flight.room_for(request) if first or size <= room else None
+        if extent is None:
+            break
+        if extent != (flight.num_rows, flight.width):
+            _extend(flight, cache, extent)
+        flight.admit(request, instructions.handle(request))
+        waiting.popleft()
+        room -= size
+    if flight.is_sparse:
+        _extend(flight, cache, (flight.num_rows, flight.width))
+
+
+def _extend(flight: Flight, cache: BlockCache, extent: tuple[int, int]) -> None:
+    kept, used = flight.extend(*extent)
+    cache.move(torch.from_numpy(kept), *extent, used)
+
+
+class Instructions:
+    """The instructions of a run, each read once and kept with the model for later runs."""
+
+    def __init__(self, model: DecoderModel, cache: BlockCache) -> None:
+        self._model, self._cache = model, cache
+        self._handles: dict[InstructionKey, int] = {}
+        self.lengths: dict[int, int] = {}
+
+    def handle(self, request: Request) -> int:
+        key = (request.instruction, request.long)
+        return self._handles.setdefault(key, len(self._handles))
+
+    def read(self) -> None:
+        """Makes sure that all instructions in use have been read."""
+        for key, handle in self._handles.items():
+            if handle in self.lengths:
+                continue
+            if key[0]:
+                blocks = self._model.read_instruction(*key)
+                for layer, block in zip(self._cache.block_layers, blocks, strict=True):
+                    layer.instructions[handle] = block
+            self.lengths[handle] = len(key[0])
+
+
+def _tensor(model: DecoderModel, values: Ints) -> torch.Tensor:
+    return torch.from_numpy(values).to(model.device)
