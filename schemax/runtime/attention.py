@@ -21,6 +21,8 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 NAME = "schemax"
 """What transformers knows this attention by."""
 
+_FEW_KEYS = 128
+
 # (B, Hk, M, D), (B, Hk, M, Dv) keys and values, out of what a layer has stored.
 Fetch = Callable[[Any], tuple[Tensor, Tensor]]
 
@@ -36,6 +38,8 @@ class Part:
     masks: by kind of layer, (B, 1 or n, M) float32, added to the scores; None: all keys are seen.
     causal: each query sees as many keys as its place in the group, itself included. Only without
         masks, which say it themselves.
+    first: whether this part and others that say so come first, and are for all T queries in all:
+        there is nothing to merge with.
     """
 
     queries: Tensor | None
@@ -44,6 +48,7 @@ class Part:
     fetch: Fetch
     masks: tuple[Tensor | None, ...]
     causal: bool = False
+    first: bool = False
 
 
 def attend(
@@ -72,7 +77,8 @@ def attend(
     if mask is not None:
         mask = mask[:, None]
     plain = softcap is None and query.device.type == "cpu" and key.shape[-1] == value.shape[-1]
-    kernel = _flash if plain else _matmul
+    # The kernel is for long rows; a few keys of one slot are many small products.
+    kernel = _flash if plain and (count > 1 or key.shape[2] > _FEW_KEYS) else _matmul
     out, total = kernel(query, key, value, scale, mask, causal, softcap)
     if folded:
         out = out.reshape(batch, -1, count, groups, out.shape[-1])
@@ -110,16 +116,16 @@ def _matmul(
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
-    scores = (query @ key.transpose(-1, -2)).float() * scale
+    scores = (query @ key.transpose(-1, -2)).float().mul_(scale)
     if softcap is not None:
-        scores = softcap * torch.tanh(scores / softcap)
+        scores = scores.div_(softcap).tanh_().mul_(softcap)
     if causal:
         seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        scores = scores.masked_fill(~seen, torch.finfo(torch.float32).min)
+        scores = scores.masked_fill_(~seen, torch.finfo(torch.float32).min)
     elif mask is not None:
-        scores = scores + mask
+        scores = scores.add_(mask)
     total = scores.logsumexp(dim=-1)
-    return (scores - total[..., None]).exp().to(value.dtype) @ value, total
+    return scores.sub_(total[..., None]).exp_().to(value.dtype) @ value, total
 
 
 def attend_parts(
@@ -136,8 +142,7 @@ def attend_parts(
     layer: what `Part.fetch` takes; kind: the layer's place among the kinds that masks are for.
     sinks: (H,) scores of a key without a value (gpt_oss).
     """
-    out: Tensor | None = None
-    total = query.new_full(query.shape[:2], torch.finfo(torch.float32).min, dtype=torch.float32)
+    out = total = None
     for part in parts:
         grouped = query[None] if part.queries is None else query[part.queries]
         key, value = part.fetch(layer)
@@ -147,16 +152,25 @@ def attend_parts(
         found, weight = found.flatten(0, 1), weight.flatten(0, 1)
         if part.places is not None:
             found, weight = found[part.places], weight[part.places]
-        if out is None:
-            out = found.new_zeros(*query.shape[:2], found.shape[-1])
-        if isinstance(part.targets, slice) and part.targets == slice(None):
-            out, total = found, weight  # the first and for all: nothing to merge with
+        if out is None or total is None:
+            if len(found) == len(query):
+                out, total = found, weight  # one part for all
+                continue
+            shape = query.shape[:2]
+            out = found.new_empty(*shape, found.shape[-1])
+            total = weight.new_empty(shape)
+            if not part.first:
+                out.zero_()
+                total.fill_(torch.finfo(torch.float32).min)
+        if part.first:
+            out[part.targets], total[part.targets] = found, weight
             continue
-        seen = total[part.targets]
-        share = torch.sigmoid(weight - seen)[..., None].to(found.dtype)
+        before = total[part.targets]
+        share = torch.sigmoid(weight - before)[..., None].to(found.dtype)
         out[part.targets] = torch.lerp(out[part.targets], found, share)
-        total[part.targets] = torch.logaddexp(seen, weight)
+        total[part.targets] = torch.logaddexp(before, weight)
     assert out is not None
+    assert total is not None
     if sinks is not None:
         out = out * torch.sigmoid(total - sinks.float())[..., None].to(out.dtype)
     return out

@@ -24,14 +24,16 @@ class Write:
     """Where a pass's keys and values go.
 
     instruction: the handle of one that this pass reads, and nothing else.
-    rows, stems: (W,) rows of new documents and (W, C) the places of their tokens, padded with any.
+    padded: (W, C) the places of what is read together, padded with any; see `BlockLayer.padded`.
+    rows: (W,) those of new documents, whose first `stem_width` columns of `padded` are kept.
     num_rows, row_width: the extent of the documents' store.
     cells: (t,) for the last t tokens, which are those from `first_in_cells` on; num_cells: in all.
     """
 
     instruction: int | None = None
+    padded: Tensor | None = None
     rows: Tensor | None = None
-    stems: Tensor | None = None
+    stem_width: int = 0
     num_rows: int = 0
     row_width: int = 0
     cells: Tensor | None = None
@@ -43,7 +45,8 @@ class BlockLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     """The blocks of one layer.
 
     instructions: by handle, keys (1, Hk, I, D) and values; documents: (R, Hk, C, D) and values;
-    cells: (cells, Hk, D) and values; fresh: those of the pass under way, (T, Hk, D), as (T, H, D).
+    cells: (cells, Hk, D) and values; fresh: those of the pass under way, (T, Hk, D).
+    padded: of these, what is read together, side by side: (W, Hk, C, D) and values.
     """
 
     is_sliding = False
@@ -55,6 +58,7 @@ class BlockLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self.documents: tuple[Tensor, Tensor] | None = None
         self.cells: tuple[Tensor, Tensor] | None = None
         self.fresh: tuple[Tensor, Tensor] | None = None
+        self.padded: tuple[Tensor, Tensor] | None = None
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Nothing to do: blocks are made by `update`, for there is more than one kind."""
@@ -75,6 +79,10 @@ class BlockLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self.fresh = (key[0].transpose(0, 1), value[0].transpose(0, 1))
         if write.instruction is not None:
             self.instructions[write.instruction] = (key, value)
+        if write.padded is not None:
+            # (W, C, Hk, D) -> (W, Hk, C, D)
+            keys, values = (part[write.padded].transpose(1, 2) for part in self.fresh)
+            self.padded = keys, values
         if write.rows is not None:
             self._write_documents(write)
         if write.cells is not None:
@@ -82,16 +90,16 @@ class BlockLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def _write_documents(self, write: Write) -> None:
         assert self.fresh is not None
-        assert write.stems is not None
-        width = write.stems.shape[1]
+        assert self.padded is not None
+        width = write.stem_width
         if self.documents is None:
             key, value = (
                 part.new_zeros(write.num_rows, part.shape[1], write.row_width, part.shape[2])
                 for part in self.fresh
             )
             self.documents = key, value
-        for stored, part in zip(self.documents, self.fresh, strict=True):
-            stored[write.rows, :, :width] = part[write.stems].transpose(1, 2)
+        for stored, part in zip(self.documents, self.padded, strict=True):
+            stored[write.rows, :, :width] = part[:, :, :width]
 
     def _write_cells(self, write: Write) -> None:
         assert self.fresh is not None

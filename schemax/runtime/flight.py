@@ -18,6 +18,8 @@ from schemax.runtime.requests import Request
 from schemax.tokens import DONE, FinishReason, SlotOutput, StopTable
 
 REASONS: tuple[FinishReason, ...] = ("stop", "eos", "length")
+# Room is made for so many documents at once, and for ones longer by this factor: moving costs.
+_FEWEST_ROWS = 64
 _GROWTH = 1.25
 
 
@@ -70,7 +72,7 @@ class Stack:
 
     def take(self, count: int) -> Ints:
         if (missing := count - len(self._free)) > 0:
-            grown = self.size + max(missing, self.size // 4)
+            grown = self.size + max(missing, self.size // 2)
             self._free = np.concatenate([np.arange(grown - 1, self.size - 1, -1), self._free])
             self.size = grown
         kept = len(self._free) - count
@@ -156,7 +158,7 @@ class Flight:
                 # Wider than anything in flight, since longer documents have gone through.
                 width = int(longest * _GROWTH)
                 most = max(1, (self._capacity - self.cells.size) // width)
-            rows = min(max(2 * count, count + 1, 4), most, max(self._max_documents, 1))
+            rows = min(max(2 * count, _FEWEST_ROWS), most, self._max_documents)
         if count >= rows:
             return None
         return rows, width
@@ -189,7 +191,7 @@ class Flight:
             self._set_answers(homes, request.answers or ((),) * count)
         self.positions[row, : len(request.stem)] = request.stem_positions
         self.residents[row] = Resident(request, row, homes, count)
-        self.entries.append(Entry(request, row))
+        self.entries.insert(0, Entry(request, row))
         zeros = np.zeros(count, np.int64)
         fresh = Slots(
             row=np.full(count, row),
@@ -205,7 +207,7 @@ class Flight:
             index=request.index,
             keys=request.sampling_keys,
         )
-        self.slots = self.slots.joined([fresh])
+        self.slots = fresh.joined([self.slots])
 
     def _reserve(self, budget: int) -> None:
         self._written = _grown(self._written, self._homes.size, budget, -1)

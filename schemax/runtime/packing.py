@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from schemax.runtime.attention import Part
+from schemax.runtime.attention import Fetch, Part
 from schemax.runtime.blocks import BlockLayer, Write
 from schemax.runtime.flight import Flight, ranks
 from schemax.runtime.plan import Ints
@@ -29,6 +29,8 @@ from schemax.runtime.visibility import Span, within_span
 
 # Slots' own tokens are gathered side by side: up to 8 with up to 8, not with one of 200.
 _BUCKETS = (8, 32, 128, 512, 2048, 8192, 32768)
+# Tokens of a new document and its keys up to which they are one masked square.
+_SHORT = 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,46 +61,48 @@ def pack(flight: Flight, spans: Sequence[Span], lengths: Mapping[int, int], devi
 
 def pack_instruction(ids: Sequence[int], handle: int, spans: Sequence[Span], device: Any) -> Pass:
     """A pass that reads an instruction by itself."""
-    positions = np.arange(len(ids))
-    stem = _Stems(np.arange(len(ids))[None], positions[None], device)
+    positions, counts = np.arange(len(ids)), np.array([len(ids)])
     return Pass(
         input_ids=_to(device, np.asarray(ids))[None],
         position_ids=_to(device, positions)[None],
         selection=_to(device, np.array([len(ids) - 1])),
-        parts=(stem.part(slice(None), None, spans),),
-        write=Write(instruction=handle),
+        parts=(_stems(positions[None], positions, counts, spans, device),),
+        write=Write(instruction=handle, padded=_to(device, positions)[None]),
         long=False,
     )
 
 
 class _Packer:
-    """Collects one pass. Names: W new documents, E tokens that belong to slots, T in all."""
+    """Collects one pass: W new documents, their slots' keys, the newest tokens of old slots.
+
+    Places in the pass: the stems of new documents, one after the other; then E tokens of slots, in
+    the flight's order, which has the new ones first.
+    """
 
     def __init__(
         self, flight: Flight, spans: Sequence[Span], lengths: Mapping[int, int], device: Any
     ) -> None:
         self.flight, self.spans, self.lengths, self.device = flight, spans, lengths, device
-        self.slots = flight.slots
-        entries = flight.entries
-        self.stems = [entry.request.stem for entry in entries]
-        self.num_stem = sum(map(len, self.stems))
-        # Old slots pass their newest token, new ones their keys.
-        num_old = len(self.slots) - sum(entry.request.num_slots for entry in entries)
-        branch_lengths = [entry.request.branch_lengths for entry in entries]
-        self.pending = np.concatenate([np.ones(num_old, np.int64), *branch_lengths])
-        self.num_old = num_old
-        self.column = self.slots.length.repeat(self.pending) + ranks(self.pending)
+        self.slots, self.requests = flight.slots, [entry.request for entry in flight.entries]
+        self.stem_counts = np.array([len(r.stem) for r in self.requests], np.int64)
+        self.branch_counts = np.array([len(r.branch) for r in self.requests], np.int64)
+        self.slot_counts = np.array([r.num_slots for r in self.requests], np.int64)
+        self.num_stem = int(self.stem_counts.sum())
+        self.num_branch = int(self.branch_counts.sum())
+        self.num_new_slots = int(self.slot_counts.sum())
+        old = slice(self.num_new_slots, None)
+        # New slots pass their keys, old ones their newest token.
+        ones = np.ones(len(self.slots) - self.num_new_slots, np.int64)
+        self.pending = np.concatenate([*(r.branch_lengths for r in self.requests), ones])
         self.owner = np.repeat(np.arange(len(self.slots)), self.pending)
+        self.column = self.slots.length[self.owner] + ranks(self.pending)
         self.cells = flight.place_in_cells(self.pending)
-        ids = [*self.stems, self.slots.newest[:num_old], *(e.request.branch for e in entries)]
-        positions = [
-            *(entry.request.stem_positions for entry in entries),
-            self.slots.position[:num_old],
-            *(entry.request.branch_positions for entry in entries),
-        ]
-        self.input_ids = np.concatenate(ids)
-        self.positions = np.concatenate(positions)
-        self.stem_starts = np.cumsum([0, *map(len, self.stems)])[:-1]
+        ids = [*(r.stem for r in self.requests), *(r.branch for r in self.requests)]
+        positions = [r.stem_positions for r in self.requests]
+        positions += [r.branch_positions for r in self.requests]
+        self.input_ids = np.concatenate([*ids, self.slots.newest[old]])
+        self.positions = np.concatenate([*positions, self.slots.position[old]])
+        self.padded = self._padded() if self.requests else None
 
     def packed(self) -> Pass:
         return Pass(
@@ -110,92 +114,134 @@ class _Packer:
             long=self.flight.long,
         )
 
+    def _padded(self) -> Ints:
+        """(W, C) places of new documents' tokens: stems, and behind them what `together` adds."""
+        counts = self.stem_counts
+        if not self.together:
+            return _padded_runs(counts, 0)
+        stems = _padded_runs(counts, 0)
+        branches = _padded_runs(self.branch_counts, self.num_stem)
+        width = int((counts + self.branch_counts).max())
+        column = np.arange(width) - counts[:, None]
+        behind = np.clip(column, 0, branches.shape[1] - 1)
+        before = np.minimum(np.arange(width), stems.shape[1] - 1)
+        taken: Ints = np.where(
+            column < 0, stems[:, before], np.take_along_axis(branches, behind, axis=1)
+        )
+        return taken
+
+    @property
+    def together(self) -> bool:
+        """Whether new documents and their slots' keys are one part: if that is short enough.
+
+        One masked square costs more products than its parts, and far fewer steps.
+        """
+        return self.num_branch > 0 and int((self.stem_counts + self.branch_counts).max()) <= _SHORT
+
     def _selection(self) -> Ints:
         """The last token of each slot's pending ones; of a slot without any, of what it sees."""
         last = self.num_stem + self.pending.cumsum() - 1
-        starts = np.repeat(self.stem_starts, [e.request.num_slots for e in self.flight.entries])
-        new = np.arange(self.num_old, len(self.slots))
-        bare = new[self.pending[new] == 0]
-        last[bare] = starts[bare - self.num_old] + self.slots.visible[bare] - 1
+        starts = np.repeat(self.stem_counts.cumsum() - self.stem_counts, self.slot_counts)
+        (bare,) = np.nonzero(self.pending == 0)
+        last[bare] = starts[bare] + self.slots.visible[bare] - 1
         return last
 
     def _write(self) -> Write:
         flight = self.flight
-        cells = self._tensor(self.cells) if len(self.cells) else None
-        rows = stems = None
-        if flight.entries:
+        rows = padded = None
+        if self.padded is not None:
             rows = self._tensor(np.array([entry.row for entry in flight.entries]))
-            stems = self._tensor(_padded_runs([len(stem) for stem in self.stems]))
+            padded = self._tensor(self.padded)
         return Write(
             rows=rows,
-            stems=stems,
+            padded=padded,
+            stem_width=int(self.stem_counts.max(initial=0)),
             num_rows=flight.num_rows,
             row_width=flight.width,
-            cells=cells,
+            cells=self._tensor(self.cells) if len(self.cells) else None,
             first_in_cells=self.num_stem,
             num_cells=flight.cells.size,
         )
 
     def _parts(self) -> Iterator[Part]:
         yield from self._instructions()
-        if self.flight.entries:
-            yield self._new_documents()
-        yield from self._documents()
-        yield from self._own_tokens()
+        first_apart = 0
+        if self.padded is not None and self.together:
+            yield self._new_documents_together(self.padded)
+            first_apart = self.num_branch
+        elif self.padded is not None:
+            yield _stems(self.padded, self.positions, self.stem_counts, self.spans, self.device)
+            if self.num_branch:
+                yield self._keys_of_new_documents()
+        if len(self.owner) > self.num_branch:
+            yield self._old_documents()
+        yield from self._own_tokens(first_apart)
 
     def _instructions(self) -> Iterator[Part]:
-        entries = self.flight.entries
-        of_stems = [
-            np.full(len(stem), self.slots.instruction[self._first_slot(place)])
-            for place, stem in enumerate(self.stems)
-        ]
-        assert len(of_stems) == len(entries)
-        handles = np.concatenate([*of_stems, self.slots.instruction[self.owner]])
+        of_stems = self.slots.instruction[self.slot_counts.cumsum() - self.slot_counts]
+        handles = np.concatenate(
+            [of_stems.repeat(self.stem_counts), self.slots.instruction[self.owner]]
+        )
         found = np.unique(handles).tolist()
+        for_all = all(self.lengths[handle] for handle in found)
         for handle in found:
             if not (length := self.lengths[handle]):
                 continue
             (mine,) = np.nonzero(handles == handle)
-            alone = len(found) == 1
-            places = None if alone else self._tensor(mine)
+            places = None if len(found) == 1 else self._tensor(mine)
             yield Part(
                 queries=None if places is None else places[None],
                 places=None,
                 targets=slice(None) if places is None else places,
                 fetch=lambda layer, handle=handle: layer.instructions[handle],  # type: ignore[misc]
                 masks=self._masks(None, self.positions[mine][None], np.arange(length)[None]),
+                first=for_all,
             )
 
-    def _first_slot(self, place: int) -> int:
-        before = sum(e.request.num_slots for e in self.flight.entries[:place])
-        return self.num_old + before
-
-    def _new_documents(self) -> Part:
-        padded = _padded_runs([len(stem) for stem in self.stems])
-        positions = np.concatenate([entry.request.stem_positions for entry in self.flight.entries])[
-            padded
-        ]
-        places = np.concatenate(
-            [row * padded.shape[1] + np.arange(len(stem)) for row, stem in enumerate(self.stems)]
+    def _new_documents_together(self, padded: Ints) -> Part:
+        """Stems and slots' keys, side by side: one square a document, under a mask."""
+        width = padded.shape[1]
+        real = np.arange(width) < (self.stem_counts + self.branch_counts)[:, None]
+        labels = np.where(real, -1, -2)
+        in_branch = padded >= self.num_stem
+        labels[in_branch & real] = self.owner[padded[in_branch & real] - self.num_stem]
+        key = labels[:, None, :]
+        seen = np.tri(width, dtype=bool) & ((key == -1) | (key == labels[:, :, None]))
+        positions = self.positions[padded]
+        numbers = np.arange(len(padded))
+        stems = numbers.repeat(self.stem_counts) * width + ranks(self.stem_counts)
+        starts = numbers * width + self.stem_counts
+        branches = starts.repeat(self.branch_counts) + ranks(self.branch_counts)
+        return Part(
+            queries=self._tensor(padded),
+            places=self._tensor(np.concatenate([stems, branches])),
+            targets=slice(0, self.num_stem + self.num_branch),
+            fetch=_fetch_padded,
+            masks=self._masks(seen, positions, positions),
         )
-        stems = _Stems(padded, positions, self.device)
-        return stems.part(slice(0, self.num_stem), self._tensor(places), self.spans)
 
-    def _documents(self) -> Iterator[Part]:
-        """Tokens of slots and their documents: old ones in all rows, new ones in theirs."""
-        flight, row = self.flight, self.slots.row[self.owner]
-        used = max(flight.residents) + 1
-        if self.num_old:
-            yield self._rows(np.arange(self.num_old), row[: self.num_old], used, None)
-        if len(self.owner) > self.num_old:
-            rows = np.array([entry.row for entry in flight.entries])
-            index = np.zeros(flight.num_rows, np.int64)
-            index[rows] = np.arange(len(rows))
-            mine = np.arange(self.num_old, len(self.owner))
-            yield self._rows(mine, index[row[mine]], len(rows), rows)
+    def _keys_of_new_documents(self) -> Part:
+        """Slots' keys beside their document, where `together` would be too much."""
+        row = np.repeat(np.arange(len(self.requests)), self.branch_counts)
+        positions = self.positions[self.padded]
+        return self._beside(np.arange(self.num_branch), row, positions, _fetch_padded)
 
-    def _rows(self, tokens: Ints, row: Ints, num_rows: int, chosen: Ints | None) -> Part:
-        """Some of the E tokens, beside the first rows of documents, or beside chosen ones."""
+    def _old_documents(self) -> Part:
+        """The newest tokens of old slots beside all rows of documents that are in use."""
+        tokens = np.arange(self.num_branch, len(self.owner))
+        used = max(self.flight.residents) + 1
+
+        def fetch(layer: BlockLayer) -> tuple[Tensor, Tensor]:
+            assert layer.documents is not None
+            key, value = layer.documents
+            return key[:used], value[:used]
+
+        row = self.slots.row[self.owner[tokens]]
+        return self._beside(tokens, row, self.flight.positions[:used], fetch)
+
+    def _beside(self, tokens: Ints, row: Ints, key_positions: Ints, fetch: Fetch) -> Part:
+        """Some of the E tokens, in a run, beside the documents they belong to; row: (t,) which."""
+        num_rows = len(key_positions)
         order = np.argsort(row, kind="stable")
         counts = np.bincount(row, minlength=num_rows)
         rank = np.empty_like(order)
@@ -206,47 +252,37 @@ class _Packer:
         visible = np.zeros((num_rows, width), np.int64)
         visible[row, rank] = self.slots.visible[self.owner[tokens]]
         length = int(visible.max())
-        places = self._tensor(np.arange(num_rows) if chosen is None else chosen)
-
-        def fetch(layer: BlockLayer) -> tuple[Tensor, Tensor]:
-            assert layer.documents is not None
-            key, value = layer.documents
-            if chosen is None:
-                return key[:num_rows, :, :length], value[:num_rows, :, :length]
-            return key[places, :, :length], value[places, :, :length]
-
-        index = np.arange(num_rows) if chosen is None else chosen
-        real = counts > 0
         whole = visible.max(axis=1, keepdims=True)
-        alike = bool(((visible == whole) | (visible == 0)).all())
-        shown = whole if alike else visible
-        allowed = None
-        if not (shown[real] == length).all():
-            # Rows without tokens, and padding, see something: their results are never read.
-            allowed = np.arange(length) < np.where(shown == 0, length, shown)[..., None]
+        shown = whole if ((visible == whole) | (visible == 0)).all() else visible
+        # Rows without tokens, and padding, see something: their results are never read.
+        allowed = np.arange(length) < np.where(shown == 0, length, shown)[..., None]
+
+        def cut(layer: BlockLayer) -> tuple[Tensor, Tensor]:
+            key, value = fetch(layer)
+            return key[:, :, :length], value[:, :, :length]
+
         return Part(
             queries=self._tensor(padded + self.num_stem),
             places=self._tensor(row * width + rank),
             targets=slice(self.num_stem + int(tokens[0]), self.num_stem + int(tokens[-1]) + 1),
-            fetch=fetch,
+            fetch=cut,
             masks=self._masks(
-                allowed,
-                self.positions[padded + self.num_stem],
-                self.flight.positions[index, :length],
+                allowed, self.positions[padded + self.num_stem], key_positions[:, :length]
             ),
         )
 
-    def _own_tokens(self) -> Iterator[Part]:
-        """Each of the E tokens, with the cells of its slot up to itself."""
+    def _own_tokens(self, first: int) -> Iterator[Part]:
+        """Each of the E tokens from `first` on, with the cells of its slot up to itself."""
         table, home = self.flight.cell_table, self.slots.home[self.owner]
+        tokens = np.arange(first, len(self.owner))
         least = 0
         for bound in _BUCKETS:
-            (mine,) = np.nonzero((self.column >= least) & (self.column < bound))
+            column = self.column[tokens]
+            mine = tokens[(column >= least) & (column < bound)]
             least = bound
             if not len(mine):
                 continue
             width = int(self.column[mine].max()) + 1
-            columns = np.arange(width)
             cells = self._tensor(table[home[mine], :width])
             positions = self.positions[self.num_stem + mine][:, None]
             places = self._tensor(self.num_stem + mine)
@@ -256,11 +292,12 @@ class _Packer:
                 key, value = layer.cells
                 return key[cells].transpose(1, 2), value[cells].transpose(1, 2)
 
-            behind = self.column[mine][:, None] - columns
+            behind = self.column[mine][:, None] - np.arange(width)
+            run = slice(self.num_stem + int(mine[0]), self.num_stem + int(mine[-1]) + 1)
             yield Part(
                 queries=places[:, None],
                 places=None,
-                targets=places,
+                targets=run if len(mine) == run.stop - run.start else places,
                 fetch=fetch,
                 masks=self._masks((behind >= 0)[:, None], positions, positions - behind),
             )
@@ -274,22 +311,25 @@ class _Packer:
         return _to(self.device, values)
 
 
-class _Stems:
-    """New documents among themselves: (W, C) places in the pass and position ids, padded."""
+def _stems(padded: Ints, positions: Ints, counts: Ints, spans: Sequence[Span], device: Any) -> Part:
+    """New documents among themselves: (W, C) places in the pass, padded; counts: (W,) real ones."""
+    width = padded.shape[1]
+    row = np.repeat(np.arange(len(counts)), counts)
+    at = positions[padded]
+    masks = make_masks(None, at, at, spans, device, np.tri(width, dtype=bool)[None])
+    return Part(
+        queries=_to(device, padded),
+        places=_to(device, row * width + ranks(counts)),
+        targets=slice(0, int(counts.sum())),
+        fetch=_fetch_padded,
+        masks=masks,
+        causal=True,
+    )
 
-    def __init__(self, padded: Ints, positions: Ints, device: Any) -> None:
-        self.places = _to(device, padded)
-        self.positions, self.device = positions, device
 
-    def part(self, targets: slice, places: Tensor | None, spans: Sequence[Span]) -> Part:
-        seen = np.tri(self.positions.shape[1], dtype=bool)[None]
-        masks = make_masks(None, self.positions, self.positions, spans, self.device, seen)
-        return Part(self.places, places, targets, self.fetch, masks, causal=True)
-
-    def fetch(self, layer: BlockLayer) -> tuple[Tensor, Tensor]:
-        assert layer.fresh is not None
-        key, value = layer.fresh
-        return key[self.places].transpose(1, 2), value[self.places].transpose(1, 2)
+def _fetch_padded(layer: BlockLayer) -> tuple[Tensor, Tensor]:
+    assert layer.padded is not None
+    return layer.padded
 
 
 def make_masks(
@@ -322,11 +362,11 @@ def make_masks(
     return tuple(masks)
 
 
-def _padded_runs(lengths: Sequence[int]) -> Ints:
-    """(W, longest) places of W runs, one after the other; padded with each run's last place."""
-    counts = np.array(lengths)
-    starts = counts.cumsum() - counts
-    places: Ints = starts[:, None] + np.minimum(np.arange(counts.max()), counts[:, None] - 1)
+def _padded_runs(counts: Ints, start: int) -> Ints:
+    """(W, longest) places of W runs, one after the other from `start` on; padded with last ones."""
+    starts = start + counts.cumsum() - counts
+    last = np.maximum(counts[:, None] - 1, 0)
+    places: Ints = starts[:, None] + np.minimum(np.arange(counts.max()), last)
     return places
 
 

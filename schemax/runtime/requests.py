@@ -10,12 +10,17 @@ import numpy as np
 from schemax.runtime.plan import Ids, Ints, Plan
 
 
+# An instruction of fewer tokens is read with every document: attending to it apart costs more.
+_LEAST_SHARED = 16
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """One document: D stem tokens that all its slots read, B of slots' own keys, N slots.
 
-    instruction: ids that come before the stem, from position 0 on.
-    stem, stem_positions: (D,) the document, the output's opening and, if gapped, the skeleton.
+    instruction: shared ids that come before the stem, from position 0 on.
+    stem, stem_positions: (D,) the document, the output's opening and, if gapped, the skeleton;
+        before them the instruction, if it is too short to be shared.
     branch, branch_positions: (B,) slots' own keys, one after the other; branch_lengths: (N,).
     visible: (N,) how many of the stem's tokens a slot sees. The last of them gives the logits of a
         slot's first token where it has no branch.
@@ -60,12 +65,15 @@ def split_requests(
         document and of its first slot.
     """
     (common,) = np.nonzero(plan.document < 0)
-    instruction = tuple(plan.input_ids[common].tolist())
+    shared = len(common) > _LEAST_SHARED
+    instruction = tuple(plan.input_ids[common].tolist()) if shared else ()
     for document in dict.fromkeys(plan.slot_document.tolist()):
         (stem,) = np.nonzero((plan.document == document) & (plan.slot < 0))
         (branch,) = np.nonzero((plan.document == document) & (plan.slot >= 0))
         (slots,) = np.nonzero(plan.slot_document == document)
         last, start = plan.last_index[slots], stem[0]
+        if not shared:
+            stem, start = np.concatenate([common, stem]), start - len(common)
         names, owners = plan.slot_ids[slots], plan.slot[branch]
         lengths = (names[:, None] == owners).sum(axis=1)
         yield Request(

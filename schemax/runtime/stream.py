@@ -21,7 +21,7 @@ from schemax.runtime.limits import Limits, is_out_of_memory
 from schemax.runtime.model import DecoderModel, InstructionKey
 from schemax.runtime.outputs import NO_MEMORY, DocumentOutput, too_long
 from schemax.runtime.packing import pack
-from schemax.runtime.plan import Ints, Plan, plan_prompt, single
+from schemax.runtime.plan import Ids, Ints, Plan, plan_prompt, single
 from schemax.runtime.requests import Request, split_requests
 from schemax.runtime.sampling import choose
 from schemax.tokens import PromptIds, SlotOutput, StopTable
@@ -97,7 +97,7 @@ def _requests(
             budgets = model.budgets(plan, config.max_retries)
             (found[prompt],) = split_requests(plan, budgets, place, 0, model.is_long(plan))
         # Up and down in turn, so that neighbours are alike from one window to the next as well.
-        yield from sorted(found.values(), key=lambda r: (r.long, len(r.stem)), reverse=descending)
+        yield from sorted(found.values(), key=_alike, reverse=descending)
         descending = not descending
 
 
@@ -163,6 +163,12 @@ def _run(
         if trace:
             trace(_tensor(model, slots.index), step, logits)
         yield from list(flight.advance(chosen))
+
+
+def _alike(request: Request) -> tuple[bool, int, Ids, int]:
+    """Sorts like lengths together and, among these, documents with the same instruction."""
+    length = len(request.stem)
+    return request.long, length.bit_length(), request.instruction, length
 
 
 def _admit(
