@@ -9,7 +9,6 @@ import numpy as np
 
 from schemax.runtime.plan import Ids, Ints, Plan
 
-
 # An instruction of fewer tokens is read with every document: attending to it apart costs more.
 _LEAST_SHARED = 16
 
