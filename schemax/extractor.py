@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from functools import lru_cache
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -266,41 +267,59 @@ class Extractor:
     def _stream(
         self, documents: Iterator[Document], compiled: Mapping[str, CompiledSchema], mixed: bool
     ) -> Iterator[Extraction[Any]]:
+        """Categories that stop alike are decoded together: a pass cares for nothing else."""
+
+        kinds: dict[Any, dict[str, CompiledSchema]] = {}
+        for name, item in compiled.items():
+            kinds.setdefault((id(item.stop), item.decoding), {})[name] = item
+        if len(kinds) == 1:
+            yield from self._fill(documents, compiled, mixed)
+            return
         while window := list(islice(documents, _WINDOW)):
-            groups: dict[str, list[Document]] = {}
-            for document in window:
-                name = (document.category or "") if mixed else ""
-                problem = document.problem
-                if problem is None and name not in compiled:
-                    known = ", ".join(map(repr, compiled))
-                    problem = f"no schema for category {document.category!r}; there are {known}"
-                if problem is not None:
-                    yield failed(document.index, document.id, problem)
-                else:
-                    groups.setdefault(name, []).append(document)
-            yield from self._fill([(compiled[name], group) for name, group in groups.items()])
+            unknown = (item for item in window if item.category not in compiled)
+            yield from self._fill(unknown, compiled, mixed)
+            for some in kinds.values():
+                alike = (item for item in window if item.category in some)
+                yield from self._fill(alike, some, mixed)
 
     def _fill(
-        self, groups: Sequence[tuple[CompiledSchema, Sequence[Document]]]
+        self, documents: Iterator[Document], compiled: Mapping[str, CompiledSchema], mixed: bool
     ) -> Iterator[Extraction[Any]]:
-        """Categories that stop alike are decoded together: a batch cares for nothing else."""
+        """Extractions of documents whose categories stop alike, taken as they are needed."""
         from schemax.runtime.engine import fill
 
-        prompts: dict[Any, list[PromptIds]] = {}
-        owners: dict[Any, list[tuple[CompiledSchema, Document]]] = {}
-        for compiled, documents in groups:
-            key = (id(compiled.stop), compiled.decoding)
-            texts = [document.text or "" for document in documents]
-            prompts.setdefault(key, []).extend(self._prompts(compiled, texts))
-            owners.setdefault(key, []).extend((compiled, document) for document in documents)
-        for key, alike in owners.items():
-            first = alike[0][0]
-            for place, output in fill(self.model, prompts[key], first.stop, first.decoding):
-                compiled, document = alike[place]
-                if output.problem is not None:
-                    yield failed(document.index, document.id, output.problem)
-                else:
-                    yield _result(document, output, compiled)
+        unread: deque[Extraction[Any]] = deque()
+        owners: dict[int, tuple[CompiledSchema, Document]] = {}
+        places = count()
+
+        def prompts() -> Iterator[PromptIds]:
+            while window := list(islice(documents, _WINDOW)):
+                groups: dict[str, list[Document]] = {}
+                for document in window:
+                    name = (document.category or "") if mixed else ""
+                    problem = document.problem
+                    if problem is None and name not in compiled:
+                        known = ", ".join(map(repr, compiled))
+                        problem = f"no schema for category {document.category!r}; there are {known}"
+                    if problem is not None:
+                        unread.append(failed(document.index, document.id, problem))
+                    else:
+                        groups.setdefault(name, []).append(document)
+                for name, group in groups.items():
+                    owners.update((next(places), (compiled[name], item)) for item in group)
+                    texts = [document.text or "" for document in group]
+                    yield from self._prompts(compiled[name], texts)
+
+        first = next(iter(compiled.values()))
+        for place, output in fill(self.model, prompts(), first.stop, first.decoding):
+            while unread:
+                yield unread.popleft()
+            schema, document = owners.pop(place)
+            if output.problem is not None:
+                yield failed(document.index, document.id, output.problem)
+            else:
+                yield _result(document, output, schema)
+        yield from unread
 
     def _prompts(self, compiled: CompiledSchema, texts: Sequence[str]) -> Iterator[PromptIds]:
         """Prompts of J documents; those whose documents cannot share one are split."""

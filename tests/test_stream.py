@@ -374,6 +374,22 @@ def test_kernel_equals_matrix_products(groups: int, count: int, kind: str) -> No
     assert _flash is not _matmul
 
 
+@pytest.mark.parametrize("kind", ["plain", "causal", "masked"])
+def test_long_rows_are_multiplied_some_queries_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    from schemax.runtime import attention
+
+    query, key, value = (torch.randn(2, heads, 50, 8) for heads in (4, 2, 2))
+    mask = torch.randn(2, 1, 50, 50) if kind == "masked" else None
+    whole = _matmul(query, key, value, 0.3, mask, kind == "causal", 5.0)
+    monkeypatch.setattr(attention, "_MOST_SCORES", 3000)
+    for got, expected in zip(
+        _matmul(query, key, value, 0.3, mask, kind == "causal", 5.0), whole, strict=True
+    ):
+        torch.testing.assert_close(got, expected)
+
+
 def test_parts_equal_attention_over_all_keys() -> None:
     """The merge of three parts is the softmax over all of them, sinks included."""
     from schemax.runtime.attention import Part

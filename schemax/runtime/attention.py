@@ -22,6 +22,7 @@ NAME = "schemax"
 """What transformers knows this attention by."""
 
 _FEW_KEYS = 128
+_MOST_SCORES = 1 << 26
 
 # (B, Hk, M, D), (B, Hk, M, Dv) keys and values, out of what a layer has stored.
 Fetch = Callable[[Any], tuple[Tensor, Tensor]]
@@ -113,19 +114,30 @@ def _matmul(
     softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
     """The same by matrix products, on any device and for any head: the kernel's slow twin."""
-    groups = query.shape[1] // key.shape[1]
+    batch, heads, count, _ = query.shape
+    groups = heads // key.shape[1]
     if groups > 1:
         key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
-    scores = (query @ key.transpose(-1, -2)).float().mul_(scale)
-    if softcap is not None:
-        scores = scores.div_(softcap).tanh_().mul_(softcap)
     if causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        scores = scores.masked_fill_(~seen, torch.finfo(torch.float32).min)
-    elif mask is not None:
-        scores = scores.add_(mask)
-    total = scores.logsumexp(dim=-1)
-    return scores.sub_(total[..., None]).exp_().to(value.dtype) @ value, total
+        unseen = torch.ones(count, key.shape[2], dtype=torch.bool, device=key.device).triu(1)
+        mask = torch.zeros(unseen.shape, device=key.device)
+        mask = mask.masked_fill_(unseen, torch.finfo(torch.float32).min)[None, None]
+    # Scores of a long document by itself would not fit: some queries at a time.
+    rows = max(1, _MOST_SCORES // (batch * heads * key.shape[2]))
+    outs, totals = [], []
+    for at in range(0, count, rows):
+        some = slice(at, at + rows)
+        scores = (query[:, :, some] @ key.transpose(-1, -2)).float().mul_(scale)
+        if softcap is not None:
+            scores = scores.div_(softcap).tanh_().mul_(softcap)
+        if mask is not None:
+            scores = scores.add_(mask if mask.shape[-2] == 1 else mask[:, :, some])
+        total = scores.logsumexp(dim=-1)
+        outs.append(scores.sub_(total[..., None]).exp_().to(value.dtype) @ value)
+        totals.append(total)
+    if len(outs) == 1:
+        return outs[0], totals[0]
+    return torch.cat(outs, dim=2), torch.cat(totals, dim=2)
 
 
 def attend_parts(

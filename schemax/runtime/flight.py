@@ -129,6 +129,11 @@ class Flight:
         return [resident.request for resident in self.residents.values()]
 
     @property
+    def num_places(self) -> int:
+        """Documents of the input that what is in flight stands for."""
+        return sum(len(request.places) for request in self.requests)
+
+    @property
     def long(self) -> bool:
         return any(resident.request.long for resident in self.residents.values())
 

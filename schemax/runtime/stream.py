@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 # Documents taken from the input at a time, to be sorted by length.
 _WINDOW = 1024
+# Documents whose outputs are awaited, beyond which no window is taken: equal ones take no room.
+_READ_AHEAD = 4096
 
 Filled = tuple[Request, tuple[SlotOutput, ...] | None]
 
@@ -185,7 +187,7 @@ def _admit(
     """
     room = limits.pass_tokens - flight.num_growing
     while True:
-        if not waiting:
+        if not waiting and flight.num_places < _READ_AHEAD:
             waiting.extend(islice(requests, 1))
         if not waiting:
             break
