@@ -26,8 +26,8 @@ class DecodingConfig:
         values of earlier slots up to their own step (section 4.4).
     documents_per_prompt: J, how many documents share a prompt.
     k_max: token budget of a slot whose attribute names none; None derives it from the type.
-    max_retries: how often a slot that ran out of budget is decoded once more, by itself, each time
-        with twice the budget.
+    max_retries: how often a slot that ran out of budget gets another one, twice as large, and
+        goes on by itself.
     batch_size: prompts in flight, or "auto".
     stop: `literal` ends a slot where the format's literal is complete; `newline` at the end of
         the line, as in section 4.3.4.

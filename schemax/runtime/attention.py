@@ -7,6 +7,7 @@ the softmax over all of it (Hydragen, arXiv 2402.05099, section 3.1).
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -118,10 +119,6 @@ def _matmul(
     groups = heads // key.shape[1]
     if groups > 1:
         key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
-    if causal:
-        unseen = torch.ones(count, key.shape[2], dtype=torch.bool, device=key.device).triu(1)
-        mask = torch.zeros(unseen.shape, device=key.device)
-        mask = mask.masked_fill_(unseen, torch.finfo(torch.float32).min)[None, None]
     # Scores of a long document by itself would not fit: some queries at a time.
     rows = max(1, _MOST_SCORES // (batch * heads * key.shape[2]))
     outs, totals = [], []
@@ -130,7 +127,11 @@ def _matmul(
         scores = (query[:, :, some] @ key.transpose(-1, -2)).float().mul_(scale)
         if softcap is not None:
             scores = scores.div_(softcap).tanh_().mul_(softcap)
-        if mask is not None:
+        if causal:
+            queries = torch.arange(at, at + scores.shape[-2], device=key.device)[:, None]
+            unseen = torch.arange(key.shape[2], device=key.device) > queries
+            scores = scores.masked_fill_(unseen, torch.finfo(torch.float32).min)
+        elif mask is not None:
             scores = scores.add_(mask if mask.shape[-2] == 1 else mask[:, :, some])
         total = scores.logsumexp(dim=-1)
         outs.append(scores.sub_(total[..., None]).exp_().to(value.dtype) @ value)
@@ -190,6 +191,8 @@ def attend_parts(
 
 # What the pass under way attends to, by thread: an extractor may serve several.
 under_way = threading.local()
+# What a configuration named before it named this attention, by id, while a pass is under way.
+replaced: dict[int, str] = {}
 
 
 def block_attention(
@@ -202,26 +205,37 @@ def block_attention(
     dropout: float = 0.0,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' attention function; `sdpa` where no pass of ours is under way.
+    """transformers' attention function.
 
-    attention_mask: its width names the layer's kind; see `markers`.
+    attention_mask: its width names the layer's kind; see `markers`. Another thread that runs the
+    same model meanwhile, without a pass of ours, gets the attention that the model was loaded with.
     """
     cache = getattr(under_way, "cache", None)
     if cache is None:
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout, scaling, **others
+        forward: Any = sdpa_attention_forward
+        if replaced.get(id(module.config)) == "eager":
+            forward = sys.modules[type(module).__module__].eager_attention_forward
+            if attention_mask is not None and attention_mask.dtype == torch.bool:
+                least = torch.finfo(query.dtype).min
+                unseen = torch.zeros_like(attention_mask, dtype=query.dtype)
+                attention_mask = unseen.masked_fill_(~attention_mask, least)
+        found: tuple[Tensor, None] = forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
+        return found
     assert attention_mask is not None
-    cache.layer_under_way.store(key, value)
+    layer = cache.layer_under_way
+    layer.store(key, value)
     out = attend_parts(
         query[0].transpose(0, 1),
         cache.parts,
-        cache.layer_under_way,
+        layer,
         attention_mask.shape[-1] - 1,
         query.shape[-1] ** -0.5 if scaling is None else scaling,
         others.get("softcap"),
         others.get("s_aux"),
     )
+    layer.fresh = layer.padded = None
     return out[None], None
 
 

@@ -59,6 +59,7 @@ class BlockLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self.cells: tuple[Tensor, Tensor] | None = None
         self.fresh: tuple[Tensor, Tensor] | None = None
         self.padded: tuple[Tensor, Tensor] | None = None
+        self.bytes_per_token = 0
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Nothing to do: blocks are made by `update`, for there is more than one kind."""
@@ -77,8 +78,12 @@ class BlockLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         """
         write = self.cache.write
         self.fresh = (key[0].transpose(0, 1), value[0].transpose(0, 1))
+        self.bytes_per_token = sum(
+            part.shape[1] * part.shape[2] * part.element_size() for part in self.fresh
+        )
         if write.instruction is not None:
-            self.instructions[write.instruction] = (key, value)
+            # Models that project queries, keys and values at once hand out views of all of it.
+            self.instructions[write.instruction] = (key.contiguous(), value.contiguous())
         if write.padded is not None:
             # (W, C, Hk, D) -> (W, Hk, C, D)
             keys, values = (part[write.padded].transpose(1, 2) for part in self.fresh)
@@ -155,5 +160,4 @@ class BlockCache(Cache):
     @property
     def bytes_per_token(self) -> int:
         """Of one token's keys and values in all layers; 0 before anything was read."""
-        fresh = [part for layer in self.block_layers for part in layer.fresh or ()]
-        return sum(part.shape[1] * part.shape[2] * part.element_size() for part in fresh)
+        return sum(layer.bytes_per_token for layer in self.block_layers)

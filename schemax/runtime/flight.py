@@ -18,8 +18,9 @@ from schemax.runtime.requests import Request
 from schemax.tokens import DONE, FinishReason, SlotOutput, StopTable
 
 REASONS: tuple[FinishReason, ...] = ("stop", "eos", "length")
-# Room is made for so many documents at once, and for ones longer by this factor: moving costs.
-_FEWEST_ROWS = 64
+# Room is made for so many documents at once, unless they are long, and for ones longer by this
+# factor: moving costs.
+_FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
 _GROWTH = 1.25
 
 
@@ -104,7 +105,8 @@ class Entry:
 class Flight:
     """Documents and slots in flight, up to `max_documents` and `capacity` tokens.
 
-    rows, width: the extent of the documents' store; `moved` is called when it changes.
+    num_rows, width: the extent of the documents' store. Whoever changes it with `extend` moves what
+    is stored.
     """
 
     def __init__(self, stop: StopTable, max_documents: int, capacity: int) -> None:
@@ -123,15 +125,16 @@ class Flight:
         self._written = np.zeros((0, 0), np.int64)
         self._reason = np.zeros(0, np.int64)
         self._answers: Ints | None = None
+        self._footprint = 0
 
     @property
     def requests(self) -> list[Request]:
         return [resident.request for resident in self.residents.values()]
 
     @property
-    def num_places(self) -> int:
-        """Documents of the input that what is in flight stands for."""
-        return sum(len(request.places) for request in self.requests)
+    def num_repeated(self) -> int:
+        """Documents of the input that wait for an equal one."""
+        return sum(len(request.places) - 1 for request in self.requests)
 
     @property
     def long(self) -> bool:
@@ -153,6 +156,8 @@ class Flight:
         count = len(self.residents)
         if count and (count >= self._max_documents or request.long != self.long):
             return None
+        if count and self._footprint + request.footprint > self._capacity:
+            return None
         longest = max([len(request.stem), *(len(r.stem) for r in self.requests)])
         rows, width = self.num_rows, self.width
         if longest > width:
@@ -163,7 +168,8 @@ class Flight:
                 # Wider than anything in flight, since longer documents have gone through.
                 width = int(longest * _GROWTH)
                 most = max(1, (self._capacity - self.cells.size) // width)
-            rows = min(max(2 * count, _FEWEST_ROWS), most, self._max_documents)
+            fewest = min(_FEWEST_ROWS, max(1, _FEWEST_TOKENS // width))
+            rows = min(max(2 * count, fewest), most, self._max_documents)
         if count >= rows:
             return None
         return rows, width
@@ -196,6 +202,7 @@ class Flight:
             self._set_answers(homes, request.answers or ((),) * count)
         self.positions[row, : len(request.stem)] = request.stem_positions
         self.residents[row] = Resident(request, row, homes, count)
+        self._footprint += request.footprint
         self.entries.insert(0, Entry(request, row))
         zeros = np.zeros(count, np.int64)
         fresh = Slots(
@@ -270,6 +277,7 @@ class Flight:
             resident.growing -= count
             if not resident.growing:
                 del self.residents[row]
+                self._footprint -= resident.request.footprint
                 yield resident.request, self._outputs(resident)
 
     def _free(self, done: Slots) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
 from schemax.config import DecodingConfig
 from schemax.runtime.model import DecoderModel
 
+_CGROUP = Path("/sys/fs/cgroup")
 # Tokens of a pass. On a CPU, where a matrix product is at its best; on a GPU, well beyond that.
 _PASS_TOKENS = {"cpu": 1_024, "cuda": 8_192}
 # Of the memory that is free. The rest is for activations, logits and everybody else.
@@ -44,17 +46,25 @@ class Limits:
         )
 
 
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Accelerators raise a class of their own; the CPU's allocator only says so."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+def is_out_of_memory(error: Exception) -> bool:
+    """Accelerators and numpy raise classes of their own; torch's CPU allocator only says so."""
+    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+    return known or "can't allocate memory" in str(error)
 
 
 def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        # What torch holds and does not use is as good as free.
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + held
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            found = {name: rest.split()[0] for name, _, rest in (x.partition(":") for x in lines)}
-        return 1024 * int(found["MemAvailable"])
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        found = {name: rest.split()[0] for name, _, rest in (x.partition(":") for x in lines)}
+        free = 1024 * int(found["MemAvailable"])
     except (OSError, KeyError):
         return 4 << 30  # not Linux: a modest guess
+    try:  # a container may have less than its host
+        bound = int((_CGROUP / "memory.max").read_text("ascii"))
+        return max(0, min(free, bound - int((_CGROUP / "memory.current").read_text("ascii"))))
+    except (OSError, ValueError):
+        return free

@@ -27,6 +27,8 @@ from schemax.runtime.visibility import Span, TokenInfo, visible
 
 # An instruction's ids, and whether longrope takes its long factors.
 InstructionKey = tuple[tuple[int, ...], bool]
+# The same, and what tells the weights apart that it was read with.
+KeptKey = tuple[tuple[int, ...], bool, int]
 # Keys and values of every layer, (1, Hk, I, D).
 Block = tuple[tuple[Tensor, Tensor], ...]
 
@@ -44,10 +46,13 @@ class DecoderModel(LanguageModel):
     """
 
     def __init__(self, model: Any) -> None:
-        super().__init__(model)
+        # transformers reads the attention's name off the configuration, which all threads share.
+        self._lock = _locks.setdefault(model, threading.RLock())
+        with self._lock:
+            super().__init__(model)
+            backend = self.config._attn_implementation
         if self.anatomy.obstacle:
             raise ModelError(f"{self.name} {self.anatomy.obstacle}")
-        backend = self.config._attn_implementation
         if backend not in ("sdpa", "eager"):
             raise ModelError(
                 f"attention implementation {backend!r} takes no custom mask; "
@@ -58,9 +63,7 @@ class DecoderModel(LanguageModel):
         self.packs = False
         self.bytes_per_token = 0
         self._spans = tuple(self.anatomy.spans.items())
-        self._instructions: OrderedDict[InstructionKey, Block] = OrderedDict()
-        # transformers reads the attention's name off the configuration, which all threads share.
-        self._lock = _locks.setdefault(model, threading.RLock())
+        self._instructions: OrderedDict[KeptKey, Block] = OrderedDict()
         self._longrope = None
         if self.anatomy.switch is not None:
             self._longrope = Longrope.of(model, self.anatomy.switch)
@@ -155,20 +158,29 @@ class DecoderModel(LanguageModel):
 
     def read_instruction(self, ids: tuple[int, ...], long: bool) -> Block:
         """An instruction's keys and values, computed once and kept for later calls."""
-        key = (ids, long)
-        if (known := self._instructions.get(key)) is not None:
-            self._instructions.move_to_end(key)
-            return known
-        cache = self.new_block_cache()
-        self.run_pass(replace(pack_instruction(ids, 0, self.spans, self.device), long=long), cache)
-        block = tuple(layer.instructions[0] for layer in cache.block_layers)
-        self._instructions[key] = block
-        while len(self._instructions) > _KEPT_INSTRUCTIONS:
-            self._instructions.popitem(last=False)
-        return block
+        key = (ids, long, self._fingerprint())
+        with self._lock:
+            if (known := self._instructions.get(key)) is not None:
+                self._instructions.move_to_end(key)
+                return known
+            cache = self.new_block_cache()
+            work = pack_instruction(ids, 0, self.spans, self.device)
+            self.run_pass(replace(work, long=long), cache)
+            block = tuple(layer.instructions[0] for layer in cache.block_layers)
+            self._instructions[key] = block
+            while len(self._instructions) > _KEPT_INSTRUCTIONS:
+                self._instructions.popitem(last=False)
+            return block
+
+    def _fingerprint(self) -> int:
+        """Another number once the weights were trained, loaded or replaced."""
+        weights = self.model.parameters()
+        return hash(tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights))
 
     def forget_instructions(self) -> None:
-        self._instructions.clear()
+        """Lets go of instructions kept from earlier calls."""
+        with self._lock:
+            self._instructions.clear()
 
     def new_block_cache(self) -> BlockCache:
         return BlockCache(self.num_layers)
@@ -177,6 +189,7 @@ class DecoderModel(LanguageModel):
     def _in_parts(self, cache: BlockCache) -> Iterator[None]:
         """Attention in parts, on this thread, for as long as the context lasts."""
         before = self.config._attn_implementation
+        attention.replaced[id(self.config)] = before
         self.config._attn_implementation = attention.NAME
         attention.under_way.cache = cache
         try:
@@ -184,6 +197,7 @@ class DecoderModel(LanguageModel):
         finally:
             attention.under_way.cache = None
             self.config._attn_implementation = before
+            attention.replaced.pop(id(self.config), None)
 
     def _masks(
         self, tokens: TokenInfo, context: TokenInfo, config: DecodingConfig

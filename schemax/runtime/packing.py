@@ -28,7 +28,7 @@ from schemax.runtime.plan import Ints
 from schemax.runtime.visibility import Span, within_span
 
 # Slots' own tokens are gathered side by side: up to 8 with up to 8, not with one of 200.
-_BUCKETS = (8, 32, 128, 512, 2048, 8192, 32768)
+_BUCKETS = (8, 32, 128, 512, 2048, 8192, 32768, 1 << 62)
 # Tokens of a new document and its keys up to which they are one masked square.
 _SHORT = 192
 

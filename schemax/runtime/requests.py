@@ -9,7 +9,8 @@ import numpy as np
 
 from schemax.runtime.plan import Ids, Ints, Plan
 
-# An instruction of fewer tokens is read with every document: attending to it apart costs more.
+# An instruction of up to so many tokens is read with every document: attending to it apart costs
+# more.
 _LEAST_SHARED = 16
 
 
@@ -49,6 +50,11 @@ class Request:
     def num_tokens(self) -> int:
         """How many tokens are read before the first one is written."""
         return len(self.stem) + len(self.branch)
+
+    @property
+    def footprint(self) -> int:
+        """Tokens that are kept for it, by a generous guess: few values come near their budgets."""
+        return self.num_tokens + int(self.budgets.sum()) // 4
 
     @property
     def num_slots(self) -> int:

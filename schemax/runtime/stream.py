@@ -30,7 +30,8 @@ logger = logging.getLogger(__name__)
 
 # Documents taken from the input at a time, to be sorted by length.
 _WINDOW = 1024
-# Documents whose outputs are awaited, beyond which no window is taken: equal ones take no room.
+# Documents that wait for an equal one in flight, beyond which no more are taken: unlike others they
+# take no room there.
 _READ_AHEAD = 4096
 
 Filled = tuple[Request, tuple[SlotOutput, ...] | None]
@@ -66,10 +67,12 @@ def decode_stream(
         slots = sum(request.num_slots for request in requests)
         requests += split_requests(plan, plan.k_max, len(requests), slots, model.is_long(plan))
     found = {
-        request.places[0]: slots or ()
+        request.places[0]: slots
         for request, slots in stream(model, iter(requests), stop, config, trace)
     }
-    flat = iter(slot for place in range(len(requests)) for slot in found[place])
+    if any(slots is None for slots in found.values()):
+        raise MemoryError(NO_MEMORY)
+    flat = iter(slot for place in range(len(requests)) for slot in found[place] or ())
     return [list(islice(flat, len(plan.slot_ids))) for plan in plans]
 
 
@@ -116,27 +119,60 @@ def stream(
     many at a time.
     """
     waiting: deque[Request] = deque()
-    limits = Limits.of(model, config)
+    source = _Source(requests)
+    usual = limits = Limits.of(model, config)
     while True:
         flight = Flight(stop, limits.documents, limits.capacity)
         try:
-            yield from _run(model, flight, requests, waiting, limits, config, trace)
-            return
-        except RuntimeError as error:
+            yield from _run(model, flight, source, waiting, limits, config, trace)
+            break
+        except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
         # Outside the handler, so that the failed pass's tensors can be freed.
+        model.forget_instructions()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        again = flight.requests or [waiting.popleft()]
-        if len(again) == 1:
+        again = flight.requests
+        if len(again) == limits.documents == 1:
+            # Too large even by itself, with nothing else in memory. The others had done no harm.
             yield again[0], None
+            limits = usual
             continue
         waiting.extendleft(reversed(again))
         limits = limits.halved(len(again))
         logger.warning(
             "out of memory with %d documents; going on with %d", len(again), limits.documents
         )
+    if source.error is not None:
+        raise source.error
+
+
+class _Source:
+    """The input, apart from what decodes it: where it fails, what was taken is finished first.
+
+    Whatever it raises is never taken for a failure of a pass.
+    """
+
+    def __init__(self, requests: Iterator[Request]) -> None:
+        self._requests = requests
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[Request]:
+        return self
+
+    def __next__(self) -> Request:
+        if self.error is not None:
+            raise StopIteration
+        try:
+            # It may compute something of its own.
+            with torch.inference_mode(False):
+                return next(self._requests)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self.error = error
+            raise StopIteration from None
 
 
 @torch.inference_mode()
@@ -155,7 +191,7 @@ def _run(
         _admit(flight, cache, instructions, requests, waiting, limits)
         if not flight.residents:
             return
-        instructions.read()
+        instructions.read(flight)
         work = pack(flight, model.spans, instructions.lengths, model.device)
         logits = model.run_pass(work, cache)
         slots = flight.slots
@@ -187,7 +223,7 @@ def _admit(
     """
     room = limits.pass_tokens - flight.num_growing
     while True:
-        if not waiting and flight.num_places < _READ_AHEAD:
+        if not waiting and flight.num_repeated < _READ_AHEAD:
             waiting.extend(islice(requests, 1))
         if not waiting:
             break
@@ -223,10 +259,15 @@ class Instructions:
         key = (request.instruction, request.long)
         return self._handles.setdefault(key, len(self._handles))
 
-    def read(self) -> None:
-        """Makes sure that all instructions in use have been read."""
+    def read(self, flight: Flight) -> None:
+        """Makes sure that all instructions in use have been read, and lets go of all others."""
+        used = set(flight.slots.instruction.tolist())
+        for handle in self.lengths.keys() - used:
+            del self.lengths[handle]
+            for layer in self._cache.block_layers:
+                layer.instructions.pop(handle, None)
         for key, handle in self._handles.items():
-            if handle in self.lengths:
+            if handle in self.lengths or handle not in used:
                 continue
             if key[0]:
                 blocks = self._model.read_instruction(*key)
