@@ -423,16 +423,16 @@ def test_other_failures_are_not_taken_for_a_lack_of_memory(
         outputs_of(model, compile_schema(small, codec), TITLES)
 
 
-@pytest.mark.parametrize("backend", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_threads_and_other_users_of_the_model_do_not_disturb_each_other(
-    codec: TextCodec, small: Any, backend: str
+    codec: TextCodec, small: Any, attention: str
 ) -> None:
     """Two wrappers of one model, and transformers' own `generate` on it, all at once."""
-    raw = tiny_model("qwen3", codec.vocab_size, attn_implementation=backend)
+    raw = tiny_model("qwen3", codec.vocab_size, attn_implementation=attention)
     models = [prepare(raw), prepare(raw)]
     compiled = compile_schema(small, codec, template=TEMPLATE)
     expected = outputs_of(models[0], compiled, TITLES)
-    assert raw.config._attn_implementation == backend
+    assert raw.config._attn_implementation == attention
     request = torch.tensor([codec.encode(TITLES[2])])
 
     def generated(_: int) -> list[int]:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
 NAME = "schemax"
 """What transformers knows this attention by."""
@@ -248,4 +248,5 @@ def markers(count: int, device: torch.device) -> list[Tensor]:
 
 
 AttentionInterface.register(NAME, block_attention)
-AttentionMaskInterface.register(NAME, sdpa_mask)
+# Added to scores: whichever attention another thread then takes, it can take this mask.
+AttentionMaskInterface.register(NAME, eager_mask)
