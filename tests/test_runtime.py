@@ -22,7 +22,7 @@ from schemax.runtime.kvcache import SlotCache
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
 from schemax.runtime.reference import Token, decode_reference, sees
-from schemax.runtime.sampling import choose, uniform
+from schemax.runtime.sampling import choose, largest, uniform
 from schemax.runtime.visibility import TokenInfo, visible
 from schemax.tokens import PromptIds, SlotOutput
 
@@ -205,6 +205,16 @@ def test_uniform_numbers_are_uniform_and_independent() -> None:
     assert abs(counts - 1000).max() < 160  # five standard deviations
     for other in (uniform(keys, 4, 1), uniform(keys, 3, 2), uniform(keys + 1, 3, 1)):
         assert abs(np.corrcoef(draws, other.numpy())[0, 1]) < 0.04
+
+
+@pytest.mark.parametrize("size", [5, 512, 1300, 4096])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_largest_is_the_first_of_equals(size: int, dtype: torch.dtype) -> None:
+    logits = torch.randint(-9, 9, (300, size), generator=torch.Generator().manual_seed(size))
+    logits[:20] = -3
+    logits[20:40, :-1] = -3
+    numbers = logits.numpy()
+    assert largest(logits.to(dtype)).tolist() == numbers.argmax(axis=1).tolist()
 
 
 def test_nucleus_sampling_follows_the_distribution() -> None:

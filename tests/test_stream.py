@@ -17,7 +17,7 @@ from families import IN_SEQUENCE, Family
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime import stream as stream_module
-from schemax.runtime.attention import _matmul, attend, attend_parts
+from schemax.runtime.attention import _flash, _matmul, attend, attend_parts
 from schemax.runtime.decoder import decode
 from schemax.runtime.engine import fill, streams
 from schemax.runtime.flight import Flight, Stack
@@ -463,32 +463,38 @@ def test_bfloat16_runs_and_mostly_agrees(codec: TextCodec, small: Any) -> None:
     assert sum(same) > len(same) / 2
 
 
+@pytest.mark.parametrize("kernel", [_flash, _matmul, attend])
 @pytest.mark.parametrize("groups", [1, 3])
-@pytest.mark.parametrize("count", [1, 5, 40])
+@pytest.mark.parametrize("count", [1, 5, 40, 150])
 @pytest.mark.parametrize("kind", ["plain", "causal", "per query", "per row"])
-def test_kernel_equals_matrix_products(groups: int, count: int, kind: str) -> None:
+def test_kernels_equal_the_definition(kernel: Any, groups: int, count: int, kind: str) -> None:
     """Outputs and log-sum-exps; rows that see nothing of a part must not turn into NaN."""
     generator = torch.Generator().manual_seed(count)
 
     def random(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=generator)
 
+    length = 40 if count < 40 else count
     query = random(3, count, 2 * groups, 8)
-    key, value = random(3, 2, 40, 8), random(3, 2, 40, 8)
-    mask = None
+    key, value = random(3, 2, length, 8), random(3, 2, length, 8)
+    least = torch.finfo(torch.float32).min
+    mask, added = None, torch.zeros(3, 1, length)
     if kind.startswith("per"):
         rows = count if kind == "per query" else 1
-        mask = torch.where(random(3, rows, 40) > 0, 0.0, torch.finfo(torch.float32).min)
-        mask[0] = torch.finfo(torch.float32).min
+        added = mask = torch.where(random(3, rows, length) > 0, 0.0, least)
+        mask[0] = least
     causal = kind == "causal"
-    fast, total = attend(query, key, value, 0.3, mask, causal)
-    by_head = query.transpose(1, 2)
-    wide = None if mask is None else mask[:, None]
-    slow, expected = _matmul(by_head, key, value, 0.3, wide, causal, None)
+    if causal:
+        added = torch.full((count, length), least).triu(1)[None]
+    out, total = kernel(query, key, value, 0.3, mask, causal, None)
+    by_head = query.double().transpose(1, 2)
+    keys, values = (part.double().repeat_interleave(groups, dim=1) for part in (key, value))
+    scores = by_head @ keys.transpose(-1, -2) * 0.3 + added.double()[:, None]
+    expected, weights = scores.softmax(-1) @ values, scores.logsumexp(-1)
     seen = slice(1, None) if mask is not None else slice(None)
-    torch.testing.assert_close(fast[seen], slow.transpose(1, 2)[seen])
-    torch.testing.assert_close(total[seen], expected.transpose(1, 2)[seen])
-    assert torch.isfinite(fast).all()
+    torch.testing.assert_close(out[seen], expected.transpose(1, 2)[seen].float())
+    torch.testing.assert_close(total[seen], weights.transpose(1, 2)[seen].float())
+    assert torch.isfinite(out).all()
 
 
 @pytest.mark.parametrize("kind", ["plain", "causal", "masked"])
@@ -497,8 +503,9 @@ def test_long_rows_are_multiplied_some_queries_at_a_time(
 ) -> None:
     from schemax.runtime import attention
 
-    query, key, value = (torch.randn(2, heads, 50, 8) for heads in (4, 2, 2))
-    mask = torch.randn(2, 1, 50, 50) if kind == "masked" else None
+    query = torch.randn(2, 50, 4, 8)
+    key, value = torch.randn(2, 2, 50, 8), torch.randn(2, 2, 50, 8)
+    mask = torch.randn(2, 50, 50) if kind == "masked" else None
     whole = _matmul(query, key, value, 0.3, mask, kind == "causal", 5.0)
     monkeypatch.setattr(attention, "_MOST_SCORES", 3000)
     for got, expected in zip(

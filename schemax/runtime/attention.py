@@ -22,7 +22,8 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask
 NAME = "schemax"
 """What transformers knows this attention by."""
 
-_FEW_KEYS = 128
+# Queries, or keys, that are few.
+_FEW = 128
 _MOST_SCORES = 1 << 26
 
 # (B, Hk, M, D), (B, Hk, M, Dv) keys and values, out of what a layer has stored.
@@ -66,27 +67,21 @@ def attend(
 
     H is a multiple of Hk. mask: (B, 1 or n, M), added to the scores.
     """
-    batch, count, heads, size = query.shape
-    groups = heads // key.shape[1]
-    folded = groups > 1 and count <= 32 and not causal
-    if folded:
-        # Heads that share keys become queries: few queries a head would waste the kernel.
-        query = query.view(batch, count, -1, groups, size).permute(0, 2, 1, 3, 4).flatten(2, 3)
-        if mask is not None and mask.shape[1] > 1:
-            mask = mask.repeat_interleave(groups, dim=1)
-    else:
-        query = query.transpose(1, 2)
-    if mask is not None:
-        mask = mask[:, None]
     plain = softcap is None and query.device.type == "cpu" and key.shape[-1] == value.shape[-1]
-    # The kernel is for long rows; a few keys of one slot are many small products.
-    kernel = _flash if plain and (count > 1 or key.shape[2] > _FEW_KEYS) else _matmul
-    out, total = kernel(query, key, value, scale, mask, causal, softcap)
-    if folded:
-        out = out.reshape(batch, -1, count, groups, out.shape[-1])
-        total = total.reshape(batch, -1, count, groups)
-        return out.permute(0, 2, 1, 3, 4).flatten(2, 3), total.permute(0, 2, 1, 3).flatten(2, 3)
-    return out.transpose(1, 2), total.transpose(1, 2)
+    kernel = _flash if plain and _is_long(query, key) else _matmul
+    return kernel(query, key, value, scale, mask, causal, softcap)
+
+
+def _is_long(query: Tensor, key: Tensor) -> bool:
+    """Whether the kernel is worth it: many groups of a few queries and keys are matrix products.
+
+    Those round scores to the tensors' type, so that in half precision only a token's own keys, few
+    as they are, are left to them.
+    """
+    count, keys = query.shape[1], key.shape[2]
+    if query.dtype != torch.float32:
+        return count > 1 or keys > _FEW
+    return count > _FEW or keys > 2 * _FEW
 
 
 def _flash(
@@ -99,10 +94,20 @@ def _flash(
     _softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
     """torch's own kernel for CPUs; the public function keeps the log-sum-exps to itself."""
-    found: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, 0.0, causal, attn_mask=mask, scale=scale
+    groups = query.shape[2] // key.shape[1]
+    # Few queries a head would waste the kernel: heads that share keys become queries.
+    folded = groups > 1 and query.shape[1] <= 32 and not causal
+    if mask is not None:
+        if folded and mask.shape[1] > 1:
+            mask = mask.repeat_interleave(groups, dim=1)
+        mask = mask[:, None]
+    queries = _fold(query, groups) if folded else query.transpose(1, 2)
+    out, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        queries, key, value, 0.0, causal, attn_mask=mask, scale=scale
     )
-    return found
+    if folded:
+        return _unfold(out, groups), _unfold(total[..., None], groups)[..., 0]
+    return out.transpose(1, 2), total.transpose(1, 2)
 
 
 def _matmul(
@@ -114,31 +119,48 @@ def _matmul(
     causal: bool,
     softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """The same by matrix products, on any device and for any head: the kernel's slow twin."""
-    batch, heads, count, _ = query.shape
-    groups = heads // key.shape[1]
-    if groups > 1:
-        key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
+    """The same by matrix products, on any device and for any head: the kernel's twin."""
+    batch, count, heads, _ = query.shape
+    kv_heads, length = key.shape[1:3]
+    groups = heads // kv_heads
+    keys = key.transpose(-1, -2)
     # Scores of a long document by itself would not fit: some queries at a time.
-    rows = max(1, _MOST_SCORES // (batch * heads * key.shape[2]))
+    rows = max(1, _MOST_SCORES // (batch * heads * length))
     outs, totals = [], []
     for at in range(0, count, rows):
-        some = slice(at, at + rows)
-        scores = (query[:, :, some] @ key.transpose(-1, -2)).float().mul_(scale)
+        some = _fold(query[:, at : at + rows], groups)
+        scores = (some @ keys).float().mul_(scale)
         if softcap is not None:
             scores = scores.div_(softcap).tanh_().mul_(softcap)
+        of_queries = scores.view(batch, kv_heads, -1, groups, length)
         if causal:
-            queries = torch.arange(at, at + scores.shape[-2], device=key.device)[:, None]
-            unseen = torch.arange(key.shape[2], device=key.device) > queries
-            scores = scores.masked_fill_(unseen, torch.finfo(torch.float32).min)
+            queries = torch.arange(at, at + of_queries.shape[2], device=key.device)
+            unseen = torch.arange(length, device=key.device) > queries[:, None, None]
+            of_queries.masked_fill_(unseen, torch.finfo(torch.float32).min)
         elif mask is not None:
-            scores = scores.add_(mask if mask.shape[-2] == 1 else mask[:, :, some])
-        total = scores.logsumexp(dim=-1)
-        outs.append(scores.sub_(total[..., None]).exp_().to(value.dtype) @ value)
-        totals.append(total)
+            shown = mask if mask.shape[1] == 1 else mask[:, at : at + rows]
+            of_queries.add_(shown[:, None, :, None])
+        shares = scores.softmax(dim=-1)
+        # Of the largest score, whose share is far from 0.
+        total = scores.amax(dim=-1) - shares.amax(dim=-1).log()
+        outs.append(_unfold(shares.to(value.dtype) @ value, groups))
+        totals.append(_unfold(total[..., None], groups)[..., 0])
     if len(outs) == 1:
         return outs[0], totals[0]
-    return torch.cat(outs, dim=2), torch.cat(totals, dim=2)
+    return torch.cat(outs, dim=1), torch.cat(totals, dim=1)
+
+
+def _fold(query: Tensor, groups: int) -> Tensor:
+    """(B, n, H, D) -> (B, Hk, n * groups, D): heads that share keys, side by side."""
+    batch, count, heads, size = query.shape
+    return query.view(batch, count, heads // groups, groups, size).transpose(1, 2).flatten(2, 3)
+
+
+def _unfold(found: Tensor, groups: int) -> Tensor:
+    """(B, Hk, n * groups, D) -> (B, n, H, D)."""
+    batch, kv_heads, count, size = found.shape
+    by_query = found.view(batch, kv_heads, count // groups, groups, size)
+    return by_query.transpose(1, 2).flatten(2, 3)
 
 
 def attend_parts(

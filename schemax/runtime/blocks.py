@@ -123,8 +123,11 @@ class BlockLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             return
         moved = []
         for part in self.documents:
-            room = part.new_zeros(num_rows, part.shape[1], width, part.shape[3])
-            room[: len(rows), :, :used] = part[rows.to(part.device), :, :used]
+            kept = part[rows.to(part.device), :, :used]
+            room = part
+            if (num_rows, width) != (part.shape[0], part.shape[2]):
+                room = part.new_zeros(num_rows, part.shape[1], width, part.shape[3])
+            room[: len(rows), :, :used] = kept
             moved.append(room)
         self.documents = (moved[0], moved[1])
 
