@@ -572,3 +572,26 @@ def test_sparse_rows_are_moved_together(
     monkeypatch.setattr(Flight, "extend", extend)
     assert outputs_of(model, compiled, texts) == expected
     assert any(moves)
+
+
+def test_refused_documents_are_told_of_as_they_are_met(codec: TextCodec, small: Any) -> None:
+    """A stream of nothing but documents that are too long ends no sooner, and piles up nothing."""
+    model = prepare(tiny_model("qwen3", codec.vocab_size, max_position_embeddings=600))
+    compiled = compile_schema(small, codec, template=TEMPLATE)
+    (long,) = compiled.encode(["Sony " * 600])
+    (short,) = compiled.encode([TITLES[0]])
+    taken = 0
+
+    def endless() -> Iterator[PromptIds]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield short if taken == 5000 else long
+
+    outputs = fill(model, endless(), compiled.stop, compiled.decoding)
+    place, output = next(outputs)
+    assert place == 0
+    assert "too long" in (output.problem or "")
+    assert taken <= 2048
+    found = next(place for place, output in outputs if output.problem is None)
+    assert found == 4999

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import torch
@@ -34,6 +35,15 @@ _WINDOW = 1024
 # take no room there.
 _READ_AHEAD = 4096
 
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A document of the input that the model cannot take. It only passes through."""
+
+    place: int
+    output: DocumentOutput
+
+
 Filled = tuple[Request, tuple[SlotOutput, ...] | None]
 
 
@@ -41,17 +51,16 @@ def fill_stream(
     model: DecoderModel, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
 ) -> Iterator[tuple[int, DocumentOutput]]:
     """`engine.fill` for isolated documents with independent slots."""
-    refused: deque[tuple[int, DocumentOutput]] = deque()
-    requests = _requests(model, prompts, config, refused)
-    for request, slots in stream(model, requests, stop, config):
-        while refused:
-            yield refused.popleft()
+    for done in stream(model, _requests(model, prompts, config), stop, config):
+        if isinstance(done, Refused):
+            yield done.place, done.output
+            continue
+        request, slots = done
         output = DocumentOutput((), 0, NO_MEMORY)
         if slots is not None:
             output = DocumentOutput(slots, max(len(slot.ids) for slot in slots))
         for place in request.places:
             yield place, output
-    yield from refused
 
 
 def decode_stream(
@@ -67,8 +76,9 @@ def decode_stream(
         slots = sum(request.num_slots for request in requests)
         requests += split_requests(plan, plan.k_max, len(requests), slots, model.is_long(plan))
     found = {
-        request.places[0]: slots
-        for request, slots in stream(model, iter(requests), stop, config, trace)
+        done[0].places[0]: done[1]
+        for done in stream(model, iter(requests), stop, config, trace)
+        if not isinstance(done, Refused)
     }
     if any(slots is None for slots in found.values()):
         raise MemoryError(NO_MEMORY)
@@ -80,12 +90,8 @@ def _requests(
     model: DecoderModel,
     prompts: Iterable[PromptIds],
     config: DecodingConfig,
-    refused: deque[tuple[int, DocumentOutput]],
-) -> Iterator[Request]:
-    """The documents of all prompts, like lengths together, equal ones once.
-
-    refused: gets those that the model cannot take.
-    """
+) -> Iterator[Request | Refused]:
+    """The documents of all prompts, like lengths together, equal ones once."""
     alone = (single(prompt, j) for prompt in prompts for j in range(len(prompt.documents)))
     numbered = enumerate(alone)
     descending = False
@@ -97,7 +103,7 @@ def _requests(
                 continue
             plan = plan_prompt(prompt, config)
             if problem := model.misfit(plan):
-                refused.append((place, too_long(problem, len(prompt.documents[0]))))
+                yield Refused(place, too_long(problem, len(prompt.documents[0])))
                 continue
             budgets = model.budgets(plan, config.max_retries)
             (found[prompt],) = split_requests(plan, budgets, place, 0, model.is_long(plan))
@@ -108,17 +114,17 @@ def _requests(
 
 def stream(
     model: DecoderModel,
-    requests: Iterator[Request],
+    requests: Iterator[Request | Refused],
     stop: StopTable,
     config: DecodingConfig,
     trace: Trace | None = None,
-) -> Iterator[Filled]:
+) -> Iterator[Filled | Refused]:
     """Requests as they are done, with their slots; None for one that memory does not suffice for.
 
     requests are taken as there is room. Where memory runs out, all in flight begin again, half as
     many at a time.
     """
-    waiting: deque[Request] = deque()
+    waiting: deque[Request | Refused] = deque()
     source = _Source(requests)
     usual = limits = Limits.of(model, config)
     while True:
@@ -154,14 +160,14 @@ class _Source:
     Whatever it raises is never taken for a failure of a pass.
     """
 
-    def __init__(self, requests: Iterator[Request]) -> None:
+    def __init__(self, requests: Iterator[Request | Refused]) -> None:
         self._requests = requests
         self.error: Exception | None = None
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self) -> Iterator[Request | Refused]:
         return self
 
-    def __next__(self) -> Request:
+    def __next__(self) -> Request | Refused:
         if self.error is not None:
             raise StopIteration
         try:
@@ -179,17 +185,20 @@ class _Source:
 def _run(
     model: DecoderModel,
     flight: Flight,
-    requests: Iterator[Request],
-    waiting: deque[Request],
+    requests: Iterator[Request | Refused],
+    waiting: deque[Request | Refused],
     limits: Limits,
     config: DecodingConfig,
     trace: Trace | None,
-) -> Iterator[Filled]:
+) -> Iterator[Filled | Refused]:
     cache = model.new_block_cache()
     instructions = Instructions(model, cache)
     while True:
-        _admit(flight, cache, instructions, requests, waiting, limits)
+        refused = _admit(flight, cache, instructions, requests, waiting, limits)
+        yield from refused
         if not flight.residents:
+            if refused:
+                continue
             return
         instructions.read(flight)
         work = pack(flight, model.spans, instructions.lengths, model.device)
@@ -213,21 +222,27 @@ def _admit(
     flight: Flight,
     cache: BlockCache,
     instructions: Instructions,
-    requests: Iterator[Request],
-    waiting: deque[Request],
+    requests: Iterator[Request | Refused],
+    waiting: deque[Request | Refused],
     limits: Limits,
-) -> None:
+) -> list[Refused]:
     """Takes up whole documents while a pass has room for them; a long one gets a pass of its own.
 
-    A request leaves `waiting` when it is in flight, so that it is never in neither.
+    A request leaves `waiting` when it is in flight, so that it is never in neither. What is met on
+    the way and cannot be run is given back.
     """
     room = limits.pass_tokens - flight.num_growing
-    while True:
+    refused: list[Refused] = []
+    while len(refused) < _WINDOW:
         if not waiting and flight.num_repeated < _READ_AHEAD:
             waiting.extend(islice(requests, 1))
         if not waiting:
             break
         request = waiting[0]
+        if isinstance(request, Refused):
+            refused.append(request)
+            waiting.popleft()
+            continue
         size = request.num_tokens
         first = not flight.entries and (not flight.residents or size > limits.pass_tokens)
         extent = flight.room_for(request) if first or size <= room else None
@@ -240,6 +255,7 @@ def _admit(
         room -= size
     if flight.is_sparse:
         _extend(flight, cache, (flight.num_rows, flight.width))
+    return refused
 
 
 def _extend(flight: Flight, cache: BlockCache, extent: tuple[int, int]) -> None:
