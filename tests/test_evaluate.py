@@ -4,61 +4,272 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import tiny_model
+from command_line import jsonl, refused, save_model
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 from schemax.cli import app
-from schemax.compiler import TextCodec
 from schemax.errors import InputError
-from schemax.evaluation.examples import read_examples, schemas_of
+from schemax.evaluation.examples import (
+    Example,
+    accepted,
+    canonical,
+    duplicated_ids,
+    overlap,
+    read_examples,
+    row_ids,
+    schemas_of,
+    shown_record,
+)
+from schemax.resources import resource_dir
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"id": "1", "category": "Tea", "text": "Tazo Zen 24 ct", "attributes": {"Brand": "Tazo"}},
-    {"id": "2", "category": "Tea", "text": "Twinings", "attributes": {"Net content": "20"}},
-    {"id": "3", "category": "Shoes", "text": "Crocs Clog", "attributes": {"Brand": "Crocs"}},
+    {"id": "2", "category": "Tea", "text": "Twinings", "attributes": {"Net content": ["20", 20.5]}},
+    {"id": "3", "category": "Shoes", "text": "Crocs Clog", "attributes": {"Brand": None}},
 ]
+TEXTS = ("isolated", "paper", "autoregressive")
+
+
+@pytest.fixture(scope="module")
+def folder(backend: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(backend, tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
-def folder(codec: TextCodec, backend: Tokenizer, tmp_path: Path) -> Path:
-    tiny_model("qwen3", codec.vocab_size).save_pretrained(tmp_path / "model")
-    backend.save(str(tmp_path / "model" / "tokenizer.json"))
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"}
-    (tmp_path / "model" / "tokenizer_config.json").write_text(json.dumps(config))
-    return tmp_path / "model"
+def gold(tmp_path: Path) -> str:
+    return jsonl(tmp_path / "gold.jsonl", ROWS)
 
 
-def test_all_settings_in_one_run(folder: Path, tmp_path: Path) -> None:
-    data = tmp_path / "gold.jsonl"
-    data.write_text("\n".join(map(json.dumps, ROWS)) + "\n")
-    names = "isolated,paper,autoregressive"
-    command = ["evaluate", str(data), "--model", str(folder), "--decoding", names]
-    done = CliRunner().invoke(app, [*command, "--json"])
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["evaluate", *arguments])
+
+
+def figures(*arguments: str) -> Any:
+    done = run(*arguments, "--json")
     assert done.exit_code == 0, done.output
-    reports = json.loads(done.stdout)
-    assert [report["decoding"] for report in reports] == names.split(",")
-    for report in reports:
-        assert 0 <= report["f1"] <= 1
-        assert report["passes_per_product"] >= 1
-        assert set(report["f1_by_category"]) == {"Tea", "Shoes"}
-    shown = CliRunner().invoke(app, command)
-    assert "3 products; Qwen3ForCausalLM" in shown.stdout
+    return json.loads(done.stdout)
 
 
-def test_schemas_hold_every_annotated_attribute(tmp_path: Path) -> None:
-    data = tmp_path / "gold.jsonl"
-    data.write_text("\n".join(map(json.dumps, ROWS)))
-    schemas = schemas_of(read_examples(data))
-    assert [f.title for f in schemas["Tea"].model_fields.values()] == ["Brand", "Net content"]
+def read(tmp_path: Path, *rows: Any) -> list[Example]:
+    jsonl(tmp_path / "read.jsonl", rows)
+    return read_examples(tmp_path / "read.jsonl")
+
+
+# Reading
+
+
+def test_labels_of_every_kind(tmp_path: Path) -> None:
+    row = (
+        '{"id": 7, "category": "Tea", "text": "Zen", "description": "24 bags", "price": [1], '
+        '"attributes": {"a": "x", "b": null, "c": ["y", 2, "y"], "d": 1.50, "e": true, "f": ["z"]}}'
+    )
+    (tmp_path / "gold.jsonl").write_text(f"\n{row}\n\n")
+    (example,) = read_examples(tmp_path / "gold.jsonl")
+    labels = {"a": "x", "b": None, "c": ("y", "2"), "d": "1.50", "e": "true", "f": "z"}
+    assert example == Example("Tea", "Zen", labels, "24 bags", "7")
+    assert [type(example.attributes[name]) for name in "ad"] == [str, str]
+    assert [canonical(label) for label in labels.values()] == ["x", None, "y", "1.50", "true", "z"]
+    assert accepted(labels["c"]) == ("y", "2")
+    assert accepted(None) == (None,)
+    record = {"category": "Tea", "text": "Zen", "description": "24 bags"}
+    assert shown_record(example) == record
+    assert "description" not in shown_record(Example("Tea", "Zen", {}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"attributes": {"Brand": {"name": "Tazo"}}}, "'Brand': an object"),
+        ({"attributes": {"Brand": [["Tazo"]]}}, "'Brand': a list"),
+        ({"attributes": {"Brand": ["Tazo", None]}}, "'Brand': nothing"),
+        ({"attributes": {"Brand": []}}, "'Brand': an empty list"),
+        ({"attributes": {"Brand": float("nan")}}, "NaN"),
+        ({"attributes": ["Brand"]}, "attributes: a list"),
+        ({"attributes": None}, "attributes: nothing"),
+        ({"category": 3}, "category: a number"),
+        ({"text": None}, "text: nothing"),
+        ({"description": 4}, "description: a number"),
+        ({"id": True}, "id: a boolean"),
+    ],
+)
+def test_what_is_no_annotated_product(tmp_path: Path, changed: Any, said: str) -> None:
+    with pytest.raises(InputError, match=r"read\.jsonl, line 2: ") as error:
+        read(tmp_path, ROWS[0], ROWS[1] | changed)
+    assert said in str(error.value)
 
 
 def test_broken_lines_are_named(tmp_path: Path) -> None:
     data = tmp_path / "gold.jsonl"
-    data.write_text(json.dumps(ROWS[0]) + '\n{"text": 3}\n')
-    with pytest.raises(InputError, match=r"line 2.*category"):
-        read_examples(data)
-    done = CliRunner().invoke(app, ["evaluate", str(data)])
-    assert done.exit_code == 2
+    for line in (b'{"text": 3}', b"[]", b"{", b"\xe9"):
+        data.write_bytes(json.dumps(ROWS[0]).encode() + b"\n" + line + b"\n")
+        with pytest.raises(InputError, match=r"line 2.*needs category"):
+            read_examples(data)
+        refused(run(str(data)), "gold.jsonl, line 2")
+
+
+def test_a_file_without_products(tmp_path: Path) -> None:
+    data = tmp_path / "gold.jsonl"
+    data.write_text("\n \n")
+    refused(run(str(data)), "gold.jsonl holds no products")
+
+
+def test_names_duplicates_and_overlap(tmp_path: Path) -> None:
+    nameless = {key: value for key, value in ROWS[2].items() if key != "id"}
+    examples = read(tmp_path, ROWS[0], ROWS[1], nameless, ROWS[0] | {"text": "other"}, nameless)
+    assert row_ids(examples) == ("1", "2", "#3", "1", "#5")
+    assert duplicated_ids(examples) == ("1",)
+    assert overlap(examples[:1], examples) == ("1",)
+    assert overlap(examples[2:3], examples) == ("#3", "#5")
+    assert overlap([], examples) == ()
+
+
+def test_schemas_hold_every_annotated_attribute(gold: str) -> None:
+    schemas = schemas_of(read_examples(Path(gold)))
+    assert [f.title for f in schemas["Tea"].model_fields.values()] == ["Brand", "Net content"]
+
+
+# The command
+
+
+def test_all_settings_in_one_run(folder: Path, gold: str) -> None:
+    command = [gold, "--model", str(folder), "--decoding", ",".join(TEXTS)]
+    reports = figures(*command, "--details")
+    assert [report["decoding"] for report in reports] == list(TEXTS)
+    for report in reports:
+        assert report["products"] == 3
+        assert report["passes_per_product"] >= 1
+        assert set(report["f1_by_category"]) == {"Tea", "Shoes"}
+        assert set(report["by_attribute"]["Tea"]) == {"Brand", "Net content"}
+        assert sum(report["counts"].values()) == 3
+        assert sum(report["strict_counts"].values()) == 5
+        assert sum(report["finish_reasons"].values()) == 5
+        low, high = report["f1_interval"]
+        assert 0 <= low <= report["f1"] <= high <= 1
+        assert [row["id"] for row in report["predictions"]] == ["1", "2", "3"]
+        assert report["predictions"][1]["labels"] == {"Net content": ["20", "20.5"]}
+        assert set(report["predictions"][1]["predicted"]) == {"Brand", "Net content"}
+    assert "against" not in reports[0]
+    assert all(report["against"]["decoding"] == "isolated" for report in reports[1:])
+    shown = run(*command, "--by", "attribute")
+    assert shown.exit_code == 0, shown.output
+    assert "3 products; Qwen3ForCausalLM" in shown.stdout
+    for words in (*TEXTS, "strict F1", "Attributes, paper", "Net content", "NN", "McNemar p"):
+        assert words in shown.stdout
+
+
+def test_the_embedded_model_end_to_end(tmp_path: Path) -> None:
+    rows = [
+        {"id": "t", "category": "Tea", "text": "Twinings Green Tea, 20 Count"},
+        {"id": "s", "category": "Shoes", "text": "Crocs Unisex Clog, Navy"},
+    ]
+    labels = [{"Brand": "Twinings", "Item form": None}, {"Brand": ["Crocs", "Crocs Inc."]}]
+    made = [row | {"attributes": own} for row, own in zip(rows, labels, strict=True)]
+    gold, embedded = jsonl(tmp_path / "gold.jsonl", made), str(resource_dir("embedded"))
+    (report,) = figures(gold, "--model", embedded, "--judge", embedded, "--details")
+    counted = report["counts"]
+    predicted = {row["id"]: row["predicted"] for row in report["predictions"]}
+    right = (predicted["t"]["Brand"] == "Twinings") + (predicted["s"]["Brand"] == "Crocs")
+    assert counted["vc"] == right
+    assert counted["vc"] > 0, "the embedded model knows neither of two brands"
+    assert report["judge"]["model"] == embedded
+    verdicts = [v for row in report["predictions"] for v in row["verdicts"].values()]
+    assert len(verdicts) == sum(report["judge"]["verdicts"].values()) == 3
+    assert report["judge"]["verdicts"]["unparseable"] == verdicts.count(None)
+    shown = run(gold, "--model", embedded, "--judge", embedded)
+    assert "LLM-F1" in shown.stdout
+    assert "unparseable" in shown.stdout
+
+
+def test_ids_that_occur_twice_are_reported(folder: Path, tmp_path: Path) -> None:
+    gold = jsonl(tmp_path / "gold.jsonl", [ROWS[0], ROWS[1] | {"id": "1"}, ROWS[2]])
+    done = run(gold, "--model", str(folder), "--json")
+    assert done.exit_code == 0
+    assert "several products have the same id: 1\n" in done.stderr
+    assert len(json.loads(done.stdout)) == 1
+    assert "same id" not in run(gold, "--model", str(folder), "--limit", "1").stderr
+
+
+def test_names_are_no_markup(folder: Path, tmp_path: Path) -> None:
+    rows = [{"category": c, "text": "x", "attributes": {"[bold]": "y"}} for c in ("[red]", "b")]
+    done = run(jsonl(tmp_path / "g.jsonl", rows), "--model", str(folder), "--by", "attribute")
+    assert "[red]" in done.stdout
+    assert "[bold]" in done.stdout
+
+
+# Saved results
+
+
+def saved(path: Path, *predicted: dict[str, str | None], **changes: Any) -> str:
+    labels: list[Any] = [{"Brand": "Tazo"}, {"Brand": ["Twinings", "TWG"]}, {"Brand": None}]
+    rows = [
+        {"id": str(place), "category": "Tea", "labels": own, "predicted": found}
+        for place, (own, found) in enumerate(zip(labels, predicted, strict=True))
+    ]
+    path.write_text(json.dumps([{"decoding": "isolated", "predictions": rows} | changes]))
+    return str(path)
+
+
+def test_two_saved_results(tmp_path: Path) -> None:
+    first = saved(tmp_path / "a.json", {"Brand": "x"}, {"Brand": None}, {"Brand": None})
+    second = saved(tmp_path / "b.json", {"Brand": "Tazo"}, {"Brand": "TWG"}, {"Brand": None})
+    found = figures("--compare", first, second)
+    assert found["first"] == {"file": first, "decoding": "isolated"}
+    assert found["differing_products"] == ["0", "1"]
+    assert (found["differing_pairs"], found["pairs"]) == (2, 3)
+    assert found["protocol"]["f1"] == [0, 1]
+    assert found["protocol"]["right_only_in_second"] == 2
+    assert found["protocol"]["mcnemar_p"] == 0.5
+    shown = run("--compare", first, second)
+    assert "2 of 3 pairs differ, in 2 of 3 products" in shown.stdout.replace("\n", " ")
+    assert "products: 0, 1" in shown.stdout
+
+
+def test_what_was_saved_compares_as_in_the_run(folder: Path, gold: str, tmp_path: Path) -> None:
+    model = ("--model", str(folder), "--details")
+    both = figures(gold, *model, "--decoding", "isolated,paper")
+    for name, report in zip("ab", both, strict=True):
+        (tmp_path / f"{name}.json").write_text(json.dumps([report]))
+    found = figures("--compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"))
+    in_run = both[1]["against"]
+    assert {key: found[key] for key in in_run if key != "decoding"} == {
+        key: value for key, value in in_run.items() if key != "decoding"
+    }
+
+
+def test_results_that_cannot_be_compared(tmp_path: Path, gold: str) -> None:
+    none: dict[str, str | None] = {"Brand": None}
+    good = saved(tmp_path / "good.json", none, none, none)
+    others = {
+        "no.json": ("{}", "no list of settings"),
+        "text.json": ("x", "not a result"),
+        "plain.json": ('[{"decoding": "paper"}]', "--details"),
+        "odd.json": ('[{"decoding": "a", "predictions": ["x"]}]', "not a result"),
+        "two.json": ('[{"decoding": "a"}, {"decoding": "b"}]', "2 settings (a, b)"),
+        "short.json": ('[{"decoding": "a", "predictions": []}]', "0 products"),
+    }
+    for name, (text, said) in others.items():
+        (tmp_path / name).write_text(text)
+        refused(run("--compare", good, str(tmp_path / name)), name, said)
+    number: Any = {"Brand": 4}
+    refused(run("--compare", good, saved(tmp_path / "n.json", none, none, number)), "product 2")
+    wider = saved(tmp_path / "w.json", none, none, none | {"Size": None})
+    refused(run("--compare", good, wider), "number 3")
+    refused(run("--compare", good, str(tmp_path / "absent.json")), "absent.json")
+    refused(run(gold, "--compare", good, good), "not both")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "INPUT is missing"),
+        (("--by", "size"), "--by takes category or attribute"),
+        (("gold.jsonl", "--details"), "--details goes with --json"),
+        (("gold.jsonl", "--decoding", "fast"), "fast"),
+    ],
+)
+def test_usage(arguments: tuple[str, ...], said: str) -> None:
+    refused(run(*arguments), said)

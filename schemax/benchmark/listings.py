@@ -7,21 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from schemax.benchmark.engine import BenchmarkError
 from schemax.benchmark.work import Category, Ids, Listing, Work
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.evaluation.examples import Example, read_examples, schemas_of
+from schemax.evaluation.examples import Example, canonical, read_examples, schemas_of
 from schemax.tokens import DONE
 
 
 def read_rows(path: Path, count: int | None = None) -> list[Example]:
     """Annotated products of a JSONL file, evenly spread over it, category by category.
 
-    Raises InputError, naming the line, and BenchmarkError for a file without products.
+    Raises InputError, naming the line where one is at fault.
     """
     examples = read_examples(path)
-    if not examples:
-        raise BenchmarkError(f"{path} holds no products")
     if count is not None and count < len(examples):
         examples = [examples[place * len(examples) // count] for place in range(count)]
     return sorted(examples, key=lambda example: example.category)
@@ -96,7 +93,7 @@ def _category(compiled: CompiledSchema, listings: Sequence[Listing]) -> Category
 def _answers(example: Example, compiled: CompiledSchema, eos_id: int) -> tuple[Ids, ...]:
     found = []
     for attribute in compiled.attributes:
-        value = example.attributes.get(attribute.label)
+        value = canonical(example.attributes.get(attribute.label))
         text = compiled.format.escape(value) + compiled.format.delimiter
         found.append(_until_stop(compiled.codec.encode(text), compiled, eos_id))
     return tuple(found)

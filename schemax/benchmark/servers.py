@@ -13,7 +13,7 @@ from typing import Any
 
 from schemax.benchmark.engine import BenchmarkError
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.evaluation.examples import Example, schemas_of
+from schemax.evaluation.examples import Example, accepted, schemas_of
 
 ABSENT = (
     "vLLM: not measured here; start it with `vllm serve MODEL` and pass "
@@ -117,7 +117,7 @@ def _agreeing(compiled: CompiledSchema, example: Example, text: str) -> list[boo
             value = None if raw is None else compiled.format.unescape(raw)
         except ValueError:
             value = None
-        flags.append(value == example.attributes.get(attribute.label))
+        flags.append(value in accepted(example.attributes.get(attribute.label)))
     return flags
 
 

@@ -3,51 +3,51 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from pydantic import BaseModel
-from rich.console import Console
-from rich.table import Table
 
-from schemax.commands import options
-from schemax.commands.messages import UsageError, plain_warnings
+from schemax.commands import options, scoreboard
+from schemax.commands.messages import UsageError, plain_warnings, say
+from schemax.evaluation.comparison import Comparison, compare
 from schemax.evaluation.examples import (
     Example,
-    Scores,
+    duplicated_ids,
+    labelled,
     read_examples,
     schemas_of,
-    score_examples,
+    score_predictions,
+    shown_record,
 )
+from schemax.evaluation.judge import Case, Judgement, Verdict, cases_of
+from schemax.evaluation.runs import Judged, Run, check_alike, comparison_data, read_run
 from schemax.extractor import Extractor
+from schemax.progress import track
 from schemax.results import Extraction
+from schemax.tokens import FinishReason
 
 _WARM_UP = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """One decoding setting on all examples."""
-
-    decoding: str
-    scores: Scores
-    passes: float
-    seconds: float
+_MOST_IDS = 20
 
 
 def evaluate(
     data: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="INPUT",
-            help='JSONL with one {"category", "text", "attributes": {name: value}} a line.',
+            show_default=False,
+            help='JSONL with one {"category", "text", "attributes": {name: value}} a line; '
+            '"id" and "description" may be there too.',
         ),
-    ],
+    ] = None,
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -56,30 +56,70 @@ def evaluate(
     decoding: Annotated[
         str, typer.Option(help="One or more of isolated, paper and autoregressive, by commas.")
     ] = "isolated",
-    limit: Annotated[int | None, typer.Option(min=1, help="Read no more than so many.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, show_default=False, help="Read no more than so many.")
+    ] = None,
+    by: Annotated[
+        str, typer.Option(help="category, or attribute for counts of every attribute as well.")
+    ] = "category",
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            show_default=False,
+            help="A model that judges every value, annotated or not.",
+        ),
+    ] = None,
+    saved: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            "--compare",
+            metavar="A.json B.json",
+            show_default=False,
+            help="Instead of INPUT: two results that --json --details wrote.",
+        ),
+    ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="With --json: labels and predictions as well.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False,
 ) -> None:
     """Scores extractions against annotations, by the protocol of ExtractGPT and strictly.
 
     Every setting reads the same products, in the same run; F1 counts exact matches. The strict
-    score takes an attribute that is not annotated as null.
+    score takes an attribute that is not annotated as null. Later settings are compared with the
+    first one, product by product.
     """
-    examples = read_examples(data)[:limit]
-    if not examples:
-        raise UsageError(f"{data} holds no products")
+    if by not in ("category", "attribute"):
+        raise UsageError(f"--by takes category or attribute, not {by!r}")
+    if saved is not None:
+        if data is not None:
+            raise UsageError("give INPUT or --compare, not both")
+        _compare_saved(saved, as_json)
+        return
+    if data is None:
+        raise UsageError("INPUT is missing")
+    if details and not as_json:
+        raise UsageError("--details goes with --json")
     names = [name.strip() for name in decoding.split(",")]
     checked = [options.checked_settings(format, template, name) for name in names]
+    examples = read_examples(data)[:limit]
+    _report_duplicates(examples)
     with plain_warnings(quiet=as_json):
         extractor = options.load_extractor(model, device, dtype)
         schemas = schemas_of(examples)
-        reports = [
+        runs = [
             _measure(extractor, examples, schemas, name, settings)
             for name, settings in zip(names, checked, strict=True)
         ]
+        if judge is not None:
+            judging = extractor if judge == model else options.load_extractor(judge, device, dtype)
+            runs = [replace(run, judged=_judged(judging, judge, run)) for run in runs]
+    comparisons = [compare(examples, runs[0].predictions, run.predictions) for run in runs[1:]]
     if as_json:
-        typer.echo(json.dumps([_as_data(report, len(examples)) for report in reports], indent=2))
+        typer.echo(json.dumps(_as_data(runs, comparisons, details), indent=2))
     else:
-        _show(reports, examples, extractor)
+        scoreboard.show(runs, comparisons, _setting(extractor), attributes=by == "attribute")
 
 
 def _measure(
@@ -88,8 +128,10 @@ def _measure(
     schemas: Mapping[str, type[BaseModel]],
     name: str,
     settings: Mapping[str, Any],
-) -> Report:
-    records = [{"category": e.category, "text": e.text} for e in examples]
+) -> Run:
+    records = [shown_record(example) for example in examples]
+    if sys.stderr.isatty():  # a bar would cost time that is being measured
+        say(f"{name}: {len(examples)} products ...")
 
     def run(part: Sequence[Mapping[str, str]]) -> list[Extraction[Any]]:
         stream = extractor.stream(part, schemas, category="category", **settings)
@@ -100,46 +142,67 @@ def _measure(
     items = run(records)
     seconds = time.perf_counter() - started
     values = [{name: field.value for name, field in item.fields.items()} for item in items]
-    passes = mean(item.steps for item in items)
-    return Report(name, score_examples(examples, values, schemas), passes, seconds)
+    predictions = labelled(examples, values, schemas)
+    ends = Counter(field.finish_reason for item in items for field in item.fields.values())
+    return Run(
+        decoding=name,
+        examples=examples,
+        predictions=predictions,
+        scores=score_predictions(examples, predictions),
+        passes=mean(item.steps for item in items),
+        seconds=seconds,
+        finish_reasons={reason: ends[reason] for reason in get_args(FinishReason)},
+        invalid_fields=sum(
+            len({error.field for error in item.errors if error.field is not None}) for item in items
+        ),
+        invalid_rows=sum(bool(item.errors) for item in items),
+        failed_rows=sum(not item.ok for item in items),
+    )
 
 
-def _as_data(report: Report, count: int) -> dict[str, Any]:
-    return {
-        "decoding": report.decoding,
-        "products": count,
-        "f1": report.scores.protocol.f1,
-        "precision": report.scores.protocol.precision,
-        "recall": report.scores.protocol.recall,
-        "strict_f1": report.scores.strict.f1,
-        "passes_per_product": report.passes,
-        "seconds": report.seconds,
-        "products_per_second": count / report.seconds,
-        "f1_by_category": {name: score.f1 for name, score in report.scores.by_category.items()},
-    }
+def _judged(judge: Extractor, name: str, run: Run) -> Judged:
+    cases = cases_of(run.examples, run.predictions)
+    return Judged(name, cases, _verdicts(judge, cases))
 
 
-def _show(reports: Sequence[Report], examples: Sequence[Example], extractor: Extractor) -> None:
-    table = Table("decoding", pad_edge=False)
-    for column in ("F1", "P", "R", "strict F1", "passes per product", "products/s"):
-        table.add_column(column, justify="right")
-    for report in reports:
-        table.add_row(
-            report.decoding,
-            *(f"{report.scores.protocol.f1:.3f}", f"{report.scores.protocol.precision:.3f}"),
-            *(f"{report.scores.protocol.recall:.3f}", f"{report.scores.strict.f1:.3f}"),
-            *(f"{report.passes:.1f}", f"{len(examples) / report.seconds:.1f}"),
-        )
-    categories = Table("category", *(report.decoding for report in reports), pad_edge=False)
-    for name in reports[0].scores.by_category:
-        categories.add_row(
-            name, *(f"{report.scores.by_category[name].f1:.3f}" for report in reports)
-        )
-    console = Console()
-    console.print(f"{len(examples)} products; {_setting(extractor)}", highlight=False)
-    console.print(table)
-    if len(reports[0].scores.by_category) > 1:
-        console.print("F1 by category", categories, sep="\n")
+def _verdicts(judge: Extractor, cases: Sequence[Case]) -> list[Verdict | None]:
+    """A row without an instance names no class: an unparseable verdict."""
+    stream = judge.stream([case.text for case in cases], Judgement)
+    tracked = track(stream, total=len(cases), unit="verdicts")
+    items = sorted(tracked, key=lambda item: item.index)
+    return [None if item.value is None else item.value.verdict for item in items]
+
+
+def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
+    names = str(paths[0]), str(paths[1])
+    first, second = map(read_run, paths)
+    check_alike(first, second, names)
+    found = compare(first.examples, first.predictions, second.predictions)
+    if as_json:
+        sides = {
+            side: {"file": file, "decoding": run.name}
+            for side, file, run in zip(("first", "second"), names, (first, second), strict=True)
+        }
+        typer.echo(json.dumps(sides | comparison_data(found), indent=2))
+    else:
+        scoreboard.show_comparison(found, *names)
+
+
+def _report_duplicates(examples: Sequence[Example]) -> None:
+    repeated = duplicated_ids(examples)
+    if repeated:
+        more = f" and {len(repeated) - _MOST_IDS} more" if len(repeated) > _MOST_IDS else ""
+        shown = ", ".join(repeated[:_MOST_IDS])
+        say(f"note: several products have the same id: {shown}{more}")
+
+
+def _as_data(
+    runs: Sequence[Run], comparisons: Sequence[Comparison], details: bool
+) -> list[dict[str, Any]]:
+    rows = [run.to_data(details=details) for run in runs]
+    for row, comparison in zip(rows[1:], comparisons, strict=True):
+        row["against"] = {"decoding": runs[0].decoding} | comparison_data(comparison)
+    return rows
 
 
 def _setting(extractor: Extractor) -> str:

@@ -7,8 +7,13 @@ The protocol of ExtractGPT (Brinkmann et al., 2024), used by the HPD paper: ever
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+Outcome = Literal["nn", "nv", "vn", "vc", "vw"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 _NULLS = {"", "n/a", "none", "null"}
 
@@ -25,20 +30,47 @@ class PairScore:
 
     @property
     def precision(self) -> float:
+        """Of the values that were predicted, the share that is right."""
         return self.vc / max(1, self.nv + self.vc + self.vw)
 
     @property
     def recall(self) -> float:
+        """Of the values that are stated, the share that was found."""
         return self.vc / max(1, self.vn + self.vc + self.vw)
 
     @property
     def f1(self) -> float:
-        total = self.precision + self.recall
-        return 2 * self.precision * self.recall / total if total else 0.0
+        """The harmonic mean of the two; 0 where no value is stated or predicted."""
+        # 2PR / (P + R) in one division.
+        return 2 * self.vc / max(1, self.nv + self.vn + 2 * (self.vc + self.vw))
+
+    @property
+    def defined(self) -> bool:
+        """Whether any value was stated or predicted: where all is null, F1 means nothing."""
+        return bool(self.nv or self.vn or self.vc or self.vw)
+
+
+def outcome_of(label: str | None | tuple[str, ...], prediction: str | None) -> Outcome:
+    """What a prediction is for a label: a value, None, or several accepted values.
+
+    A prediction that equals any accepted value is right. Null, "n/a" and the like are one; where
+    values and null are both accepted, the first one says whether the label counts as null.
+    """
+    accepted = label if isinstance(label, tuple) else (label,)
+    if is_null(prediction):
+        return "nn" if any(map(is_null, accepted)) else "vn"
+    if prediction in accepted:
+        return "vc"
+    return "nv" if is_null(accepted[0]) else "vw"
+
+
+def is_null(value: str | None) -> bool:
+    """Whether a value says that there is none: None, "", "n/a", "none" or "null"."""
+    return value is None or value.strip().lower() in _NULLS
 
 
 def score_pairs(
-    rows: Iterable[tuple[Mapping[str, str | None], Mapping[str, str | None]]],
+    rows: Iterable[tuple[Mapping[str, str | None | tuple[str, ...]], Mapping[str, str | None]]],
     *,
     attributes: Iterable[str] | None = None,
 ) -> PairScore:
@@ -47,27 +79,21 @@ def score_pairs(
     attributes: the strict variant counts all of these per row, an unannotated one as null;
         without it only annotated pairs count.
     """
-    counts = dict.fromkeys(("nn", "nv", "vn", "vc", "vw"), 0)
     strict = None if attributes is None else tuple(attributes)
-    for target, prediction in rows:
-        for name in target if strict is None else strict:
-            counts[_outcome(target.get(name), prediction.get(name))] += 1
-    return PairScore(**counts)
+    return count_outcomes(
+        outcome_of(target.get(name), prediction.get(name))
+        for target, prediction in rows
+        for name in (target if strict is None else strict)
+    )
 
 
-def add_scores(scores: Iterable[PairScore]) -> PairScore:
-    """The counts of several parts together."""
-    parts = list(scores)
-    return PairScore(*(sum(getattr(s, n) for s in parts) for n in ("nn", "nv", "vn", "vc", "vw")))
+def count_outcomes(outcomes: Iterable[Outcome]) -> PairScore:
+    """Micro scores of pairs."""
+    counts = Counter(outcomes)
+    return PairScore(*(counts[name] for name in OUTCOMES))
 
 
-def _outcome(target: str | None, prediction: str | None) -> str:
-    if _is_null(target):
-        return "nn" if _is_null(prediction) else "nv"
-    if _is_null(prediction):
-        return "vn"
-    return "vc" if prediction == target else "vw"
-
-
-def _is_null(value: str | None) -> bool:
-    return value is None or value.strip().lower() in _NULLS
+def mean_f1(scores: Iterable[PairScore]) -> float:
+    """Macro F1: the mean over those scores that are defined; 0 if none is."""
+    found = [score.f1 for score in scores if score.defined]
+    return sum(found) / len(found) if found else 0.0

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schemax.evaluation.examples import Example
+from schemax.evaluation.examples import Example, canonical
 
 # Attributes whose values come from an open set: any word may be one.
 _OPEN = {"Brand", "Model name", "Flavor", "Scent", "Sub brand", "Color", "Benefit", "Specialty"}
@@ -99,7 +99,8 @@ class Augmenter:
 
 
 def _stated(title: Example) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in title.attributes.items() if value is not None]
+    values = ((name, canonical(label)) for name, label in title.attributes.items())
+    return [(name, value) for name, value in values if value is not None]
 
 
 def _cut(title: Example) -> list[_Piece] | None:

@@ -1,0 +1,65 @@
+"""How far an F1 would move with other products: bootstrap intervals.
+
+Products are drawn with replacement, with all their pairs, since the pairs of one product depend on
+each other. The interval is the middle 95 % of what so many draws give (the percentile bootstrap;
+Efron and Tibshirani, An Introduction to the Bootstrap, 1993).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from schemax.evaluation.pairs import OUTCOMES
+
+RESAMPLES = 1_000
+LEVEL = 0.95
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Both ends of a 95 % interval."""
+
+    low: float
+    high: float
+
+
+def f1_of(counts: Counts) -> npt.NDArray[np.float64]:
+    """(..., 5) counts of outcomes, in the order of `OUTCOMES`, -> (...) F1; 0 where undefined."""
+    _, nv, vn, vc, vw = np.moveaxis(counts, -1, 0)
+    # 2PR / (P + R) in one division, as in `PairScore.f1`.
+    return np.asarray(2 * vc / np.maximum(1, nv + vn + 2 * (vc + vw)), np.float64)
+
+
+def f1_interval(counts: Counts, *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
+    """counts: (products, 5), as `Scores.counts` gives them."""
+    return _middle(f1_of(_resampled(counts, resamples, seed)))
+
+
+def difference_interval(
+    first: Counts, second: Counts, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """Of F1(second) - F1(first), both (products, 5) on the same products: each draw takes the same
+    products for both, so that what is hard for both cancels out."""
+    drawn = _resampled(np.concatenate((first, second), axis=1), resamples, seed)
+    ours, theirs = drawn[:, : len(OUTCOMES)], drawn[:, len(OUTCOMES) :]
+    return _middle(f1_of(theirs) - f1_of(ours))
+
+
+def _resampled(counts: Counts, resamples: int, seed: int) -> Counts:
+    """(products, columns) -> (resamples, columns): sums over products drawn with replacement."""
+    # Products with equal counts are one kind: drawing kinds by their shares is the same, and cheap.
+    kinds, sizes = np.unique(counts, axis=0, return_counts=True)
+    generator = np.random.default_rng(seed)
+    weights = generator.multinomial(len(counts), sizes / len(counts), size=resamples)
+    return np.asarray(weights @ kinds, np.int64)
+
+
+def _middle(values: npt.NDArray[np.float64]) -> Interval:
+    tail = 50 * (1 - LEVEL)
+    low, high = np.percentile(values, [tail, 100 - tail])
+    return Interval(float(low), float(high))

@@ -1,0 +1,162 @@
+"""A language model as the judge of values for which there is no annotation.
+
+The five classes and the scores are those of the HPD paper (arXiv 2604.26209, appendix E); unlike
+there, every value is judged by itself. The judge may be any function from a prompt to a reply, or
+a model that fills `Judgement` as it fills every other schema.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import jinja2
+
+from schemax.evaluation.examples import Example
+from schemax.evaluation.pairs import is_null
+from schemax.resources import resource_dir
+from schemax.schema import AttrSchema
+
+Verdict = Literal["correct", "incorrect", "missing", "correct null", "hallucination"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+TEMPLATE = resource_dir("templates") / "evaluation" / "judge.jinja"
+"""The prompt: a template like those for extraction, whose documents are cases."""
+
+
+class Judgement(AttrSchema, category="judgement", template=TEMPLATE):
+    """What a model fills that judges a case; its field is bounded by the longest class."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One value to be judged: the attribute of the product at that place, as a JSON object."""
+
+    product: int
+    attribute: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeScore:
+    """How many verdicts there are of each class, and the scores of the paper's appendix E.
+
+    unparseable: replies that name no class, or more than one. They count in no score, so read a
+    score beside this number.
+    """
+
+    correct: int = 0
+    incorrect: int = 0
+    missing: int = 0
+    correct_null: int = 0
+    hallucination: int = 0
+    unparseable: int = 0
+
+    @property
+    def precision(self) -> float:
+        """LLM-P = (C + CN) / (C + CN + H + I); 0 where that is undefined."""
+        right = self.correct + self.correct_null
+        return right / max(1, right + self.hallucination + self.incorrect)
+
+    @property
+    def recall(self) -> float:
+        """LLM-R = (C + CN) / (C + CN + M + I); 0 where that is undefined."""
+        right = self.correct + self.correct_null
+        return right / max(1, right + self.missing + self.incorrect)
+
+    @property
+    def f1(self) -> float:
+        """LLM-F1: the harmonic mean of the two."""
+        total = self.precision + self.recall
+        return 2 * self.precision * self.recall / total if total else 0.0
+
+
+def cases_of(examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]) -> list[Case]:
+    """A case per predicted attribute of every product, null included; labels play no part.
+
+    predictions: attribute -> value or None, one mapping per example.
+    """
+    return [
+        Case(place, name, _case_text(example, name, value))
+        for place, (example, predicted) in enumerate(zip(examples, predictions, strict=True))
+        for name, value in predicted.items()
+    ]
+
+
+def ask(
+    judge: Callable[[str], str], cases: Sequence[Case], template: jinja2.Template
+) -> list[Verdict | None]:
+    """The verdict on every case, None where the reply is unparseable.
+
+    judge: takes a whole prompt, gives the model's reply; what it raises is passed on.
+    template: of `TEMPLATE`, or another one that takes the variables of extraction prompts.
+    """
+    return [read_verdict(judge(prompt_of(case, template))) for case in cases]
+
+
+def prompt_of(case: Case, template: jinja2.Template) -> str:
+    """The prompt about one case, as one message."""
+    return template.render(
+        category="judgement",
+        attributes=[
+            {
+                "name": "verdict",
+                "description": None,
+                "type": "one of the choices",
+                "examples": (),
+                "choices": VERDICTS,
+                "nullable": False,
+            }
+        ],
+        documents=[{"text": case.text, "id": None}],
+        format="json",
+        keys_given=False,
+        chat=True,
+    )
+
+
+_CLASSES = "|".join(sorted((v.replace(" ", r"[\s_-]+") for v in VERDICTS), key=len, reverse=True))
+# Alone on the last line, bare or in a JSON object: within a sentence it may well be denied.
+_LAST = re.compile(rf"(?:\A|\n)\W*(?:verdict\W+)?({_CLASSES})\W*\Z", re.IGNORECASE)
+
+
+def read_verdict(reply: str) -> Verdict | None:
+    """The class that a reply ends with, on a line of its own or under "verdict" in JSON.
+
+    Explanations may stand before it. None for any other reply.
+    """
+    found = _LAST.search(reply)
+    if found is None:
+        return None
+    words = " ".join(re.split(r"[\s_-]+", found[1].lower()))
+    return next(verdict for verdict in VERDICTS if verdict == words)
+
+
+def score_verdicts(verdicts: Iterable[Verdict | None]) -> JudgeScore:
+    """Counts verdicts; None is an unparseable one."""
+    names = ("unparseable" if v is None else v.replace(" ", "_") for v in verdicts)
+    return JudgeScore(**Counter(names))
+
+
+def _case_text(example: Example, attribute: str, value: Any) -> str:
+    """One line of JSON, so that no text can end its string and pass for another part of the case.
+
+    "<" is written as JSON's escape of it: neither the prompt's tags nor a chat template's special
+    tokens can be written without.
+    """
+    product = example.text
+    if example.description:
+        product += "\n" + example.description
+    case = {
+        "category": example.category,
+        "attribute": attribute,
+        "value": None if is_null(value) else value,
+        "product": product,
+    }
+    return json.dumps(case, ensure_ascii=False).replace("<", "\\u003c")

@@ -1,0 +1,219 @@
+"""What one run over annotated products found: its figures as JSON, and predictions read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+from schemax.errors import InputError
+from schemax.evaluation.comparison import Comparison, Paired
+from schemax.evaluation.examples import Example, Label, Scores, row_ids
+from schemax.evaluation.intervals import f1_interval
+from schemax.evaluation.judge import Case, JudgeScore, Verdict, score_verdicts
+from schemax.evaluation.pairs import mean_f1
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a judge said: one verdict per case, None for an unparseable reply."""
+
+    model: str
+    cases: Sequence[Case]
+    verdicts: Sequence[Verdict | None]
+
+    @property
+    def score(self) -> JudgeScore:
+        return score_verdicts(self.verdicts)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One decoding setting on all examples.
+
+    predictions: attribute -> value or None, one mapping per example.
+    passes: forward passes that a product took part in, on average. seconds: for all products.
+    finish_reasons: how many fields ended by "stop", "eos" and "length".
+    invalid_fields: fields whose value could not be used; invalid_rows: products with any error;
+    failed_rows: those of them that gave no instance at all.
+    """
+
+    decoding: str
+    examples: Sequence[Example]
+    predictions: Sequence[Mapping[str, Any]]
+    scores: Scores
+    passes: float
+    seconds: float
+    finish_reasons: Mapping[str, int]
+    invalid_fields: int
+    invalid_rows: int
+    failed_rows: int
+    judged: Judged | None = None
+
+    @property
+    def products_per_second(self) -> float:
+        return len(self.examples) / self.seconds
+
+    def to_data(self, *, details: bool = False) -> dict[str, Any]:
+        """All figures, of JSON types; with details, "products" holds labels and predictions."""
+        protocol, strict = self.scores.protocol, self.scores.strict
+        by_category, by_attribute = self.scores.by_category, self.scores.by_attribute
+        strict_by_category = self.scores.by_part(lambda pair: pair.category, strict=True)
+        nested: dict[str, dict[str, Any]] = {name: {} for name in by_category}
+        for (category, attribute), score in by_attribute.items():
+            nested[category][attribute] = asdict(score) | {
+                "precision": score.precision,
+                "recall": score.recall,
+                "f1": score.f1,
+            }
+        data = {
+            "decoding": self.decoding,
+            "products": len(self.examples),
+            "f1": protocol.f1,
+            "f1_interval": astuple(f1_interval(self.scores.counts())),
+            "precision": protocol.precision,
+            "recall": protocol.recall,
+            "counts": asdict(protocol),
+            "strict_f1": strict.f1,
+            "strict_f1_interval": astuple(f1_interval(self.scores.counts(strict=True))),
+            "strict_precision": strict.precision,
+            "strict_recall": strict.recall,
+            "strict_counts": asdict(strict),
+            "macro_f1_over_categories": mean_f1(by_category.values()),
+            "macro_f1_over_attributes": mean_f1(by_attribute.values()),
+            "passes_per_product": self.passes,
+            "seconds": self.seconds,
+            "products_per_second": self.products_per_second,
+            "finish_reasons": dict(self.finish_reasons),
+            "invalid": {
+                "fields": self.invalid_fields,
+                "rows": self.invalid_rows,
+                "failed_rows": self.failed_rows,
+            },
+            "f1_by_category": {name: score.f1 for name, score in by_category.items()},
+            "strict_f1_by_category": {n: score.f1 for n, score in strict_by_category.items()},
+            "by_attribute": nested,
+        }
+        if self.judged is not None:
+            judged = self.judged.score
+            data["judge"] = {
+                "model": self.judged.model,
+                "precision": judged.precision,
+                "recall": judged.recall,
+                "f1": judged.f1,
+                "verdicts": asdict(judged),
+            }
+        if details:
+            data["predictions"] = self._rows()
+        return data
+
+    def _rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = [
+            {
+                "id": name,
+                "category": example.category,
+                "labels": dict(example.attributes),
+                "predicted": dict(predicted),
+            }
+            for name, example, predicted in zip(
+                row_ids(self.examples), self.examples, self.predictions, strict=True
+            )
+        ]
+        if self.judged is not None:
+            for case, verdict in zip(self.judged.cases, self.judged.verdicts, strict=True):
+                rows[case.product].setdefault("verdicts", {})[case.attribute] = verdict
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRun:
+    """Predictions out of a file. The examples have no texts, since none are saved."""
+
+    name: str
+    examples: Sequence[Example]
+    predictions: Sequence[Mapping[str, str | None]]
+
+
+def read_run(path: Path) -> SavedRun:
+    """The only setting of a file that `schemax evaluate --json --details` wrote.
+
+    Raises InputError for any other file.
+    """
+    try:
+        data = json.loads(path.read_bytes())
+        if not isinstance(data, list) or not data:
+            raise ValueError("it holds no list of settings")
+        if len(data) > 1:
+            names = ", ".join(str(item["decoding"]) for item in data)
+            raise ValueError(f"it holds {len(data)} settings ({names}), not one")
+        rows = [_saved(row) for row in data[0]["predictions"]]
+        name = str(data[0]["decoding"])
+    except KeyError as error:
+        raise InputError(
+            f"{path}: not a result of `schemax evaluate --json --details` (no {error})"
+        ) from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"{path}: not a result of `schemax evaluate --json --details` ({error})"
+        ) from error
+    return SavedRun(name, [example for example, _ in rows], [found for _, found in rows])
+
+
+def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> None:
+    """Raises InputError unless both are about the same products, with the same labels, in order."""
+    counts = len(first.examples), len(second.examples)
+    if counts[0] != counts[1]:
+        raise InputError(
+            f"{names[0]} has {counts[0]} products, {names[1]} has {counts[1]} products"
+        )
+    everything = zip(
+        first.examples, second.examples, first.predictions, second.predictions, strict=True
+    )
+    for place, (one, other, found, others) in enumerate(everything, 1):
+        if one != other or found.keys() != others.keys():
+            raise InputError(
+                f"{names[0]} and {names[1]} are not about the same products: number {place} is "
+                f"{one.id!r} ({one.category}) in one and {other.id!r} ({other.category}) in the "
+                "other, or has other labels"
+            )
+
+
+def comparison_data(comparison: Comparison) -> dict[str, Any]:
+    """A comparison, of JSON types."""
+    return {
+        "products": comparison.products,
+        "pairs": comparison.pairs,
+        "differing_pairs": comparison.differing_pairs,
+        "differing_products": list(comparison.differing_products),
+        "protocol": _paired_data(comparison.protocol),
+        "strict": _paired_data(comparison.strict),
+    }
+
+
+def _paired_data(paired: Paired) -> dict[str, Any]:
+    return {
+        "f1": [paired.first_f1, paired.second_f1],
+        "f1_difference": paired.difference,
+        "f1_difference_interval": astuple(paired.interval),
+        "right_only_in_first": paired.only_first,
+        "right_only_in_second": paired.only_second,
+        "mcnemar_p": paired.p_value,
+    }
+
+
+def _saved(row: Any) -> tuple[Example, dict[str, str | None]]:
+    labels = {name: _saved_label(value) for name, value in row["labels"].items()}
+    predicted = dict(row["predicted"])
+    if not all(value is None or isinstance(value, str) for value in predicted.values()):
+        raise ValueError(f"product {row['id']}: a prediction is neither text nor null")
+    return Example(str(row["category"]), "", labels, id=str(row["id"])), predicted
+
+
+def _saved_label(value: Any) -> Label:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    raise ValueError(f"{value!r} is no label")
