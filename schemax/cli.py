@@ -23,6 +23,7 @@ from schemax.commands.explain import explain
 from schemax.commands.extract import extract
 from schemax.commands.messages import say
 from schemax.commands.schemas import schemas
+from schemax.commands.train import train
 from schemax.errors import SchemaxError
 
 _BAD_USAGE = 2
@@ -77,7 +78,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Reads typed attributes out of product texts, all fields of many texts at once.",
 )
-for _verb in (demo, extract, explain, doctor, evaluate, bench, schemas):
+for _verb in (demo, extract, explain, doctor, train, evaluate, bench, schemas):
     app.command()(_verb)
 
 

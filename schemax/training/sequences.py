@@ -41,18 +41,19 @@ def training_sequence(
     compiled: CompiledSchema,
     prompt: PromptIds,
     values: Sequence[Sequence[int]],
-    learnt: Sequence[bool] | None = None,
+    learnt: Sequence[bool | Sequence[bool]] | None = None,
 ) -> TrainingSequence:
     """Appends each slot's value to the prompt.
 
     values: one run of ids per slot, in the order of slot ids, as `value_ids` gives them.
-    learnt: one flag per slot; a value whose flag is off is read, but has no labels.
+    learnt: one flag per slot, or one per token of its value; what has its flag off is read, but is
+        no label.
     """
     plan = plan_prompt(prompt, compiled.decoding)
     targets = [np.asarray(ids, np.int64) for ids in values]
     if learnt is not None:
         pairs = zip(targets, learnt, strict=True)
-        targets = [ids if wanted else np.full(len(ids), IGNORE) for ids, wanted in pairs]
+        targets = [np.where(np.asarray(wanted), ids, IGNORE) for ids, wanted in pairs]
     labels = np.full(len(plan.input_ids), IGNORE)
     labels[plan.last_index] = [ids[0] for ids in targets]
     # The token that completes the stop rule is only ever a label.
@@ -84,7 +85,9 @@ def value_ids(text: str, compiled: CompiledSchema, k_max: int) -> tuple[int, ...
         state = int(compiled.stop.next_state[state, token])
         if state == DONE:
             return tuple(ids[:count][:k_max])
-    return (*ids, *compiled.stop.eos_ids[:1])[:k_max]
+    # Where a model has several, the tokenizer's own is the one that ends its turns.
+    ends = (*compiled.codec.eos_ids, *compiled.stop.eos_ids)
+    return (*ids, *ends[:1])[:k_max]
 
 
 def collate(sequences: Sequence[TrainingSequence], pad_id: int) -> tuple[Tensor, TokenInfo, Tensor]:

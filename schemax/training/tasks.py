@@ -16,13 +16,14 @@ import tokenizers
 from pydantic import create_model
 
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
-from schemax.compiler.skeleton import render_values
 from schemax.config import PRESETS, DecodingConfig
-from schemax.evaluation.examples import Example, attribute_names
+from schemax.evaluation.examples import Example, attribute_names, canonical
 from schemax.resources import resource_dir
 from schemax.schema import AttrSchema, attr
 from schemax.training.augment import Augmenter
-from schemax.training.sequences import TrainingSequence, training_sequence, value_ids
+from schemax.training.batching import split_by_tokens
+from schemax.training.sequences import TrainingSequence, training_sequence
+from schemax.training.targets import slot_targets
 
 # JSON, the default, twice as often.
 _FORMATS = ("json", "json", "yaml", "xml")
@@ -146,18 +147,6 @@ def batches(
             yield config, part
 
 
-def split_by_tokens(
-    ordered: Sequence[TrainingSequence], budget: int
-) -> list[list[TrainingSequence]]:
-    """Batches of as many sequences, shortest first, as fit the budget when padded."""
-    parts: list[list[TrainingSequence]] = [[]]
-    for sequence in ordered:
-        if parts[-1] and len(sequence) * (len(parts[-1]) + 1) > budget:
-            parts.append([])
-        parts[-1].append(sequence)
-    return parts
-
-
 def fill(
     task: Task,
     titles: Sequence[Example],
@@ -171,32 +160,18 @@ def fill(
     compiled = task.compiled
     documents = [tuple(encode(title.text)) for title in titles]
     prompt = compiled.assemble(documents)
-    values, learnt = [], []
+    alone = compiled.decoding.layout != "autoregressive"
+    literals, learnt = [], []
     for title in titles:
-        stated = [title.attributes.get(name) for name in task.names]
+        stated = [canonical(title.attributes.get(name)) for name in task.names]
         texts = [text if text is None else text.strip() for text in stated]
-        if compiled.decoding.layout == "autoregressive":
-            output = render_values(compiled.attributes, compiled.format, texts)
-            output = output.removeprefix(compiled.format.opening())
-            values.append((*compiled.codec.encode(output), compiled.stop.eos_ids[0]))
-            learnt.append(True)
-            continue
-        for text, after, k_max in zip(texts, _after(compiled), compiled.k_max, strict=True):
-            values.append(value_ids(compiled.format.escape(text) + after, compiled, k_max))
-            learnt.append(text is not None or learns_null())
-    sequence = training_sequence(compiled, prompt, values, learnt)
+        literals.append([compiled.format.escape(text) for text in texts])
+        learnt.append([text is not None or not alone or learns_null() for text in texts])
+    values, flags = slot_targets(compiled, literals, learnt)
+    sequence = training_sequence(compiled, prompt, values, flags)
     for ids in documents:
         label_second_reading(sequence, ids)
     return sequence
-
-
-def _after(compiled: CompiledSchema) -> list[str]:
-    """What follows each value: its delimiter in a branch, the next key in a skeleton."""
-    output, paths = compiled.format, [a.labels for a in compiled.attributes]
-    if compiled.decoding.layout == "branched":
-        return [output.delimiter] * len(paths)
-    pairs = zip(paths[1:], paths[:-1], strict=True)
-    return [*(output.key(path, previous) for path, previous in pairs), output.closing(paths[-1])]
 
 
 def label_second_reading(sequence: TrainingSequence, ids: Sequence[int]) -> None:

@@ -1,0 +1,308 @@
+"""`schemax train`: fine-tuning with the decoder's own positions and mask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from schemax.commands import options
+from schemax.commands import train_options as given
+from schemax.commands.declarations import read_schemas
+from schemax.commands.messages import UsageError, plain_warnings, refused_settings, say
+from schemax.compiler.prompt import template_source
+from schemax.config import DecodingConfig, resolve_decoding
+from schemax.errors import ModelError
+from schemax.evaluation.examples import Example
+from schemax.extractor import Extractor
+from schemax.formats import get_format
+from schemax.resources import resource_dir
+from schemax.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from schemax.training.lessons import Lesson
+    from schemax.training.run import Outcome, Work
+
+
+def train(
+    data: given.Train,
+    out: given.Out,
+    model: options.Model = None,
+    device: given.Device = "auto",
+    from_scratch: given.FromScratch = None,
+    test: given.Test = None,
+    keep_overlap: given.KeepOverlap = False,
+    schemas: given.Schemas = None,
+    held_out: given.HeldOut = 0.1,
+    labels: given.Labels = "gold",
+    teacher: given.Teacher = None,
+    teacher_decoding: given.TeacherDecoding = "autoregressive",
+    absent: given.Absent = "null",
+    absent_share: given.AbsentShare = 1.0,
+    decoding: given.Decoding = "isolated",
+    layout: given.Layout = None,
+    documents: given.Documents = None,
+    slots: given.Slots = None,
+    documents_per_prompt: given.DocumentsPerPrompt = None,
+    format: options.Format = None,
+    template: options.Template = None,
+    lora: given.Lora = None,
+    keep_adapter: given.KeepAdapter = False,
+    epochs: given.Epochs = 3.0,
+    steps: given.Steps = None,
+    learning_rate: given.LearningRate = None,
+    batch_tokens: given.BatchTokens = 4096,
+    pack: given.Pack = 16,
+    gradient_accumulation: given.GradientAccumulation = 1,
+    bf16: given.Bf16 = False,
+    patience: given.Patience = None,
+    check_every: given.CheckEvery = None,
+    seed: given.Seed = 0,
+    resume: given.Resume = False,
+) -> None:
+    """Fine-tunes a model for the way it will be decoded.
+
+    Documents and their values are laid out with the positions and the mask that they have when
+    they are decoded, and the loss is taken on values and what ends them. FOLDER is then a model
+    like any other: `schemax evaluate TEST.jsonl --model FOLDER`.
+    """
+    _check_choices(labels, teacher, absent, device)
+    settings = options.checked_settings(format, template, None)
+    with refused_settings():
+        config = _decoding(decoding, layout, documents, slots, documents_per_prompt)
+        teaching = resolve_decoding(teacher_decoding)
+        chosen = TrainingSettings(
+            decoding=config,
+            epochs=epochs,
+            steps=steps,
+            learning_rate=learning_rate,
+            batch_tokens=batch_tokens,
+            pack=pack,
+            gradient_accumulation=gradient_accumulation,
+            lora=lora,
+            keep_adapter=keep_adapter,
+            bf16=bf16,
+            absent=absent_share if absent == "null" else 0.0,
+            held_out=held_out,
+            patience=patience,
+            check_every=check_every,
+            seed=seed,
+            from_scratch=from_scratch is not None,
+        )
+    _check_folder(out, resume)
+    # Here and not above: it imports torch, which other commands need not wait for.
+    from schemax.training.run import Work
+
+    with plain_warnings(quiet=_rank() > 0):
+        options.hush_libraries()
+        examples, declared = _read(data, test, keep_overlap, schemas)
+        loading = "cpu" if _num_processes() > 1 else device
+        extractor, name = _load(model, from_scratch, chosen, loading, template)
+        compiled = {
+            category: extractor.compile(schema, format=format, template=template, decoding=config)
+            for category, schema in declared.items()
+        }
+        lessons = _lessons(
+            examples, declared, extractor, labels, teacher, teaching, loading, settings
+        )
+        source = extractor.template
+        work = Work(
+            extractor=extractor,
+            name=name,
+            compiled=compiled,
+            lessons=lessons,
+            template=None if source is None else template_source(str(source)),
+            card=_card(data, test, schemas, labels, teacher, teacher_decoding, name, format),
+        )
+        outcome = _run(work, out, chosen, device, resume)
+    if _rank() == 0:
+        _report(outcome, out, decoding)
+
+
+def _check_choices(labels: str, teacher: str | None, absent: str, device: str) -> None:
+    if labels not in ("gold", "teacher", "self"):
+        raise UsageError(f"--labels takes gold, teacher or self, not {labels!r}")
+    if (labels == "teacher") != (teacher is not None):
+        raise UsageError("--labels teacher and --teacher go together")
+    if absent not in ("null", "ignore"):
+        raise UsageError(f"--absent takes null or ignore, not {absent!r}")
+    if device not in ("auto", "cpu", "cuda", "mps"):
+        raise UsageError(
+            f"--device takes auto, cpu, cuda or mps, not {device!r}; CUDA_VISIBLE_DEVICES chooses "
+            "among GPUs, and `accelerate launch` uses several"
+        )
+    by_model = labels == "self" or (teacher is not None and not teacher.endswith(".jsonl"))
+    if by_model and _num_processes() > 1:
+        raise UsageError(
+            "with several processes, each would predict the labels anew; write them with "
+            "`schemax extract` first, and give the file as --teacher"
+        )
+
+
+def _decoding(
+    preset: str,
+    layout: str | None,
+    documents: str | None,
+    slots: str | None,
+    documents_per_prompt: int | None,
+) -> DecodingConfig:
+    """Raises ValueError for settings that contradict each other."""
+    changes: dict[str, Any] = {
+        "layout": layout,
+        "documents": documents,
+        "slots": slots,
+        "documents_per_prompt": documents_per_prompt,
+    }
+    named = {name: value for name, value in changes.items() if value is not None}
+    return replace(resolve_decoding(preset), **named)
+
+
+def _check_folder(out: Path, resume: bool) -> None:
+    if out.is_file():
+        raise UsageError(f"{out} is a file; --out takes a folder")
+    if not resume and _rank() == 0 and out.is_dir() and any(out.iterdir()):
+        raise UsageError(
+            f"{out} holds something already: --resume goes on with a run, or name another folder"
+        )
+
+
+def _read(
+    data: Path, test: Path | None, keep_overlap: bool, spec: str | None
+) -> tuple[list[Example], dict[str, type[BaseModel]]]:
+    from schemax.training.data import (
+        annotated_schemas,
+        for_categories,
+        read_attributes,
+        read_training_examples,
+    )
+
+    examples = read_training_examples(data, test, keep_overlap=keep_overlap)
+    if spec is None:
+        return examples, annotated_schemas(examples)
+    declared = (read_attributes(Path(spec)) if spec.endswith(".json") else None) or read_schemas(
+        spec
+    )
+    return examples, for_categories(declared, examples)
+
+
+def _load(
+    model: str | None,
+    from_scratch: str | None,
+    settings: TrainingSettings,
+    device: str,
+    template: str | None,
+) -> tuple[Extractor, str]:
+    """The model, and what it is called."""
+    named = model or os.environ.get("SCHEMAX_MODEL")
+    if from_scratch is not None:
+        from schemax.training.scratch import new_model
+
+        made, tokenizer = new_model(from_scratch, named, settings.seed)
+        return Extractor(made, tokenizer, template=template), from_scratch
+    if named:
+        options.check_folder(named)
+    # Weights that adapters leave alone need no more precision than the pass itself.
+    dtype = "bfloat16" if settings.bf16 and settings.lora is not None else "float32"
+    name = named or str(resource_dir("embedded"))
+    loaded = Extractor.from_pretrained(name, device=device, dtype=dtype, template=template)
+    return loaded, named or "the embedded model"
+
+
+def _lessons(
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    extractor: Extractor,
+    labels: str,
+    teacher: str | None,
+    decoding: DecodingConfig,
+    device: str,
+    settings: Mapping[str, Any],
+) -> list[Lesson]:
+    from schemax.training.lessons import gold_lessons
+    from schemax.training.teachers import lessons_by_model, lessons_by_predictions
+
+    output = get_format(settings["format"] or "json")
+    if labels == "gold":
+        return gold_lessons(examples, schemas, output)
+    if teacher is not None and teacher.endswith(".jsonl"):
+        if not Path(teacher).is_file():
+            raise UsageError(f"no such file: {teacher}")
+        return lessons_by_predictions(Path(teacher), examples, schemas, output)
+    reader = extractor
+    if teacher is not None:
+        options.check_folder(teacher)
+        reader = Extractor.from_pretrained(teacher, device=device)
+    return lessons_by_model(
+        reader,
+        examples,
+        schemas,
+        output,
+        decoding,
+        template=settings["template"] if teacher is None else None,
+        show_progress=True,
+    )
+
+
+def _card(
+    data: Path,
+    test: Path | None,
+    schemas: str | None,
+    labels: str,
+    teacher: str | None,
+    teacher_decoding: str,
+    name: str,
+    format: str | None,
+) -> dict[str, Any]:
+    from schemax.training.card import digest
+
+    files = {"train": data, "test": test, "teacher": Path(teacher) if teacher else None}
+    return {
+        "base_model": name,
+        "data": {
+            key: {"file": path.name, "sha256": digest(path)}
+            for key, path in files.items()
+            if path is not None and path.is_file()
+        },
+        "schemas": schemas or "made of the annotations",
+        "labels": labels,
+        "teacher": teacher,
+        "teacher_decoding": None if labels == "gold" else teacher_decoding,
+        "output_format": format,
+    }
+
+
+def _run(work: Work, out: Path, settings: TrainingSettings, device: str, resume: bool) -> Outcome:
+    from schemax.training.run import run_training
+
+    def tell(text: str) -> None:
+        if _rank() == 0:
+            say(text)
+
+    try:
+        return run_training(work, out, settings, tell=tell, device=device, resume=resume)
+    except RuntimeError as error:
+        # By name, since its class is torch's.
+        if type(error).__name__ != "OutOfMemoryError":
+            raise
+        raise ModelError(
+            "out of memory; a smaller --batch-tokens needs less, with a larger "
+            "--gradient-accumulation for the same steps"
+        ) from error
+
+
+def _report(outcome: Outcome, out: Path, decoding: str) -> None:
+    loss = "" if outcome.held_out_loss is None else f", held-out loss {outcome.held_out_loss:.4f}"
+    say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{loss}")
+    say(f"next: schemax evaluate TEST.jsonl --model {out} --decoding {decoding}")
+
+
+def _rank() -> int:
+    return int(os.environ.get("RANK", "0"))
+
+
+def _num_processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))

@@ -1,0 +1,323 @@
+"""A training run: lessons in, a folder out that `Extractor.from_pretrained` loads."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+from schemax.compiler import CompiledSchema
+from schemax.errors import InputError, ModelError
+from schemax.extractor import Extractor
+from schemax.runtime.loading import pick_device
+from schemax.runtime.loading.refusals import need
+from schemax.runtime.model import DecoderModel
+from schemax.training.batching import Limits, batches_of
+from schemax.training.card import begin_run, versions, write_card
+from schemax.training.forward import TrainableModel
+from schemax.training.lessons import Lesson
+from schemax.training.lora import EXTRA, add_lora, merge_lora
+from schemax.training.pieces import Piece, make_pieces
+from schemax.training.schedule import BatchDataset, padding_share, plan_schedule
+from schemax.training.settings import TrainingSettings
+from schemax.training.trainer import ParallelTrainer, Tell
+
+CHECKPOINTS = "checkpoints"
+ADAPTER = "adapter"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """steps: taken in all. held_out_loss: of the weights that were kept; None without such a part.
+
+    trained, held_out: products. padding: share of all tokens in training. history: losses by step.
+    """
+
+    steps: int
+    trained: int
+    held_out: int
+    held_out_loss: float | None
+    padding: float
+    history: tuple[Mapping[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a run trains and on what.
+
+    name: of the model, as cards and adapters call it; compiled: by category.
+    template: source of the prompt, written beside the weights; None for the default one.
+    card: what else the card should say, data digests for one.
+    """
+
+    extractor: Extractor
+    name: str
+    compiled: Mapping[str, CompiledSchema]
+    lessons: Sequence[Lesson]
+    template: str | None
+    card: Mapping[str, Any]
+
+
+def run_training(
+    work: Work,
+    out: Path,
+    settings: TrainingSettings,
+    *,
+    tell: Tell,
+    device: str = "auto",
+    resume: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> Outcome:
+    """Trains a model, and writes it with its tokenizer, prompt and card.
+
+    Checkpoints go to a folder of their own in `out`; resume goes on from the last one.
+
+    Raises ModelError for models that cannot be trained like this, InputError where nothing is left
+    to train on or a run cannot be resumed.
+    """
+    need("accelerate", work.name, "training", EXTRA)
+    model = trainable(work.extractor, work.name)
+    taught, kept_back = split_lessons(work.lessons, settings.held_out, settings.seed)
+    pieces = make_pieces(taught, work.compiled, model, settings.absent)
+    held_out = make_pieces(kept_back, work.compiled, model, settings.absent) if kept_back else {}
+    checkpoints = out / CHECKPOINTS
+    arguments = training_arguments(checkpoints, settings, device, checked=bool(held_out))
+    described = settings.as_data() | {"devices": arguments.world_size} | dict(work.card)
+    if arguments.process_index == 0 or resume:
+        begin_run(checkpoints, described, resume=resume)
+    limits = Limits(
+        batch_tokens=settings.batch_tokens,
+        documents=settings.documents,
+        row_tokens=model.most_tokens,
+        extent=model.max_positions,
+        stacked=settings.decoding.documents == "stacked",
+    )
+    schedule = plan_schedule(
+        pieces,
+        work.compiled,
+        limits,
+        batches_per_step=settings.gradient_accumulation * arguments.world_size,
+        epochs=settings.epochs,
+        steps=settings.steps,
+        seed=settings.seed,
+    )
+    arguments.max_steps = schedule.steps
+    arguments.warmup_steps = schedule.steps * 3 // 100
+    every = min(settings.check_every or schedule.steps_per_epoch, schedule.steps)
+    arguments.eval_steps = arguments.save_steps = every
+    arguments.logging_steps = max(1, min(every, schedule.steps // 20))
+    torch.manual_seed(settings.seed)
+    tuned = model.model.requires_grad_(True)
+    if settings.lora is not None:
+        tuned = add_lora(tuned, settings.lora, work.name)
+    remembered = getattr(tuned.config, "use_cache", True)
+    trainer = ParallelTrainer(
+        model=tuned,
+        args=arguments,
+        reader=model,
+        config=settings.decoding,
+        train_dataset=BatchDataset(schedule.batches, work.compiled, settings.seed),
+        eval_dataset=_held_out_batches(held_out, work.compiled, limits, settings.seed),
+        tell=tell,
+        callbacks=[*_stopping(settings), *callbacks],
+    )
+    padding = padding_share(schedule.batches)
+    tell(_summary(pieces, held_out, schedule.steps, schedule.steps_per_epoch, padding))
+    started = time.monotonic()
+    last = _last_checkpoint(checkpoints) if resume else None
+    trainer.train(resume_from_checkpoint=last)
+    tuned.config.use_cache = remembered
+    outcome = Outcome(
+        steps=trainer.state.global_step,
+        trained=sum(map(len, pieces.values())),
+        held_out=sum(map(len, held_out.values())),
+        held_out_loss=trainer.state.best_metric,
+        padding=padding,
+        history=tuple(_history(trainer.state.log_history)),
+    )
+    _save(trainer, tuned, work, out, settings)
+    if trainer.is_world_process_zero():
+        seconds = round(time.monotonic() - started, 1)
+        write_card(out, _card(work, described, outcome, seconds))
+    trainer.accelerator.wait_for_everyone()
+    return outcome
+
+
+def _last_checkpoint(folder: Path) -> str:
+    """Raises InputError if there is none."""
+    found: str | None = get_last_checkpoint(str(folder))  # type: ignore[no-untyped-call]
+    if found is None:
+        raise InputError(f"there is no checkpoint in {folder} to go on from")
+    return found
+
+
+def trainable(extractor: Extractor, name: str) -> TrainableModel:
+    """The extractor's model, to be trained. Raises ModelError for those that cannot be."""
+    if not isinstance(extractor.model, DecoderModel):
+        raise ModelError(
+            f"{name} goes by the order of arrival (recurrent layers, ALiBi), and all values of a "
+            "document cannot be trained in one pass; train such a model with other tools"
+        )
+    model = extractor.model.model
+    if getattr(model, "is_quantized", False):
+        raise ModelError(
+            f"{name} is quantized, and such weights cannot be trained; name the model that it was "
+            "made from"
+        )
+    return TrainableModel(model)
+
+
+def split_lessons(
+    lessons: Sequence[Lesson], share: float, seed: int
+) -> tuple[list[Lesson], list[Lesson]]:
+    """(to be trained on, held out). Equal texts stay together. Raises InputError if none is left.
+
+    A share above 0 holds back one text at least.
+    """
+    texts = sorted({lesson.text for lesson in lessons})
+    random.Random(f"{seed}, held out").shuffle(texts)
+    count = max(1, round(share * len(texts))) if share else 0
+    if count >= len(texts):
+        raise InputError(
+            f"{len(texts)} different texts are too few to hold {share:.0%} back and train on others"
+        )
+    kept_back = set(texts[:count])
+    return (
+        [lesson for lesson in lessons if lesson.text not in kept_back],
+        [lesson for lesson in lessons if lesson.text in kept_back],
+    )
+
+
+def training_arguments(
+    folder: Path, settings: TrainingSettings, device: str, *, checked: bool
+) -> TrainingArguments:
+    """transformers' own settings; how many steps there are is filled in later.
+
+    Raises ModelError for a device that is not there.
+    """
+    strategy = "steps" if checked else "no"
+    place = pick_device(device).type
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        per_device_train_batch_size=1,  # one batch of ours
+        per_device_eval_batch_size=1,
+        gradient_accumulation_steps=settings.gradient_accumulation,
+        max_steps=1,
+        learning_rate=settings.peak,
+        lr_scheduler_type="cosine",
+        weight_decay=0.01,
+        max_grad_norm=1.0,
+        bf16=settings.bf16,
+        use_cpu=place == "cpu",
+        seed=settings.seed,
+        data_seed=settings.seed,
+        eval_strategy=strategy,
+        eval_steps=1,
+        save_strategy="steps",
+        save_steps=1,
+        save_total_limit=2,
+        load_best_model_at_end=checked,
+        metric_for_best_model="eval_loss" if checked else None,
+        greater_is_better=False if checked else None,
+        restore_callback_states_from_checkpoint=True,
+        remove_unused_columns=False,
+        label_names=["labels"],
+        report_to="none",
+        disable_tqdm=True,
+        log_level="error",
+        dataloader_pin_memory=place == "cuda",
+    )
+    # Without a launcher, one device: DataParallel would run the model in threads of its own.
+    arguments._n_gpu = min(1, arguments.n_gpu)
+    return arguments
+
+
+def _stopping(settings: TrainingSettings) -> list[TrainerCallback]:
+    if settings.patience is None:
+        return []
+    return [EarlyStoppingCallback(early_stopping_patience=settings.patience)]
+
+
+def _held_out_batches(
+    pieces: Mapping[str, Sequence[Piece]],
+    compiled: Mapping[str, CompiledSchema],
+    limits: Limits,
+    seed: int,
+) -> BatchDataset | None:
+    if not pieces:
+        return None
+    instructions = {name: len(item.instruction) for name, item in compiled.items()}
+    rng = random.Random(f"{seed}, held-out batches")
+    return BatchDataset(batches_of(pieces, instructions, limits, rng), compiled, None)
+
+
+def _summary(
+    pieces: Mapping[str, Sequence[Piece]],
+    held_out: Mapping[str, Sequence[Piece]],
+    steps: int,
+    per_epoch: int,
+    padding: float,
+) -> str:
+    return (
+        f"training on {sum(map(len, pieces.values())):,} products of {len(pieces)} categories, "
+        f"{sum(map(len, held_out.values())):,} held out; {steps:,} steps, {per_epoch:,} an epoch; "
+        f"{padding:.1%} of the tokens are padding"
+    )
+
+
+def _history(log: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
+    named = {"loss": "loss", "eval_loss": "held_out_loss"}
+    return [
+        {"step": entry["step"], named[key]: entry[key]}
+        for entry in log
+        for key in named
+        if key in entry
+    ]
+
+
+def _save(
+    trainer: ParallelTrainer, tuned: Any, work: Work, out: Path, settings: TrainingSettings
+) -> None:
+    """The model with its tokenizer and prompt; of adapters, what they make of the base model."""
+    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+        # Sharded weights are gathered by their own code, and cannot be merged here.
+        trainer.save_model(str(out / ADAPTER if settings.lora is not None else out))
+    elif trainer.is_world_process_zero():
+        model = tuned
+        if settings.lora is not None:
+            model = merge_lora(tuned, out / ADAPTER if settings.keep_adapter else None)
+        if settings.bf16:
+            model.to(torch.bfloat16)
+        model.save_pretrained(out)
+    if trainer.is_world_process_zero():
+        work.extractor.tokenizer.save_pretrained(out)
+        if work.template is not None:
+            (out / "prompt.jinja").write_text(work.template, "utf-8")
+
+
+def _card(
+    work: Work, described: Mapping[str, Any], outcome: Outcome, seconds: float
+) -> dict[str, Any]:
+    return {
+        "model": work.name,
+        "settings": dict(described),
+        "categories": {
+            name: [attribute.label for attribute in item.attributes]
+            for name, item in work.compiled.items()
+        },
+        "format": sorted({item.format.name for item in work.compiled.values()}),
+        "products": {"trained": outcome.trained, "held_out": outcome.held_out},
+        "steps": outcome.steps,
+        "held_out_loss": outcome.held_out_loss,
+        "padding": round(outcome.padding, 4),
+        "seconds": seconds,
+        "history": list(outcome.history),
+        "versions": versions(),
+    }

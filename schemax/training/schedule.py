@@ -1,0 +1,115 @@
+"""The batches of a whole run, fixed by the seed: one that is resumed sees the same ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from schemax.compiler import CompiledSchema
+from schemax.runtime.visibility import TokenInfo
+from schemax.training.batching import Limits, Row, batches_of
+from schemax.training.pieces import Piece, fill_row
+from schemax.training.sequences import collate
+
+Batch = dict[str, Any]
+"""What the model is given: (B, L) tensors `input_ids`, `position_ids`, `document`, `slot`, `step`,
+`real` and `labels`, and `long`: whether longrope takes its long factors."""
+
+_INFO = ("position_ids", "document", "slot", "step", "real")
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """batches: of all epochs, in order. steps: optimizer steps in all; steps_per_epoch: in one."""
+
+    batches: tuple[tuple[Row, ...], ...]
+    steps: int
+    steps_per_epoch: int
+
+
+def plan_schedule(
+    pieces: Mapping[str, Sequence[Piece]],
+    compiled: Mapping[str, CompiledSchema],
+    limits: Limits,
+    *,
+    batches_per_step: int,
+    epochs: float,
+    steps: int | None,
+    seed: int,
+) -> Schedule:
+    """Every epoch puts the documents into new company.
+
+    batches_per_step: over all devices and accumulated ones. steps: overrides epochs.
+    """
+    instructions = {name: len(item.instruction) for name, item in compiled.items()}
+    batches: list[list[Row]] = []
+    steps_per_epoch = 0
+    epoch = 0
+    while True:
+        rng = random.Random(f"{seed}, epoch {epoch}")
+        batches += batches_of(pieces, instructions, limits, rng)
+        epoch += 1
+        if not steps_per_epoch:
+            steps_per_epoch = -(-len(batches) // batches_per_step)
+        wanted = steps if steps is not None else max(1, round(epochs * steps_per_epoch))
+        if len(batches) >= wanted * batches_per_step:
+            break
+    kept = batches[: wanted * batches_per_step]
+    return Schedule(tuple(map(tuple, kept)), wanted, steps_per_epoch)
+
+
+class BatchDataset(Dataset[Batch]):
+    """Batches made when they are asked for; item i is batch i, whole.
+
+    seed: of the choice which values without an annotation are learnt; None learns them all.
+    """
+
+    def __init__(
+        self,
+        batches: Sequence[Sequence[Row]],
+        compiled: Mapping[str, CompiledSchema],
+        seed: int | None,
+    ) -> None:
+        self._batches = batches
+        self._compiled = compiled
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __getitem__(self, index: int) -> Batch:
+        rows = self._batches[index]
+        rng = _Never() if self._seed is None else random.Random(f"{self._seed}, batch {index}")
+        sequences = [fill_row(self._compiled[row.category], row.pieces, rng) for row in rows]
+        pad_id = next(iter(next(iter(self._compiled.values())).stop.eos_ids), 0)
+        input_ids, tokens, labels = collate(sequences, pad_id)
+        info = {name: getattr(tokens, name) for name in _INFO}
+        return {"input_ids": input_ids, **info, "labels": labels, "long": rows[0].long}
+
+
+class _Never(random.Random):
+    """Every chance that is not 0 comes true."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+def only(batches: Sequence[Batch]) -> Batch:
+    """The one batch that a loader of batches gives at a time."""
+    (batch,) = batches
+    return batch
+
+
+def token_info(batch: Batch) -> TokenInfo:
+    return TokenInfo(*(batch[name] for name in _INFO))
+
+
+def padding_share(batches: Sequence[Sequence[Row]]) -> float:
+    """Of all tokens in these batches, the part that is padding."""
+    filled = sum(len(row) for rows in batches for row in rows)
+    padded = sum(len(rows) * max(map(len, rows)) for rows in batches)
+    return 1 - filled / padded

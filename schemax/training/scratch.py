@@ -1,0 +1,41 @@
+"""Models with random weights, of a config that transformers knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+)
+
+from schemax.errors import ModelError
+from schemax.runtime.loading.refusals import refusing
+
+
+def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
+    """(model, tokenizer): random float32 weights, on the CPU.
+
+    config: a config.json, or a folder or Hub id that has one. tokenizer: of which model; None takes
+    the config's own. Never runs remote code.
+
+    Raises ModelError for a config that cannot be read or is no causal language model's.
+    """
+    path = Path(config)
+    source = str(path.parent) if path.is_file() else config
+    with refusing(config):
+        settings = AutoConfig.from_pretrained(config, trust_remote_code=False)
+    if type(settings) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ModelError(f"{config} is of the type {settings.model_type!r}; a decoder is needed")
+    torch.manual_seed(seed)
+    with refusing(config):
+        model = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+            settings, dtype=torch.float32, trust_remote_code=False
+        )
+    name = tokenizer or source
+    with refusing(name):
+        return model, AutoTokenizer.from_pretrained(name, trust_remote_code=False)

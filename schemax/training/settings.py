@@ -1,0 +1,89 @@
+"""The settings of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from schemax.config import PRESETS, DecodingConfig
+
+# Where no learning rate is given.
+_FULL, _LORA, _SCRATCH = 2e-5, 2e-4, 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSettings:
+    """What a run does, but for its data and its model.
+
+    decoding: the layout, documents and slots that the model is trained for.
+    epochs, steps: how long; steps, if given, decide.
+    learning_rate: at its peak, after a warm-up of 3% and before a cosine to 0; None takes 2e-5,
+        2e-4 for LoRA and 1e-3 from scratch.
+    batch_tokens: of one pass on one device, padding included.
+    pack: how many isolated documents share a row and its instruction, at most.
+    gradient_accumulation: passes per optimizer step.
+    lora: rank of adapters; None trains all weights. keep_adapter: write them beside the model.
+    bf16: computes in bfloat16, and writes the model so.
+    absent: the share of values without an annotation that are learnt as null; 0 ignores them.
+    held_out: the share of products that are never trained on; their loss chooses the weights.
+    patience: stops after so many checks without a better held-out loss; None never stops early.
+    check_every: steps between checks, which also save; None checks once an epoch.
+
+    Raises ValueError for settings that make no sense.
+    """
+
+    decoding: DecodingConfig = PRESETS["isolated"]
+    epochs: float = 3.0
+    steps: int | None = None
+    learning_rate: float | None = None
+    batch_tokens: int = 4096
+    pack: int = 16
+    gradient_accumulation: int = 1
+    lora: int | None = None
+    keep_adapter: bool = False
+    bf16: bool = False
+    absent: float = 1.0
+    held_out: float = 0.1
+    patience: int | None = None
+    check_every: int | None = None
+    seed: int = 0
+    from_scratch: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (
+            *("steps", "batch_tokens", "pack", "gradient_accumulation", "lora", "patience"),
+            "check_every",
+        ):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or more, not {value!r}")
+        if not self.epochs > 0:
+            raise ValueError(f"epochs must be above 0, not {self.epochs!r}")
+        if self.learning_rate is not None and not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be above 0, not {self.learning_rate!r}")
+        if not 0 <= self.absent <= 1:
+            raise ValueError(f"absent must be from 0 to 1, not {self.absent!r}")
+        if not 0 <= self.held_out < 1:
+            raise ValueError(f"held_out must be from 0 to less than 1, not {self.held_out!r}")
+        if self.patience is not None and not self.held_out:
+            raise ValueError("patience needs a held-out part: give held_out a share above 0")
+        if self.lora is not None and self.from_scratch:
+            raise ValueError("LoRA goes on trained weights; from scratch, train all of them")
+        if self.keep_adapter and self.lora is None:
+            raise ValueError("there is no adapter to keep without LoRA")
+
+    @property
+    def peak(self) -> float:
+        """The learning rate at its peak."""
+        usual = _SCRATCH if self.from_scratch else _FULL if self.lora is None else _LORA
+        return usual if self.learning_rate is None else self.learning_rate
+
+    @property
+    def documents(self) -> int:
+        """How many documents a row holds, at most."""
+        stacked = self.decoding.documents == "stacked"
+        return self.decoding.documents_per_prompt if stacked else self.pack
+
+    def as_data(self) -> dict[str, Any]:
+        """All of them, of JSON types only."""
+        return asdict(self) | {"learning_rate": self.peak}

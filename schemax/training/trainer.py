@@ -1,0 +1,147 @@
+"""transformers' Trainer, given our batches and our loss (paper, section 4.4).
+
+Trainer and accelerate keep the loop, devices, precision, accumulation, checkpoints and early
+stopping; what is ours is what a batch is and what its loss is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import SequentialSampler
+from transformers import PrinterCallback, TrainerCallback
+
+from schemax.config import DecodingConfig
+from schemax.progress import track
+from schemax.training.checkpoints import SafeTrainer
+from schemax.training.forward import TrainableModel
+from schemax.training.schedule import Batch, BatchDataset, only
+from schemax.training.sequences import IGNORE
+
+Tell = Callable[[str], None]
+
+
+class ParallelTrainer(SafeTrainer):
+    """Trains with the decoder's own positions and mask.
+
+    reader: runs the forward pass; config: says who sees whom.
+    A batch's loss is the mean over all labels of an optimizer step, over devices and accumulated
+    batches alike, so that neither how rows are packed nor how batches are cut changes it.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: TrainableModel,
+        config: DecodingConfig,
+        train_dataset: BatchDataset,
+        eval_dataset: BatchDataset | None,
+        tell: Tell,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            data_collator=only,
+            **options,
+        )
+        self._reader = reader
+        self._config = config
+        # The loss is divided by the labels of a whole step, below.
+        self.model_accepts_loss_kwargs = True
+        self.remove_callback(PrinterCallback)
+        self.add_callback(Progress(tell))
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        # The schedule has been shuffled already.
+        dataset: Any = self.train_dataset if train_dataset is None else train_dataset
+        return SequentialSampler(dataset)
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], Tensor]:
+        """The batches of a step, and the number of labels in them, over all devices."""
+        batches = list(islice(epoch_iterator, num_batches))
+        counts = [(batch["labels"] != IGNORE).sum() for batch in batches]
+        count = torch.stack(counts).sum().to(device)
+        if self.args.world_size > 1:
+            count = self.accelerator.gather(count).sum()
+        return batches, count
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: Batch,
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """The summed loss over the labels of the whole step.
+
+        Gradients are averaged over devices afterwards, hence the factor.
+        """
+        summed, count = self._reader.loss(model, inputs, self._config)
+        if num_items_in_batch is None:
+            loss = summed / count.clamp(min=1)
+        else:
+            loss = summed * self.args.world_size / num_items_in_batch.clamp(min=1)
+        return (loss, {}) if return_outputs else loss
+
+    def evaluate(
+        self,
+        eval_dataset: Any = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
+        """The mean loss over all labels; the usual mean over batches would weigh short ones up."""
+        model = self.model_wrapped
+        model.eval()
+        totals = torch.zeros(2, dtype=torch.float64)
+        for inputs in self.get_eval_dataloader(eval_dataset):
+            batch: Any = self._prepare_inputs(inputs)
+            with torch.no_grad(), self.compute_loss_context_manager():
+                summed, count = self._reader.loss(model, batch, self._config)
+            # Devices that ran out of batches repeat some, which this leaves out again.
+            pair = torch.stack([summed.float(), count.float()])[None]
+            gathered = self.accelerator.gather_for_metrics(pair)
+            totals += gathered.cpu().double().sum(dim=0)
+        metrics = {f"{metric_key_prefix}_loss": float(totals[0] / totals[1].clamp(min=1))}
+        self.log(dict(metrics))
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        return metrics
+
+
+class Progress(TrainerCallback):
+    """Steps, losses and checks, told on the first process only."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._steps: Iterator[int] = iter(())
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.is_world_process_zero:
+            left = state.max_steps - state.global_step
+            self._steps = track(range(left), total=left, unit="steps")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        next(self._steps, None)
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any
+    ) -> None:
+        if not state.is_world_process_zero or not logs:
+            return
+        if "eval_loss" in logs:
+            self._tell(f"step {state.global_step}: held-out loss {logs['eval_loss']:.4f}")
+        elif "loss" in logs:
+            self._tell(f"step {state.global_step} of {state.max_steps}: loss {logs['loss']:.4f}")
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        close = getattr(self._steps, "close", None)
+        if close is not None:
+            close()

@@ -1,0 +1,443 @@
+"""`schemax train`: from annotated products to a model that reads them, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+from command_line import jsonl, refused, save_model
+from safetensors.torch import load_file
+from transformers import TrainerCallback
+from typer.testing import CliRunner
+
+from schemax.cli import app
+from schemax.commands.declarations import read_schema
+from schemax.compiler import TextCodec
+from schemax.config import DecodingConfig
+from schemax.errors import InputError, ModelError
+from schemax.evaluation.examples import read_examples
+from schemax.extractor import Extractor
+from schemax.formats import get_format
+from schemax.schema import AttrSchema
+from schemax.training.data import annotated_schemas, read_attributes, read_training_examples
+from schemax.training.lessons import Lesson, gold_lessons
+from schemax.training.lora import add_lora
+from schemax.training.pieces import make_pieces
+from schemax.training.run import Outcome, Work, run_training, split_lessons
+from schemax.training.settings import TrainingSettings
+from schemax.training.teachers import lessons_by_predictions
+
+Result = Any
+
+TITLES = [
+    ("Tazo Zen Tea 24 ct", {"Brand": "Tazo", "Count": "24"}),
+    ("Twinings Green 20 ct", {"Brand": "Twinings", "Count": "20"}),
+    ("Lipton Black 100 ct", {"Brand": "Lipton", "Count": "100"}),
+    ("Numi Organic", {"Brand": "Numi"}),
+    ("Rishi Chai 15 ct", {"Brand": "Rishi", "Count": "15"}),
+    ("Stash Mint 18 ct", {"Brand": "Stash", "Count": "18"}),
+    ("Yogi Detox 16 ct", {"Brand": "Yogi", "Count": "16"}),
+    ("Assam loose leaf", {"Brand": None, "Count": None}),
+]
+ROWS = [
+    {"id": f"tea-{place}", "category": "Tea", "text": text, "attributes": attributes}
+    for place, (text, attributes) in enumerate(TITLES)
+]
+SHORT = "{% for d in documents %}{{ d.text }}\n{% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def base(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(backend, tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "short.jinja").write_text(SHORT)
+    jsonl(tmp_path / "train.jsonl", ROWS)
+    return tmp_path
+
+
+def invoke(*args: object) -> Result:
+    return CliRunner().invoke(app, ["train", *map(str, args)])
+
+
+def trained(data: Path, base: Path, out: str, *args: object) -> Path:
+    done = invoke(
+        data / "train.jsonl",
+        *("--model", base, "--out", data / out, "--template", data / "short.jinja"),
+        *("--device", "cpu", "--learning-rate", "5e-3", *args),
+    )
+    assert done.exit_code == 0, done.output
+    return data / out
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+GAPPED = ("--layout", "gapped", "--slots", "causal")
+
+
+@pytest.mark.parametrize(
+    ("options", "decoding"),
+    [
+        ((), DecodingConfig()),
+        (GAPPED, DecodingConfig(layout="gapped", slots="causal")),
+        (("--decoding", "autoregressive"), DecodingConfig(layout="autoregressive")),
+    ],
+    ids=["branched", "gapped", "autoregressive"],
+)
+def test_titles_are_learnt_by_heart(
+    data: Path, base: Path, options: tuple[str, ...], decoding: DecodingConfig
+) -> None:
+    """The whole command, and then the folder it wrote, with nothing said about the prompt."""
+    out = trained(
+        *(data, base, "out", "--held-out", 0, *options),
+        *("--epochs", 150, "--pack", 8, "--check-every", 1000),
+    )
+    extractor = Extractor.from_pretrained(out, device="cpu")
+    schemas = annotated_schemas(read_examples(data / "train.jsonl"))
+    titles = [text for text, _ in TITLES]
+    found = extractor.extract(titles, schemas["Tea"], decoding=decoding)
+    read = [list(item.model_dump().values()) for item in found]
+    assert read == [[row.get("Brand"), row.get("Count")] for _, row in TITLES]
+    card = json.loads((out / "training.json").read_text())
+    assert card["products"] == {"trained": 8, "held_out": 0}
+    assert card["settings"]["data"]["train"]["file"] == "train.jsonl"
+    assert card["categories"] == {"Tea": ["Brand", "Count"]}
+    assert (out / "prompt.jinja").read_text() == SHORT
+    written = {file.suffix for file in out.rglob("*") if file.is_file()}
+    assert written == {".json", ".jinja", ".safetensors"}
+
+
+class Stop(TrainerCallback):
+    """Ends a run as Ctrl-C would."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self._step:
+            raise KeyboardInterrupt
+
+
+def run(
+    base: Path,
+    data: Path,
+    out: str,
+    *,
+    resume: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
+    **changes: Any,
+) -> Outcome:
+    extractor = Extractor.from_pretrained(base, device="cpu", template=SHORT)
+    examples = read_examples(data / "train.jsonl")
+    schemas = annotated_schemas(examples)
+    settings = TrainingSettings(
+        **{"steps": 6, "check_every": 2, "batch_tokens": 400, "pack": 2, "learning_rate": 1e-3}
+        | changes
+    )
+    compiled = {
+        name: extractor.compile(schema, decoding=settings.decoding)
+        for name, schema in schemas.items()
+    }
+    lessons = gold_lessons(examples, schemas, get_format("json"))
+    work = Work(extractor, str(base), compiled, lessons, SHORT, {"data": "tea"})
+    return run_training(
+        *(work, data / out, settings),
+        tell=lambda _: None,
+        device="cpu",
+        resume=resume,
+        callbacks=callbacks,
+    )
+
+
+@pytest.mark.parametrize("changes", [{}, {"lora": 4}, {"gradient_accumulation": 2}], ids=str)
+def test_a_resumed_run_ends_with_the_same_weights(
+    base: Path, data: Path, changes: dict[str, Any]
+) -> None:
+    changes = {**changes, "held_out": 0.25, "absent": 0.5}
+    whole = run(base, data, "whole", **changes)
+    with pytest.raises(KeyboardInterrupt):
+        run(base, data, "parts", callbacks=[Stop(5)], **changes)
+    assert not (data / "parts" / "model.safetensors").exists()
+    parts = run(base, data, "parts", resume=True, **changes)
+    assert parts.steps == whole.steps == 6
+    assert parts.held_out_loss == pytest.approx(whole.held_out_loss, abs=1e-6)
+    one, other = weights(data / "whole"), weights(data / "parts")
+    assert one.keys() == other.keys()
+    for name, weight in one.items():
+        assert torch.equal(weight, other[name]), name
+    start = weights(base)
+    assert any(not torch.equal(weight, start[name]) for name, weight in one.items())
+
+
+def test_a_run_is_resumed_with_its_own_settings_only(base: Path, data: Path) -> None:
+    run(base, data, "out", steps=2, held_out=0.0)
+    with pytest.raises(InputError, match=r"other settings \(pack, seed\)"):
+        run(base, data, "out", steps=2, held_out=0.0, pack=3, seed=5, resume=True)
+    with pytest.raises(InputError, match="no run"):
+        run(base, data, "new", resume=True)
+    longer = run(base, data, "out", steps=4, held_out=0.0, resume=True)
+    assert longer.steps == 4
+
+
+def test_accumulated_batches_are_one_large_one(base: Path, data: Path) -> None:
+    """The loss is a mean over the labels of a step, however these are cut into batches."""
+    one = {"held_out": 0.0, "steps": 1, "pack": 1, "check_every": 1}
+    run(base, data, "large", batch_tokens=10_000, **one)
+    run(base, data, "small", batch_tokens=1, gradient_accumulation=8, **one)
+    run(base, data, "packed", batch_tokens=10_000, **{**one, "pack": 8})
+    large = weights(data / "large")
+    for name in ("small", "packed"):
+        for key, weight in weights(data / name).items():
+            torch.testing.assert_close(weight, large[key], rtol=1e-3, atol=2e-4)
+
+
+def test_lora_trains_and_merges(base: Path, data: Path) -> None:
+    out = trained(
+        *(data, base, "out", "--lora", 8, "--keep-adapter", "--held-out", 0),
+        *("--epochs", 60, "--pack", 8, "--check-every", 1000),
+    )
+    merged = Extractor.from_pretrained(out, device="cpu").model.model
+    beside = Extractor.from_pretrained(base, adapter=out / "adapter", device="cpu").model.model
+    start = weights(base)
+    changed = 0
+    for name, weight in merged.state_dict().items():
+        torch.testing.assert_close(weight, beside.state_dict()[name], rtol=1e-4, atol=1e-5)
+        changed += name in start and not torch.equal(weight, start[name])
+    assert changed == 2 * 7  # the linear layers of both blocks, and nothing else
+    losses = [row["loss"] for row in json.loads((out / "training.json").read_text())["history"]]
+    assert losses[-1] < losses[0] / 2
+
+
+def test_lora_names_the_extra_it_needs(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schemax.runtime.loading.refusals.find_spec", lambda _: None)
+    with pytest.raises(ModelError, match=r"peft.*schemax-hpd\[train\]"):
+        add_lora(None, 8, "a model")
+
+
+def test_early_stopping_keeps_the_best_weights(base: Path, data: Path) -> None:
+    """A learning rate that ruins the model: the held-out loss soon only grows."""
+    changes = {"learning_rate": 0.5, "held_out": 0.4, "check_every": 1, "steps": 60}
+    outcome = run(base, data, "out", patience=2, **changes)
+    assert outcome.steps < 60
+    checks = [row["held_out_loss"] for row in outcome.history if "held_out_loss" in row]
+    assert outcome.held_out_loss == min(checks)
+    assert min(checks) not in checks[-2:]
+
+
+def test_a_config_with_random_weights(base: Path, data: Path) -> None:
+    out = trained(data, base, "out", "--from-scratch", base / "config.json", "--steps", 1)
+    start, made = weights(base), weights(out)
+    assert {name: w.shape for name, w in made.items()} == {n: w.shape for n, w in start.items()}
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert not torch.allclose(made[name], start[name], atol=0.05)
+    again = trained(data, base, "again", "--from-scratch", base / "config.json", "--steps", 1)
+    assert torch.equal(weights(again)[name], made[name])
+
+
+def test_bfloat16(base: Path, data: Path) -> None:
+    out = trained(data, base, "out", "--bf16", "--steps", 2, "--held-out", 0)
+    assert {weight.dtype for weight in weights(out).values()} == {torch.bfloat16}
+    Extractor.from_pretrained(out, device="cpu")
+
+
+def test_labels_of_teachers_and_of_the_model_itself(base: Path, data: Path) -> None:
+    predictions = [
+        {"id": row["id"], "index": 0, "attributes": {"brand": "Tea!", "count": None}, "errors": []}
+        for row in ROWS[:3]
+    ]
+    predictions.append({"id": "tea-3", "index": 3, "attributes": None, "errors": []})
+    path = jsonl(data / "predictions.jsonl", predictions)
+    examples = read_examples(data / "train.jsonl")
+    schemas = annotated_schemas(examples)
+    lessons = lessons_by_predictions(Path(path), examples, schemas, get_format("json"))
+    assert [lesson.name for lesson in lessons] == ["tea-0", "tea-1", "tea-2"]
+    names = dict(zip(schemas["Tea"].model_fields, ("Tea!", None), strict=True))
+    assert all(lesson.values == names for lesson in lessons)
+    common = ("--steps", 1, "--held-out", 0)
+    trained(data, base, "taught", *common, "--labels", "teacher", "--teacher", path)
+    able = ("--held-out", 0, "--epochs", 80, "--decoding", "autoregressive")
+    big = trained(data, base, "big", *able, "--check-every", 1000)
+    trained(data, base, "distilled", *common, "--labels", "teacher", "--teacher", big)
+    own = trained(data, big, "own", *common, "--labels", "self")
+    card = json.loads((own / "training.json").read_text())
+    assert card["settings"]["labels"] == "self"
+
+
+def test_what_is_not_annotated(codec: TextCodec, base: Path) -> None:
+    lesson = Lesson("x", "Tea", "Numi", {"brand": "Numi", "count": None}, frozenset())
+    bare = Lesson("y", "Tea", "Numi", {"brand": "Numi"}, frozenset())
+    unknown = Lesson("z", "Tea", "Numi", {"brand": "Numi"}, frozenset({"count"}))
+    extractor = Extractor.from_pretrained(base, device="cpu")
+    document = {"title": "Tea", "type": "object", "properties": {}}
+    for name in ("brand", "count"):
+        document["properties"][name] = {"type": ["string", "null"]}  # type: ignore[index]
+    compiled = {"Tea": extractor.compile(AttrSchema.from_json_schema(document))}
+
+    def chances(absent: float) -> list[tuple[float, ...]]:
+        made = make_pieces([lesson, bare, unknown], compiled, extractor.model, absent)
+        return [piece.chances for piece in made["Tea"]]
+
+    assert chances(1.0) == [(1, 1), (1, 1), (1, 0)]
+    assert chances(0.3) == [(1, 1), (1, 0.3), (1, 0)]
+    assert chances(0.0) == [(1, 1), (1, 0), (1, 0)]
+
+
+SHOP = """
+from typing import Literal
+from schemax import AttrSchema, attr
+
+class Tea(AttrSchema):
+    brand: str | None = None
+    count: int | None = attr(title="Count")
+    kind: Literal["green", "black"] | None = None
+    notes: list[str] = attr(default_factory=list)
+    origin: str = attr("Country")
+"""
+
+
+def typed(tmp_path: Path, *rows: dict[str, Any]) -> list[Lesson]:
+    (tmp_path / "shop.py").write_text(SHOP)
+    path = jsonl(tmp_path / "typed.jsonl", [{"category": "Tea", **row} for row in rows])
+    schema = read_schema(f"{tmp_path / 'shop.py'}:Tea")
+    return gold_lessons(read_examples(Path(path)), {"Tea": schema}, get_format("json"))
+
+
+def test_labels_become_values_of_the_schema_s_types(tmp_path: Path) -> None:
+    attributes = {"brand": ["LG", "lg"], "Count": 24, "kind": "Green", "notes": '["a", "b"]'}
+    (lesson,) = typed(tmp_path, {"text": "x", "attributes": attributes, "description": "more"})
+    output = get_format("json")
+    written = {name: output.escape(value) for name, value in lesson.values.items()}
+    assert written == {
+        "brand": ' "LG"',
+        "count": " 24",
+        "kind": ' "green"',
+        "notes": ' ["a", "b"]',
+    }
+    assert lesson.text == "text: x\ndescription: more"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"colour": "red"}, r"product t-9.*no attribute 'colour'"),
+        ({"count": "many"}, r"product t-9: count: .*integer"),
+        ({"kind": "white"}, r"product t-9: kind: .*'green' or 'black'"),
+        ({"origin": None}, r"product t-9: origin: .*required"),
+    ],
+)
+def test_labels_that_do_not_fit_the_schema(
+    tmp_path: Path, attributes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        typed(tmp_path, {"id": "t-9", "text": "x", "attributes": attributes})
+
+
+def test_doubled_ids_and_products_of_the_test_set(tmp_path: Path) -> None:
+    doubled = jsonl(tmp_path / "train.jsonl", [*ROWS, {**ROWS[0], "text": "another"}])
+    test = jsonl(tmp_path / "test.jsonl", [{**ROWS[1], "id": "t"}])
+    with pytest.warns(UserWarning, match="more than once: tea-0"):
+        assert len(read_training_examples(Path(doubled), None)) == 9
+    path = Path(jsonl(tmp_path / "plain.jsonl", ROWS))
+    with pytest.warns(UserWarning, match=r"dropped from training: tea-1"):
+        kept = read_training_examples(path, Path(test))
+    assert [example.id for example in kept] == [row["id"] for row in ROWS if row["id"] != "tea-1"]
+    with pytest.warns(UserWarning, match=r"kept all the same: tea-1"):
+        assert len(read_training_examples(path, Path(test), keep_overlap=True)) == 8
+    with pytest.raises(InputError, match="none is left"), pytest.warns(match="dropped"):
+        read_training_examples(path, path)
+
+
+def test_products_too_long_for_the_model_are_left_out(base: Path, data: Path) -> None:
+    extractor = Extractor.from_pretrained(base, device="cpu")
+    schemas = annotated_schemas(read_examples(data / "train.jsonl"))
+    compiled = {"Tea": extractor.compile(schemas["Tea"])}
+    values = {"brand": "Tazo"}
+    long = Lesson("tea-long", "Tea", "tea " * 5000, values)
+    short = Lesson("tea-short", "Tea", "tea", values)
+    with pytest.warns(UserWarning, match=r"1 left out, too long.*tea-long \(needs"):
+        pieces = make_pieces([long, short], compiled, extractor.model, 1.0)
+    assert [piece.name for piece in pieces["Tea"]] == ["tea-short"]
+    with pytest.raises(InputError, match="no product is left"), pytest.warns(match="too long"):
+        make_pieces([long], compiled, extractor.model, 1.0)
+
+
+def test_held_out_texts_are_never_trained_on() -> None:
+    lessons = [Lesson(str(place), "Tea", f"text {place % 20}", {}) for place in range(60)]
+    taught, kept_back = split_lessons(lessons, 0.1, 0)
+    assert len(kept_back) == 6
+    assert {lesson.text for lesson in taught}.isdisjoint(lesson.text for lesson in kept_back)
+    assert split_lessons(lessons, 0.1, 0) == (taught, kept_back)
+    assert split_lessons(lessons, 0.1, 1) != (taught, kept_back)
+    assert split_lessons(lessons, 0.0, 0) == (lessons, [])
+    with pytest.raises(InputError, match="too few"):
+        split_lessons(lessons[:1], 0.1, 0)
+
+
+def test_attributes_files(tmp_path: Path) -> None:
+    path = tmp_path / "attributes.json"
+    entries = [{"name": "Brand", "examples": ["LG"], "train_null": 3}, "Net content"]
+    path.write_text(json.dumps({"categories": {"Tea": entries}}))
+    schemas = read_attributes(path)
+    assert schemas is not None
+    fields = schemas["Tea"].model_fields.values()
+    assert [(field.title, field.examples) for field in fields] == [
+        ("Brand", ["LG"]),
+        ("Net content", None),
+    ]
+    path.write_text('{"categories": {"Tea": [3]}}')
+    with pytest.raises(InputError, match="'Tea'"):
+        read_attributes(path)
+    path.write_text('{"type": "object"}')
+    assert read_attributes(path) is None
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--labels", "silver"], "gold, teacher or self"),
+        (["--labels", "teacher"], "--teacher"),
+        (["--layout", "branched", "--slots", "causal"], "causal"),
+        (["--absent", "zero"], "null or ignore"),
+        (["--device", "cuda:3"], "CUDA_VISIBLE_DEVICES"),
+        (["--patience", "2", "--held-out", "0"], "held-out"),
+        (["--keep-adapter"], "LoRA"),
+        (["--epochs", "0"], "epochs"),
+        (["--labels", "teacher", "--teacher", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--resume"], "no run"),
+    ],
+)
+def test_options_that_cannot_be_used(base: Path, data: Path, args: list[str], said: str) -> None:
+    common = (data / "train.jsonl", "--model", base, "--out", data / "out", "--device", "cpu")
+    refused(invoke(*common, *args), said)
+
+
+def test_files_that_cannot_be_used(base: Path, data: Path) -> None:
+    common = ("--model", base, "--out", data / "out")
+    refused(invoke(data / "nowhere.jsonl", *common), "nowhere.jsonl")
+    (data / "empty.jsonl").write_text("\n")
+    refused(invoke(data / "empty.jsonl", *common), "no products")
+    jsonl(data / "bare.jsonl", [{"category": "Tea", "text": "x", "attributes": {}}])
+    refused(invoke(data / "bare.jsonl", *common), "nothing is annotated")
+    (data / "broken.jsonl").write_text('{"category": "Tea"}\n')
+    refused(invoke(data / "broken.jsonl", *common), "line 1")
+    (data / "out").mkdir()
+    (data / "out" / "file").write_text("")
+    refused(invoke(data / "train.jsonl", *common), "--resume")
+
+
+def test_settings_that_make_no_sense() -> None:
+    for changes in ({"batch_tokens": 0}, {"absent": 2.0}, {"held_out": 1.0}, {"lora": 0}):
+        with pytest.raises(ValueError, match=next(iter(changes))):
+            TrainingSettings(**changes)  # type: ignore[arg-type]
+    assert TrainingSettings(lora=4).peak > TrainingSettings().peak
+    stacked = DecodingConfig(documents="stacked", documents_per_prompt=3)
+    assert TrainingSettings(decoding=stacked).documents == 3
