@@ -261,7 +261,7 @@ def test_command_line(tmp_path: Path) -> None:
     page, results = tmp_path / "page.md", tmp_path / "bench.json"
     page.write_text(f"# Speed\n{BEGIN}\nnone yet\n{END}\nthe end\n")
     sizes = ("--documents", "3", "--document-tokens", "20", "--attributes", "2")
-    names = "floor,isolated,generate,llama.cpp,guidance"
+    names = "floor,isolated,generate,guidance"
     done = bench(
         *("--shape", "qwen3-tiny", "--dtype", "float32", "--device", "cpu", *sizes),
         *("--engines", names, "--repeats", "2", "--generate-batches", "1,3"),

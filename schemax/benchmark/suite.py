@@ -15,6 +15,7 @@ from schemax.benchmark.engines_continuous import Continuous
 from schemax.benchmark.engines_elsewhere import Elsewhere
 from schemax.benchmark.engines_generate import Draft, Generate, Lookup
 from schemax.benchmark.engines_grammar import Outlines
+from schemax.benchmark.engines_llama import LlamaCpp
 from schemax.benchmark.engines_ours import Slots, autoregressive, gapped, isolated, paper
 from schemax.benchmark.engines_requests import PerAttribute, PerAttributeCached
 from schemax.benchmark.shapes import draft_config, random_model
@@ -58,11 +59,7 @@ _MAKERS: Mapping[str, Callable[[Field], Engine]] = MappingProxyType(
         "per-attribute": lambda f: PerAttribute(f.model),
         "per-attribute-cached": lambda f: PerAttributeCached(f.model),
         "continuous": lambda f: Continuous(f.model),
-        "llama.cpp": lambda _: Elsewhere(
-            "llama.cpp", "llama.cpp", ("llama_cpp", "gguf"),
-            "random and local weights are not converted yet; serve the same model with "
-            "llama-server and compare with --against",
-        ),
+        "llama.cpp": lambda f: LlamaCpp(f.model),
         "outlines": lambda f: Outlines(f.model, f.generate_batches),
         "guidance": lambda _: Elsewhere("guidance", "guidance", ("guidance",), _GRAMMAR),
     }
