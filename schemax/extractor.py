@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from functools import lru_cache
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from pydantic import BaseModel
 
@@ -20,13 +20,11 @@ from schemax.documents import Document, Shown, read_documents
 from schemax.errors import ExtractionError, ModelError, SchemaError
 from schemax.formats import OutputFormat
 from schemax.progress import track
+from schemax.readout import read_out
 from schemax.resources import resource_dir
-from schemax.results import Extraction, SlotText, build, failed
+from schemax.results import Extraction, failed
 from schemax.schema import settings_of
 from schemax.tokens import PromptIds
-
-if TYPE_CHECKING:
-    from schemax.runtime.outputs import DocumentOutput
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -318,7 +316,7 @@ class Extractor:
             if output.problem is not None:
                 yield failed(document.index, document.id, output.problem)
             else:
-                yield _result(document, output, schema)
+                yield read_out(document, output, schema)
         yield from unread
 
     def _prompts(self, compiled: CompiledSchema, texts: Sequence[str]) -> Iterator[PromptIds]:
@@ -332,46 +330,6 @@ class Extractor:
             else:
                 for text in texts[at : at + stride]:
                     yield from compiled.encode([text])
-
-
-def _result(
-    document: Document, output: DocumentOutput, compiled: CompiledSchema
-) -> Extraction[Any]:
-    slots: list[SlotText | None] = []
-    for slot in output.slots:
-        raw, complete = compiled.decode_slot(slot.ids)
-        slots.append(SlotText(raw, slot.finish_reason, len(slot.ids), complete))
-    if compiled.decoding.layout == "autoregressive":
-        slots = _parsed(slots[0], compiled)
-    return build(
-        compiled.schema,
-        compiled.attributes,
-        slots,
-        compiled.format,
-        index=document.index,
-        document_id=document.id,
-        steps=output.steps,
-    )
-
-
-def _parsed(whole: SlotText | None, compiled: CompiledSchema) -> list[SlotText | None]:
-    """The fields of an output that the model wrote itself, parsed leniently.
-
-    Of an output that was cut off, a field that is missing ran out of budget, and so did the one
-    that was being written: it is not taken for complete.
-    """
-    assert whole is not None
-    paths = [attribute.labels for attribute in compiled.attributes]
-    found = compiled.format.parse(whole.raw, paths)
-    cut = whole.finish_reason == "length" and not whole.complete
-    truncated = SlotText("", "length", whole.tokens, complete=False)
-    last = next((path for path in reversed(paths) if path in found), None)
-    return [
-        (truncated if cut else None)
-        if path not in found or (cut and path == last)
-        else SlotText(found[path], "stop", whole.tokens, complete=True)
-        for path in paths
-    ]
 
 
 @lru_cache(maxsize=1)
