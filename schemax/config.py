@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 Layout = Literal["gapped", "branched", "autoregressive"]
 Documents = Literal["isolated", "stacked"]
@@ -82,6 +82,12 @@ class DecodingConfig:
                 raise ValueError(f"{name} must be a positive integer, not {value!r}")
         if not isinstance(self.max_retries, int) or self.max_retries < 0:
             raise ValueError(f"max_retries must be 0 or more, not {self.max_retries!r}")
+        for name in ("temperature", "top_p"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise ValueError(f"{name} must be a number, not {value!r}")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
+            raise ValueError(f"seed must be an integer, not {self.seed!r}")
         if self.temperature < 0:
             raise ValueError(f"temperature must be 0 or more, not {self.temperature!r}")
         if not 0 < self.top_p <= 1:
@@ -107,11 +113,30 @@ PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
 
 
 def resolve_decoding(decoding: str | DecodingConfig | None) -> DecodingConfig:
-    """A preset's name or a config, as a config. Raises ValueError for an unknown name."""
+    """A config, a preset's name, or a preset with changes, "isolated:layout=gapped:k_max=20".
+
+    Raises ValueError for an unknown name or setting, and for values that do not fit.
+    """
     if decoding is None:
         return PRESETS["isolated"]
     if isinstance(decoding, DecodingConfig):
         return decoding
-    if decoding not in PRESETS:
-        raise ValueError(f"decoding must be one of {', '.join(PRESETS)}, not {decoding!r}")
-    return PRESETS[decoding]
+    name, *changes = decoding.split(":")
+    if name not in PRESETS:
+        raise ValueError(f"decoding must be one of {', '.join(PRESETS)}, not {name!r}")
+    return replace(PRESETS[name], **dict(map(_change, changes)))
+
+
+def _change(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or name not in {field.name for field in fields(DecodingConfig)}:
+        known = ", ".join(field.name for field in fields(DecodingConfig))
+        raise ValueError(f"a change to a preset is NAME=VALUE with one of {known}, not {text!r}")
+    if value == "none":
+        return name, None
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -517,6 +518,27 @@ def test_presets() -> None:
     assert (paper.layout, paper.documents, paper.slots) == ("gapped", "stacked", "causal")
     assert (paper.documents_per_prompt, paper.k_max, paper.max_retries) == (6, 30, 0)
     assert resolve_decoding(None) == PRESETS["isolated"] == DecodingConfig()
+
+
+def test_presets_with_changes() -> None:
+    changed = resolve_decoding("paper:documents_per_prompt=2:k_max=none:temperature=0.5")
+    assert changed == replace(PRESETS["paper"], documents_per_prompt=2, k_max=None, temperature=0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("fast", "must be one of isolated, paper, autoregressive, not 'fast'"),
+        ("isolated:layuot=gapped", "not 'layuot=gapped'"),
+        ("isolated:gapped", "NAME=VALUE"),
+        ("isolated:slots=causal", 'use layout="gapped"'),
+        ("isolated:temperature=hot", "temperature must be a number, not 'hot'"),
+        ("isolated:seed=x", "seed must be an integer, not 'x'"),
+    ],
+)
+def test_changes_that_do_not_fit_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        resolve_decoding(text)
 
 
 def unicode_texts() -> st.SearchStrategy[str]:

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tokenizers
 import torch
-from conftest import TITLES, tiny_model
+from conftest import TITLES
 from test_exactness import COMBINATIONS, SHORT, settings
-from transformers import Qwen3ForCausalLM
 
 from schemax.compiler import TextCodec, compile_schema
-from schemax.evaluation.examples import Example
+from schemax.errors import InputError
+from schemax.evaluation.examples import Example, schemas_of
 from schemax.evaluation.pairs import PairScore, score_pairs
+from schemax.extractor import Extractor
 from schemax.resources import resource_dir
 from schemax.runtime.decoder import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.training.augment import Augmenter
-from schemax.training.average import average
+from schemax.training.embedded.augment import Augmenter
+from schemax.training.embedded.listings import FOLDER, merged, read_listings, without
+from schemax.training.embedded.mixture import Variety, batches, compile_tasks, fill
+from schemax.training.embedded.tokenizer import add_twins
+from schemax.training.embedded.train import UNSEEN, Recipe, read_data, train
 from schemax.training.sequences import IGNORE, collate, training_sequence, value_ids
-from schemax.training.tasks import compile_tasks, fill
-from schemax.training.twins import add_twins, grow
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS, ids="-".join)
@@ -76,7 +80,8 @@ TWICE = "{% for d in documents %}{{ d.text }}\n{{ d.text }}\n{% endfor %}"
 
 def test_every_task_asks_for_the_annotated_values(codec: TextCodec) -> None:
     """Read back by the code that reads the decoder's outputs, the labels are the annotations."""
-    tasks = list(compile_tasks(TITLES_WITH_VALUES, codec, TWICE, random.Random(0)))
+    (category,) = merged(TITLES_WITH_VALUES, [], 1).values()
+    tasks = list(compile_tasks([category], 64, codec, TWICE, random.Random(0)))
     layouts = {task.compiled.decoding.layout for task in tasks}
     assert layouts == {"branched", "gapped", "autoregressive"}
     for task in tasks[::3]:
@@ -104,7 +109,9 @@ def test_every_task_asks_for_the_annotated_values(codec: TextCodec) -> None:
 
 
 def test_second_readings_are_learnt_from_the_first(codec: TextCodec) -> None:
-    task = next(compile_tasks(TITLES_WITH_VALUES, codec, TWICE, random.Random(0)))
+    (category,) = merged(TITLES_WITH_VALUES, [], 1).values()
+    tasks = compile_tasks([category], 64, codec, TWICE, random.Random(0))
+    task = next(task for task in tasks if task.compiled.decoding.documents_per_prompt == 1)
     sequence = fill(task, TITLES_WITH_VALUES[:1], codec.encode)
     ids = codec.encode(TITLES_WITH_VALUES[0].text)
     start = len(codec.encode("\n")) + len(ids)
@@ -145,52 +152,120 @@ def test_scores_counted_by_hand() -> None:
 
 def test_twins_are_cut_like_their_words() -> None:
     backend = tokenizers.Tokenizer.from_file(str(resource_dir("embedded") / "tokenizer.json"))
-    after, _ = add_twins(backend)
+    after = add_twins(backend)
     for word in ("Leather", "Sunscreen", "Conditioner"):
         (with_space,) = after.encode(f" {word}").ids
-        (without,) = after.encode(word).ids
-        assert after.decode([without]) == word == after.decode([with_space]).strip()
-    again, pairs = add_twins(after)
-    assert pairs == []
-    assert again.get_vocab() == after.get_vocab()
+        (without_space,) = after.encode(word).ids
+        assert after.decode([without_space]) == word == after.decode([with_space]).strip()
+    assert add_twins(after).get_vocab() == after.get_vocab()
 
 
-def test_a_model_grows_with_its_tokenizer(
-    tmp_path: Path, backend: tokenizers.Tokenizer, codec: TextCodec
-) -> None:
-    tokenizer = tokenizers.Tokenizer.from_str(backend.to_str())
-    model = tiny_model("qwen3", codec.vocab_size, tie_word_embeddings=True)
-    model.save_pretrained(tmp_path)
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    grow(tmp_path)
-    after, pairs = add_twins(tokenizer)
-    assert pairs
-    grown = Qwen3ForCausalLM.from_pretrained(tmp_path)
-    assert grown.config.vocab_size == after.get_vocab_size() == codec.vocab_size + len(pairs)
-    old, new = model.get_input_embeddings().weight, grown.get_input_embeddings().weight
-    torch.testing.assert_close(new[: len(old)], old)
-    moves = torch.stack([new[twin] - new[source] for twin, source in pairs])
-    torch.testing.assert_close(moves, moves[:1].expand_as(moves))
-    stored = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    assert stored.get_vocab() == after.get_vocab()
+LISTINGS = """# category: Headphones
+# Brand: who makes them
+# Colour
+{Brand|Sony} WH-1000XM4, {Colour|Midnight Blue}
+
+{Brand|JBL} Tune 510BT
+# category: Tea
+{Brand|Tazo} Zen
+"""
 
 
-def test_averages(tmp_path: Path, codec: TextCodec) -> None:
-    models = {name: tiny_model("qwen3", codec.vocab_size) for name in ("a", "b")}
-    with torch.no_grad():
-        models["b"].lm_head.weight.add_(1.0)
-    for name, model in models.items():
-        model.save_pretrained(tmp_path / name)
-    average(tmp_path / "a", tmp_path / "b", tmp_path / "mean", 0.25)
-    mean = Qwen3ForCausalLM.from_pretrained(tmp_path / "mean")
-    torch.testing.assert_close(mean.lm_head.weight, models["a"].lm_head.weight + 0.25)
+def test_listings_are_read_as_examples(tmp_path: Path) -> None:
+    path = tmp_path / "listings.txt"
+    path.write_text(LISTINGS, "utf-8")
+    headphones, tea = read_listings(path)
+    assert headphones.attributes == {"Brand": "who makes them", "Colour": None}
+    assert headphones.examples[0] == Example(
+        "Headphones",
+        "Sony WH-1000XM4, Midnight Blue",
+        {"Brand": "Sony", "Colour": "Midnight Blue"},
+    )
+    assert tea.attributes == {"Brand": None}
+    (left,) = without([headphones], [Example("x", "jbl  tune-510bt", {})])
+    assert [example.attributes["Brand"] for example in left.examples] == ["Sony"]
+    both = merged(TITLES_WITH_VALUES, [headphones, tea], 2)
+    assert len(both["Tea"].examples) == 7
+    assert set(both["Tea"].attributes) == {"Brand", "Size", "Country"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{Brand|Sony}", "line 1: a category comes first"),
+        ("# category: A\n{Brand|Sony} {Brand|LG}", "line 2: an attribute is marked twice"),
+        ("# category: A\n{Brand|Sony", "line 2: a brace or bar outside of a mark"),
+    ],
+)
+def test_bad_listings_are_refused(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "listings.txt"
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError, match=problem):
+        read_listings(path)
+
+
+def test_the_recipe_s_listings_can_be_read() -> None:
+    files = sorted(FOLDER.glob("*.txt"))
+    categories = {c.name: c for file in files for c in read_listings(file)}
+    assert len(categories) > 60
+    seen = {c.name for file in files if file.name != UNSEEN for c in read_listings(file)}
+    unseen = {category.name for category in read_listings(FOLDER / UNSEEN)}
+    assert unseen
+    assert not seen & unseen
+    for category in categories.values():
+        assert category.examples, category.name
+        for example in category.examples:
+            assert example.attributes.keys() <= category.attributes.keys()
+            assert all(value in example.text for value in example.attributes.values())
+
+
+def test_the_recipe_trains_from_scratch(tmp_path: Path) -> None:
+    """A few seconds of it: data in, a folder out that loads and extracts."""
+    rows = [
+        {"category": "Tea", "text": f"{brand} Green Tea, {n} Count", "attributes": {"Brand": brand}}
+        for n in range(1, 9)
+        for brand in ("Twinings", "Tazo")
+    ]
+    source = tmp_path / "train.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    recipe = Recipe(
+        vocab_size=400,
+        num_layers=1,
+        tokens_per_batch=600,
+        variants=4,
+        other_variants=1,
+        held_out=2,
+    )
+    data = read_data(source, None, recipe)
+    small = replace(data, unseen=data.unseen[:2])
+    template = resource_dir("embedded") / "prompt.jinja"
+    train(small, tmp_path / "out", recipe, 0.02, template)
+    extractor = Extractor.from_pretrained(tmp_path / "out")
+    (schema,) = schemas_of(small.held_out).values()
+    (item,) = extractor.extract([small.held_out[0].text], schema)
+    assert len(item.fields) == 1
+
+
+def test_batches_stay_within_their_budget(codec: TextCodec) -> None:
+    categories = merged(TITLES_WITH_VALUES, [], 1)
+    rng = random.Random(0)
+    tasks = list(compile_tasks([*categories.values()], 24, codec, TWICE, rng))
+    stream = batches(categories, tasks, codec, 2000, Variety(), rng)
+    for _ in range(40):
+        config, sequences = next(stream)
+        longest = max(map(len, sequences))
+        assert len(sequences) == 1 or longest * len(sequences) <= 2000
+        per_prompt = {int(s.document.max()) + 1 for s in sequences}
+        assert per_prompt == {config.documents_per_prompt}
 
 
 def test_null_values_can_be_left_out(codec: TextCodec, small: Any) -> None:
     """They are read, but nothing is learnt from them."""
     title = Example("television", "LG C3 4K", {"Brand": "LG", "Model": "C3", "Class": "4K"})
     template = "{% for d in documents %}{{ d.text }}\n{% endfor %}"
-    (task, *_) = compile_tasks([title], codec, template, random.Random(0))
+    (category,) = merged([title], [], 1).values()
+    tasks = compile_tasks([category], 64, codec, template, random.Random(0))
+    task = next(task for task in tasks if task.compiled.decoding.documents_per_prompt == 1)
     known, all_null = fill(task, [title], codec.encode), Example("television", title.text, {})
     silent = fill(task, [all_null], codec.encode, lambda: False)
     spoken = fill(task, [all_null], codec.encode)

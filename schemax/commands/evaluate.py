@@ -54,7 +54,11 @@ def evaluate(
     format: options.Format = None,
     template: options.Template = None,
     decoding: Annotated[
-        str, typer.Option(help="One or more of isolated, paper and autoregressive, by commas.")
+        str,
+        typer.Option(
+            help="One or more of isolated, paper and autoregressive, by commas; also with changes: "
+            "isolated,isolated:layout=gapped:slots=causal."
+        ),
     ] = "isolated",
     limit: Annotated[
         int | None, typer.Option(min=1, show_default=False, help="Read no more than so many.")

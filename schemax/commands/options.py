@@ -53,7 +53,11 @@ Template = Annotated[
 ]
 Decoding = Annotated[
     str | None,
-    typer.Option(show_default=False, help="isolated, paper or autoregressive. Default: isolated."),
+    typer.Option(
+        show_default=False,
+        help="isolated, paper or autoregressive, and changes: paper:documents_per_prompt=2. "
+        "Default: isolated.",
+    ),
 ]
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schemax.evaluation.examples import Example, canonical
 
-# Attributes whose values come from an open set: any word may be one.
-_OPEN = {"Brand", "Model name", "Flavor", "Scent", "Sub brand", "Color", "Benefit", "Specialty"}
+# An attribute is open, any word may be its value, where this share of its values is said once.
+_OPEN_SHARE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,13 @@ class Augmenter:
         self._by_category: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._by_attribute: dict[str, list[str]] = defaultdict(list)
         words: set[str] = set()
-        for title in titles:
+        for title in {title.text: title for title in titles}.values():
             words.update(re.findall(r"[^\W\d_]{3,}", title.text))
             for attribute, value in _stated(title):
                 self._by_category[title.category, attribute].append(value)
                 self._by_attribute[attribute].append(value)
         self._words = sorted(words)
+        self._open = {a for a, values in self._by_attribute.items() if _is_open(values)}
 
     def __call__(self, title: Example, rng: random.Random) -> Example:
         """A variant of the title, or, but for the share `varied`, the title itself."""
@@ -70,7 +71,7 @@ class Augmenter:
 
     def _other_value(self, category: str, attribute: str, value: str, rng: random.Random) -> str:
         chance = rng.random()
-        if attribute in _OPEN and chance < self._share_invented:
+        if attribute in self._open and chance < self._share_invented:
             return self._invented(rng, max(1, len(value.split()) + rng.choice((-1, 0, 0, 0, 1))))
         chance = rng.random()
         if chance < 0.65:
@@ -96,6 +97,14 @@ class Augmenter:
             words.append(word if word.isupper() else word.capitalize())
         joiner = rng.choice((" ", " ", " ", " ", " & ", "-")) if count > 1 else " "
         return " ".join([*words[:-2], joiner.join(words[-2:])])
+
+
+def _is_open(values: Sequence[str]) -> bool:
+    """Whether most values are words, and many of them occur only once."""
+    counts = Counter(values)
+    once = sum(1 for count in counts.values() if count == 1)
+    worded = sum(1 for value in values if not re.search(r"\d", value))
+    return once / len(values) > _OPEN_SHARE and worded / len(values) > 0.7
 
 
 def _stated(title: Example) -> list[tuple[str, str]]:

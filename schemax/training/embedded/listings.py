@@ -1,0 +1,99 @@
+"""Listings with their values marked: `{Brand|Crocs} Clog, {Color|Navy}`, one a line.
+
+A category begins with `# category: NAME`, followed, where its attributes have descriptions, by one
+line `# ATTRIBUTE: DESCRIPTION` each. Marking in place is the shortest way to write annotated texts
+down, and a value cannot be misspelt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from schemax.errors import InputError
+from schemax.evaluation.examples import Example, attribute_names
+
+FOLDER = Path(__file__).with_name("listings")
+
+_CATEGORY = "# category:"
+_MARK = re.compile(r"\{([^{}|]+)\|([^{}|]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """Annotated texts of one kind. attributes: name -> description, where there is one."""
+
+    name: str
+    attributes: dict[str, str | None] = field(default_factory=dict)
+    examples: list[Example] = field(default_factory=list)
+
+
+def read_listings(path: Path) -> list[Category]:
+    """The categories of a file, in order. Raises InputError, naming the line."""
+    found: list[Category] = []
+    for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
+        try:
+            _read_line(line, found)
+        except ValueError as error:
+            raise InputError(f"{path}, line {number}: {error}") from error
+    for category in found:
+        for name in attribute_names(category.examples, category.name):
+            category.attributes.setdefault(name, None)
+    return found
+
+
+def _read_line(line: str, found: list[Category]) -> None:
+    if line.startswith(_CATEGORY):
+        found.append(Category(line.removeprefix(_CATEGORY).strip()))
+        return
+    if not line.strip():
+        return
+    if not found:
+        raise ValueError(f"a category comes first, as {_CATEGORY!r} and its name")
+    if line.startswith("# "):
+        name, _, description = line.removeprefix("# ").partition(":")
+        found[-1].attributes[name.strip()] = description.strip() or None
+        return
+    found[-1].examples.append(_example(found[-1].name, line))
+
+
+def _example(category: str, line: str) -> Example:
+    marks = _MARK.findall(line)
+    values = {name: value.strip() for name, value in marks}
+    if len(values) < len(marks):
+        raise ValueError("an attribute is marked twice")
+    if re.search(r"[{}|]", _MARK.sub("", line)):
+        raise ValueError("a brace or bar outside of a mark")
+    return Example(category, _MARK.sub(r"\2", line), values)
+
+
+def without(categories: Sequence[Category], unwanted: Sequence[Example]) -> Iterator[Category]:
+    """The same without texts that say what an unwanted one says, in whatever case and spacing."""
+    keys = {_key(example.text) for example in unwanted}
+    for category in categories:
+        kept = [example for example in category.examples if _key(example.text) not in keys]
+        yield Category(category.name, category.attributes, kept)
+
+
+def _key(text: str) -> str:
+    return re.sub(r"\W+", "", text).casefold()
+
+
+def merged(
+    titles: Sequence[Example], categories: Sequence[Category], times: int
+) -> Mapping[str, Category]:
+    """Annotated titles and listings by category; titles count `times` as often."""
+    found: dict[str, Category] = {}
+    for title in titles:
+        own = found.setdefault(title.category, Category(title.category))
+        own.examples.extend([title] * times)
+    for category in categories:
+        own = found.setdefault(category.name, Category(category.name))
+        own.attributes.update(category.attributes)
+        own.examples.extend(category.examples)
+    for category in found.values():
+        for name in attribute_names(category.examples, category.name):
+            category.attributes.setdefault(name, None)
+    return found
