@@ -242,7 +242,7 @@ def test_the_recipe_trains_from_scratch(tmp_path: Path) -> None:
     train(small, tmp_path / "out", recipe, 0.02, template)
     extractor = Extractor.from_pretrained(tmp_path / "out")
     (schema,) = schemas_of(small.held_out).values()
-    (item,) = extractor.extract([small.held_out[0].text], schema)
+    (item,) = extractor.stream([small.held_out[0].text], schema)
     assert len(item.fields) == 1
 
 
