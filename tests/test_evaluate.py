@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from schemax.evaluation.examples import (
     accepted,
     canonical,
     duplicated_ids,
+    labelled,
     overlap,
     read_examples,
     row_ids,
@@ -25,6 +27,7 @@ from schemax.evaluation.examples import (
     shown_record,
 )
 from schemax.resources import resource_dir
+from schemax.schema import AttrSchema, attr
 
 ROWS: list[dict[str, Any]] = [
     {"id": "1", "category": "Tea", "text": "Tazo Zen 24 ct", "attributes": {"Brand": "Tazo"}},
@@ -133,6 +136,24 @@ def test_schemas_hold_every_annotated_attribute(gold: str) -> None:
 
 
 # The command
+
+
+def test_typed_predictions_are_compared_as_texts() -> None:
+    class Kind(Enum):
+        TEA = "tea"
+
+    class Box(AttrSchema):
+        kind: Kind | None
+        count: int | None = attr(title="Count")
+        organic: bool | None
+        weight: float | None
+        notes: list[str]
+
+    labels = {"kind": "tea", "Count": "20", "organic": "true", "weight": "1.5", "notes": None}
+    example = Example("Box", "text", labels)
+    predicted = {"kind": Kind.TEA, "count": 20, "organic": True, "weight": 1.5, "notes": ["ä", "b"]}
+    (found,) = labelled([example], [predicted], {"Box": Box})
+    assert found == {**labels, "notes": '["ä", "b"]'}
 
 
 def test_all_settings_in_one_run(folder: Path, gold: str) -> None:

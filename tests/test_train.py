@@ -20,11 +20,12 @@ from schemax.commands.declarations import read_schema
 from schemax.compiler import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import InputError, ModelError
+from schemax.evaluation.declared import annotated_schemas, read_attributes
 from schemax.evaluation.examples import read_examples
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.schema import AttrSchema
-from schemax.training.data import annotated_schemas, read_attributes, read_training_examples
+from schemax.training.data import read_training_examples
 from schemax.training.lessons import Lesson, gold_lessons
 from schemax.training.lora import add_lora
 from schemax.training.pieces import make_pieces
@@ -79,6 +80,39 @@ def trained(data: Path, base: Path, out: str, *args: object) -> Path:
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
+
+
+def test_a_folder_in_two_commands(
+    data: Path, base: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """train.jsonl, test.jsonl and attributes.json in, a trained model and a report out."""
+    jsonl(data / "test.jsonl", ROWS[:2])
+    attributes = [{"name": "Brand", "description": "who makes it"}, {"name": "Count"}, "Origin"]
+    (data / "attributes.json").write_text(json.dumps({"categories": {"Tea": attributes}}))
+    out = tmp_path_factory.mktemp("tuned") / "model"
+    done = invoke(data, "--model", base, "--out", out, "--steps", "2", "--device", "cpu")
+    assert done.exit_code == 0, done.output
+    assert "2 products of" in done.output
+    assert "dropped from training: tea-0, tea-1" in done.output
+    assert f"schemax evaluate {data} --model {out}" in done.output
+    card = json.loads((out / "training.json").read_text())
+    assert card["settings"]["data"].keys() == {"train", "test"}
+    assert card["settings"]["schemas"].endswith("attributes.json")
+    report = CliRunner().invoke(app, ["evaluate", str(data), "--model", str(out), "--json"])
+    assert report.exit_code == 0, report.output
+    (run,) = json.loads(report.stdout)
+    assert run["products"] == 2
+    # Strictly, an attribute counts that is declared and annotated nowhere.
+    assert sum(run["strict_counts"].values()) == 6
+    odd = {**ROWS[0], "attributes": {"Maker": "Tazo"}}
+    jsonl(data / "test.jsonl", [odd])
+    refused = CliRunner().invoke(app, ["evaluate", str(data), "--model", str(out)])
+    assert refused.exit_code == 2
+    assert "product tea-0: the schema of 'Tea' has no attribute 'Maker'" in refused.output
+    (data / "test.jsonl").unlink()
+    refused = CliRunner().invoke(app, ["evaluate", str(data), "--model", str(out)])
+    assert refused.exit_code == 2
+    assert "is a folder without test.jsonl" in refused.output
 
 
 GAPPED = ("--layout", "gapped", "--slots", "causal")

@@ -16,14 +16,15 @@ import typer
 from pydantic import BaseModel
 
 from schemax.commands import options, scoreboard
+from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.messages import UsageError, plain_warnings, say
 from schemax.evaluation.comparison import Comparison, compare
+from schemax.evaluation.declared import check_labels
 from schemax.evaluation.examples import (
     Example,
     duplicated_ids,
     labelled,
     read_examples,
-    schemas_of,
     score_predictions,
     shown_record,
 )
@@ -45,8 +46,13 @@ def evaluate(
             metavar="INPUT",
             show_default=False,
             help='JSONL with one {"category", "text", "attributes": {name: value}} a line; '
-            '"id" and "description" may be there too.',
+            '"id" and "description" may be there too. Of a folder test.jsonl, and attributes.json '
+            "where it is there.",
         ),
+    ] = None,
+    spec: Annotated[
+        str | None,
+        typer.Option("--schemas", metavar="SCHEMAS", show_default=False, help=options.SCHEMAS_HELP),
     ] = None,
     model: options.Model = None,
     device: options.Device = "auto",
@@ -107,11 +113,13 @@ def evaluate(
         raise UsageError("--details goes with --json")
     names = [name.strip() for name in decoding.split(",")]
     checked = [options.checked_settings(format, template, name) for name in names]
-    examples = read_examples(data)[:limit]
+    found = dataset(data, "test", spec)
+    examples = read_examples(found.file)[:limit]
     _report_duplicates(examples)
+    schemas = declared_schemas(found.schemas, examples)
+    check_labels(examples, schemas)
     with plain_warnings(quiet=as_json):
         extractor = options.load_extractor(model, device, dtype)
-        schemas = schemas_of(examples)
         runs = [
             _measure(extractor, examples, schemas, name, settings)
             for name, settings in zip(names, checked, strict=True)

@@ -37,6 +37,10 @@ Model = Annotated[
         help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model.",
     ),
 ]
+SCHEMAS_HELP = (
+    'A file of {"categories": {category: [attribute, ...]}}, or what `extract` takes as SCHEMA. '
+    "Default: attributes.json of the folder, else made of the annotations."
+)
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps ...")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Format = Annotated[

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from schemax.commands import options
 from schemax.commands import train_options as given
-from schemax.commands.declarations import read_schemas
+from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.messages import UsageError, plain_warnings, refused_settings, say
 from schemax.compiler.prompt import template_source
 from schemax.config import DecodingConfig, resolve_decoding
@@ -99,7 +99,12 @@ def train(
 
     with plain_warnings(quiet=_rank() > 0):
         options.hush_libraries()
-        examples, declared = _read(data, test, keep_overlap, schemas)
+        from schemax.training.data import read_training_examples
+
+        found = dataset(data, "train", schemas)
+        test = test or found.test
+        examples = read_training_examples(found.file, test, keep_overlap=keep_overlap)
+        declared = declared_schemas(found.schemas, examples)
         loading = "cpu" if _num_processes() > 1 else device
         extractor, name = _load(model, from_scratch, chosen, loading, template)
         compiled = {
@@ -110,17 +115,20 @@ def train(
             examples, declared, extractor, labels, teacher, teaching, loading, settings
         )
         source = extractor.template
+        card = _card(
+            found.file, test, found.schemas, labels, teacher, teacher_decoding, name, format
+        )
         work = Work(
             extractor=extractor,
             name=name,
             compiled=compiled,
             lessons=lessons,
             template=None if source is None else template_source(str(source)),
-            card=_card(data, test, schemas, labels, teacher, teacher_decoding, name, format),
+            card=card,
         )
         outcome = _run(work, out, chosen, device, resume)
     if _rank() == 0:
-        _report(outcome, out, decoding)
+        _report(outcome, out, data if data.is_dir() else Path("TEST.jsonl"), decoding)
 
 
 def _check_choices(labels: str, teacher: str | None, absent: str, device: str) -> None:
@@ -168,25 +176,6 @@ def _check_folder(out: Path, resume: bool) -> None:
         raise UsageError(
             f"{out} holds something already: --resume goes on with a run, or name another folder"
         )
-
-
-def _read(
-    data: Path, test: Path | None, keep_overlap: bool, spec: str | None
-) -> tuple[list[Example], dict[str, type[BaseModel]]]:
-    from schemax.training.data import (
-        annotated_schemas,
-        for_categories,
-        read_attributes,
-        read_training_examples,
-    )
-
-    examples = read_training_examples(data, test, keep_overlap=keep_overlap)
-    if spec is None:
-        return examples, annotated_schemas(examples)
-    declared = (read_attributes(Path(spec)) if spec.endswith(".json") else None) or read_schemas(
-        spec
-    )
-    return examples, for_categories(declared, examples)
 
 
 def _load(
@@ -294,10 +283,10 @@ def _run(work: Work, out: Path, settings: TrainingSettings, device: str, resume:
         ) from error
 
 
-def _report(outcome: Outcome, out: Path, decoding: str) -> None:
+def _report(outcome: Outcome, out: Path, data: Path, decoding: str) -> None:
     loss = "" if outcome.held_out_loss is None else f", held-out loss {outcome.held_out_loss:.4f}"
     say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{loss}")
-    say(f"next: schemax evaluate TEST.jsonl --model {out} --decoding {decoding}")
+    say(f"next: schemax evaluate {data} --model {out} --decoding {decoding}")
 
 
 def _rank() -> int:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from schemax.commands.options import SCHEMAS_HELP
+
 _DATA = "The data"
 _LABELS = "The labels"
 _FORM = "What is trained"
@@ -15,10 +17,11 @@ _LOOP = "How it is trained"
 Train = Annotated[
     Path,
     typer.Argument(
-        metavar="TRAIN.jsonl",
+        metavar="TRAIN.jsonl or FOLDER",
         show_default=False,
         help='JSONL with one {"category", "text", "attributes": {name: value}} a line; '
-        '"id" and "description" may be there too.',
+        '"id" and "description" may be there too. Of a folder train.jsonl, and test.jsonl and '
+        "attributes.json where they are there.",
     ),
 ]
 Out = Annotated[
@@ -59,13 +62,7 @@ KeepOverlap = Annotated[
 ]
 Schemas = Annotated[
     str | None,
-    typer.Option(
-        metavar="SCHEMAS",
-        show_default=False,
-        help='A file of {"categories": {category: [attribute, ...]}}, or what `extract` takes '
-        "as SCHEMA. Default: made of the annotations.",
-        rich_help_panel=_DATA,
-    ),
+    typer.Option(metavar="SCHEMAS", show_default=False, help=SCHEMAS_HELP, rich_help_panel=_DATA),
 ]
 HeldOut = Annotated[
     float,

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -204,18 +205,35 @@ def labelled(
     predictions: Sequence[Mapping[str, Any]],
     schemas: Mapping[str, type[BaseModel]],
 ) -> list[dict[str, Any]]:
-    """Predictions by attribute instead of field name: all attributes of the product's category.
+    """Predictions by attribute instead of field name, as texts: all of the product's category.
 
-    A field without a prediction, as of a product that could not be read, gets None.
+    An attribute is called as the labels call it. A field without a prediction, as of a product
+    that could not be read, gets None.
     """
     names = {
         category: {a.name: a.label for a in compile_attributes(schema)}
         for category, schema in schemas.items()
     }
     return [
-        {label: predicted.get(name) for name, label in names[example.category].items()}
+        {
+            name if name in example.attributes else label: as_text(predicted.get(name))
+            for name, label in names[example.category].items()
+        }
         for example, predicted in zip(examples, predictions, strict=True)
     ]
+
+
+def as_text(value: Any) -> str | None:
+    """A typed value as labels are written: numbers and booleans as in JSON, lists as its arrays."""
+    if isinstance(value, Enum):
+        return as_text(value.value)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return json.dumps([as_text(item) for item in value], ensure_ascii=False)
+    return str(value)
 
 
 def score_predictions(

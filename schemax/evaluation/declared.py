@@ -1,0 +1,90 @@
+"""The schemas of annotated products: declared in a file, or made of what is annotated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from schemax.errors import InputError
+from schemax.evaluation.examples import Example, attribute_names, row_ids, schemas_of
+from schemax.schema import AttrSchema, compile_attributes
+
+
+def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
+    """One schema per category, of what is annotated there.
+
+    Raises InputError for a category in which nothing is.
+    """
+    for category in dict.fromkeys(example.category for example in examples):
+        if not attribute_names(examples, category):
+            raise InputError(
+                f"nothing is annotated in category {category!r}, so that it has no attributes; "
+                "name its schema with --schemas"
+            )
+    return schemas_of(examples)
+
+
+def read_attributes(path: Path) -> dict[str, type[BaseModel]] | None:
+    """Schemas of a file of {"categories": {category: [attribute, ...]}}; None for another file.
+
+    An attribute is a name, or an object with "name" and, optionally, "description" and "examples".
+    Raises InputError for a file of this form whose attributes cannot be read.
+    """
+    try:
+        written = json.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError):
+        return None  # whoever reads declarations says what is wrong with it
+    if not isinstance(written, dict) or not isinstance(written.get("categories"), dict):
+        return None
+    return {
+        category: _schema(path, category, attributes)
+        for category, attributes in written["categories"].items()
+    }
+
+
+def _schema(path: Path, category: str, attributes: Any) -> type[BaseModel]:
+    properties = {}
+    for attribute in attributes if isinstance(attributes, list) else [None]:
+        entry = {"name": attribute} if isinstance(attribute, str) else attribute
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            raise InputError(
+                f"{path}: the attributes of {category!r} must be names, or objects with a name"
+            )
+        shown = {key: entry[key] for key in ("description", "examples") if entry.get(key)}
+        properties[entry["name"]] = {"type": ["string", "null"], "title": entry["name"], **shown}
+    document = {"title": category, "type": "object", "properties": properties}
+    return AttrSchema.from_json_schema(document)
+
+
+def for_categories(
+    schemas: type[BaseModel] | Mapping[str, type[BaseModel]], examples: Sequence[Example]
+) -> dict[str, type[BaseModel]]:
+    """The schemas of the categories that occur; a single schema serves all of them.
+
+    Raises InputError for a category without one.
+    """
+    found = dict.fromkeys(example.category for example in examples)
+    if not isinstance(schemas, Mapping):
+        return dict.fromkeys(found, schemas)
+    if lacking := [name for name in found if name not in schemas]:
+        raise InputError(
+            f"no schema for category {lacking[0]!r}; there are {', '.join(map(repr, schemas))}"
+        )
+    return {name: schemas[name] for name in found}
+
+
+def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]) -> None:
+    """Raises InputError, naming the product, for an annotated attribute that no schema has."""
+    known = {
+        category: {name for a in compile_attributes(schema) for name in (a.name, a.label)}
+        for category, schema in schemas.items()
+    }
+    for name, example in zip(row_ids(examples), examples, strict=True):
+        if odd := [label for label in example.attributes if label not in known[example.category]]:
+            raise InputError(
+                f"product {name}: the schema of {example.category!r} has no attribute {odd[0]!r}"
+            )
