@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from command_line import jsonl, refused, save_model
+from pydantic import BaseModel
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 from schemax.cli import app
 from schemax.errors import InputError
+from schemax.evaluation.declared import parts_of
 from schemax.evaluation.examples import (
     Example,
     accepted,
@@ -27,7 +29,7 @@ from schemax.evaluation.examples import (
     shown_record,
 )
 from schemax.resources import resource_dir
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema, attr, compile_attributes, settings_of
 
 ROWS: list[dict[str, Any]] = [
     {"id": "1", "category": "Tea", "text": "Tazo Zen 24 ct", "attributes": {"Brand": "Tazo"}},
@@ -154,6 +156,40 @@ def test_typed_predictions_are_compared_as_texts() -> None:
     predicted = {"kind": Kind.TEA, "count": 20, "organic": True, "weight": 1.5, "notes": ["ä", "b"]}
     (found,) = labelled([example], [predicted], {"Box": Box})
     assert found == {**labels, "notes": '["ä", "b"]'}
+
+
+def test_every_field_by_itself(folder: Path, gold: str) -> None:
+    """A prompt of one field each; what a product costs is the sum over its fields."""
+    settings = "autoregressive,autoregressive+alone,isolated+alone"
+    arguments = ("--model", str(folder), "--decoding", settings, "--details")
+    together, alone, branches = figures(gold, *arguments)
+    assert alone["decoding"] == "autoregressive+alone"
+    for found in (together, alone, branches):
+        assert [set(row["predicted"]) for row in found["predictions"]] == [
+            {"Brand", "Net content"},
+            {"Brand", "Net content"},
+            {"Brand"},
+        ]
+    fields = [sum(one["finish_reasons"].values()) for one in (together, alone, branches)]
+    assert fields == [5, 5, 5]
+    # One field of one product is the same prompt either way.
+    shoes = [one["predictions"][2]["predicted"] for one in (together, alone)]
+    assert shoes[0] == shoes[1]
+
+
+def test_a_field_by_itself_keeps_what_was_declared() -> None:
+    class Nested(BaseModel):
+        width: float | None = None
+
+    class Box(AttrSchema, category="crate", format="yaml"):
+        count: int = attr("how many", title="Count", ge=1)
+        size: Nested | None = None
+
+    first, second = parts_of({"crate": Box})
+    assert settings_of(first["crate"]) == settings_of(Box)
+    whole = compile_attributes(Box)
+    assert compile_attributes(first["crate"]) + compile_attributes(second["crate"]) == whole
+    assert parts_of({"a": Box, "b": Nested})[1].keys() == {"a"}
 
 
 def test_all_settings_in_one_run(folder: Path, gold: str) -> None:

@@ -19,7 +19,7 @@ from schemax.commands import options, scoreboard
 from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.messages import UsageError, plain_warnings, say
 from schemax.evaluation.comparison import Comparison, compare
-from schemax.evaluation.declared import check_labels
+from schemax.evaluation.declared import check_labels, parts_of
 from schemax.evaluation.examples import (
     Example,
     duplicated_ids,
@@ -35,6 +35,7 @@ from schemax.progress import track
 from schemax.results import Extraction
 from schemax.tokens import FinishReason
 
+_ALONE = "+alone"
 _WARM_UP = 16
 _MOST_IDS = 20
 
@@ -62,8 +63,9 @@ def evaluate(
     decoding: Annotated[
         str,
         typer.Option(
-            help="One or more of isolated, paper and autoregressive, by commas; also with changes: "
-            "isolated,isolated:layout=gapped:slots=causal."
+            help="One or more of isolated, paper and autoregressive, by commas; also with changes, "
+            "isolated:layout=gapped:slots=causal, and with +alone, which asks for every field by "
+            "itself."
         ),
     ] = "isolated",
     limit: Annotated[
@@ -112,7 +114,9 @@ def evaluate(
     if details and not as_json:
         raise UsageError("--details goes with --json")
     names = [name.strip() for name in decoding.split(",")]
-    checked = [options.checked_settings(format, template, name) for name in names]
+    checked = [
+        options.checked_settings(format, template, name.removesuffix(_ALONE)) for name in names
+    ]
     found = dataset(data, "test", spec)
     examples = read_examples(found.file)[:limit]
     _report_duplicates(examples)
@@ -145,15 +149,27 @@ def _measure(
     if sys.stderr.isatty():  # a bar would cost time that is being measured
         say(f"{name}: {len(examples)} products ...")
 
-    def run(part: Sequence[Mapping[str, str]]) -> list[Extraction[Any]]:
-        stream = extractor.stream(part, schemas, category="category", **settings)
-        return sorted(stream, key=lambda item: item.index)
+    asked = parts_of(schemas) if name.endswith(_ALONE) else [schemas]
 
-    run(records[:_WARM_UP])
+    def run(count: int) -> list[list[Extraction[Any]]]:
+        """By product: what was read of it, in one piece or field by field."""
+        found: list[list[Extraction[Any]]] = [[] for _ in records[:count]]
+        for part in asked:
+            places = [n for n, record in enumerate(records[:count]) if record["category"] in part]
+            chosen = [records[n] for n in places]
+            for item in extractor.stream(chosen, part, category="category", **settings):
+                found[places[item.index]].append(item)
+        return found
+
+    run(_WARM_UP)
     started = time.perf_counter()
-    items = run(records)
+    found = run(len(records))
     seconds = time.perf_counter() - started
-    values = [{name: field.value for name, field in item.fields.items()} for item in items]
+    items = [item for parts in found for item in parts]
+    values = [
+        {name: field.value for item in parts for name, field in item.fields.items()}
+        for parts in found
+    ]
     predictions = labelled(examples, values, schemas)
     ends = Counter(field.finish_reason for item in items for field in item.fields.values())
     return Run(
@@ -161,14 +177,14 @@ def _measure(
         examples=examples,
         predictions=predictions,
         scores=score_predictions(examples, predictions),
-        passes=mean(item.steps for item in items),
+        passes=mean(sum(item.steps for item in parts) for parts in found),
         seconds=seconds,
         finish_reasons={reason: ends[reason] for reason in get_args(FinishReason)},
         invalid_fields=sum(
             len({error.field for error in item.errors if error.field is not None}) for item in items
         ),
-        invalid_rows=sum(bool(item.errors) for item in items),
-        failed_rows=sum(not item.ok for item in items),
+        invalid_rows=sum(any(item.errors for item in parts) for parts in found),
+        failed_rows=sum(not all(item.ok for item in parts) for parts in found),
     )
 
 

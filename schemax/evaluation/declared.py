@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, attribute_names, row_ids, schemas_of
-from schemax.schema import AttrSchema, compile_attributes
+from schemax.schema import AttrSchema, compile_attributes, settings_of
 
 
 def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
@@ -88,3 +89,24 @@ def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseMod
             raise InputError(
                 f"product {name}: the schema of {example.category!r} has no attribute {odd[0]!r}"
             )
+
+
+def parts_of(schemas: Mapping[str, type[BaseModel]]) -> list[dict[str, type[BaseModel]]]:
+    """The schemas field by field: the first field of every category, then the second, and so on."""
+    longest = max(len(schema.model_fields) for schema in schemas.values())
+    return [
+        {
+            category: _only(schema, list(schema.model_fields)[place])
+            for category, schema in schemas.items()
+            if place < len(schema.model_fields)
+        }
+        for place in range(longest)
+    ]
+
+
+def _only(schema: type[BaseModel], name: str) -> type[BaseModel]:
+    """The schema of one field, of the same category, without the model's own validators."""
+    settings = {key: value for key, value in asdict(settings_of(schema)).items() if value}
+    field = schema.model_fields[name]
+    declared: dict[str, Any] = {name: (field.annotation, field)}
+    return create_model(schema.__name__, __base__=AttrSchema, __cls_kwargs__=settings, **declared)

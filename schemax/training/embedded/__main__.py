@@ -18,6 +18,16 @@ from schemax.resources import resource_dir
 from schemax.training.embedded.mixture import Variety
 from schemax.training.embedded.train import Recipe, read_data, train
 
+_OPTIONS = (
+    "learning_rate",
+    "dropout",
+    "held_out",
+    "titles_times",
+    "num_layers",
+    "decoding",
+    "seed",
+)
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(
@@ -36,7 +46,7 @@ def main() -> None:
         help="faster on processors with bfloat16 instructions, many times slower elsewhere",
     )
     usual, variety = Recipe(), Variety()
-    for name in ("learning_rate", "dropout", "held_out", "titles_times", "num_layers", "seed"):
+    for name in _OPTIONS:
         add_option(parser, name, getattr(usual, name))
     for field in fields(Variety):
         add_option(parser, field.name, getattr(variety, field.name))
@@ -52,7 +62,7 @@ def main() -> None:
     train(data, given["out"], recipe, given["minutes"], template, given["start"])
 
 
-def add_option(parser: argparse.ArgumentParser, name: str, default: float) -> None:
+def add_option(parser: argparse.ArgumentParser, name: str, default: float | str) -> None:
     parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
 
 

@@ -74,8 +74,12 @@ def compile_tasks(
     codec: TextCodec,
     template: str,
     rng: random.Random,
+    only: DecodingConfig | None = None,
 ) -> Iterator[Task]:
-    """Variants of every category: other orders, subsets, names and descriptions, all layouts."""
+    """Variants of every category: other orders, subsets, names and descriptions, all layouts.
+
+    only: this layout instead of all.
+    """
     for category in categories:
         short = mean(len(example.text) for example in category.examples) < _SHORT
         for place in range(variants):
@@ -91,6 +95,8 @@ def compile_tasks(
             if len({label for label, _ in shown.values()}) < len(shown):
                 shown = {name: (name, None) for name in names}
             (layout,) = rng.choices([*_LAYOUTS], [*_LAYOUTS.values()])
+            if only is not None:
+                layout = only
             if layout == _ALONE and any(about for _, about in shown.values()):
                 layout = _SHARING
             if layout.documents_per_prompt > 1 and not short:

@@ -8,7 +8,7 @@ import random
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.nn import functional
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from schemax.compiler import TextCodec, load_codec
-from schemax.config import DecodingConfig
+from schemax.config import DecodingConfig, resolve_decoding
 from schemax.evaluation.examples import (
     Example,
     Scores,
@@ -43,6 +43,7 @@ class Recipe:
 
     titles_times: how often an annotated title counts beside a listing of its category.
     variants, other_variants: prompts compiled for a category of the titles, and for another one.
+    decoding: a preset, with changes or without, that alone is trained; "" for the mixture.
     """
 
     vocab_size: int = 6144
@@ -58,6 +59,7 @@ class Recipe:
     variants: int = 64
     other_variants: int = 4
     variety: Variety = field(default_factory=Variety)
+    decoding: str = ""
     bf16: bool = False
     held_out: int = 100
     seed: int = 0
@@ -118,9 +120,10 @@ def train(
     shutil.copy(template, out / "prompt.jinja")
     known = [category for category in data.train.values() if category.name in data.titles]
     others = [category for category in data.train.values() if category.name not in data.titles]
+    only = resolve_decoding(recipe.decoding) if recipe.decoding else None
     tasks = [
-        *compile_tasks(known, recipe.variants, codec, source, rng),
-        *compile_tasks(others, recipe.other_variants, codec, source, rng),
+        *compile_tasks(known, recipe.variants, codec, source, rng, only),
+        *compile_tasks(others, recipe.other_variants, codec, source, rng, only),
     ]
     stream = batches(data.train, tasks, codec, recipe.tokens_per_batch, recipe.variety, rng)
     decoder = DecoderModel(model)
@@ -160,8 +163,8 @@ def train(
             )
         if done - checked > 0.125:
             checked = done
-            check(decoder, average, data, codec, source, out, ("json",))
-    check(decoder, average, data, codec, source, out, ("json", "yaml", "xml"))
+            check(decoder, average, data, codec, source, out, ("json",), only)
+    check(decoder, average, data, codec, source, out, ("json", "yaml", "xml"), only)
 
 
 def schedule(done: float) -> float:
@@ -257,6 +260,7 @@ def check(
     template: str,
     out: Path,
     formats: Sequence[str],
+    only: DecodingConfig | None,
 ) -> None:
     """Scores the averaged weights on held-out titles and unseen categories, and saves them.
 
@@ -266,7 +270,10 @@ def check(
     model.to(torch.bfloat16)
     model.load_state_dict(dict(average), strict=False)
     model.save_pretrained(out)
-    extractor = Extractor(model.float(), codec, template=template, eos_ids=codec.eos_ids)
+    decoding = replace(only or DecodingConfig(), max_retries=0)
+    extractor = Extractor(
+        model.float(), codec, template=template, decoding=decoding, eos_ids=codec.eos_ids
+    )
     for format in formats:
         for name, examples in (("held out", data.held_out), ("unseen", data.unseen)):
             scores = evaluate(extractor, examples, format)
@@ -279,8 +286,7 @@ def check(
 def evaluate(extractor: Extractor, titles: Sequence[Example], format: str) -> Scores:
     schemas = schemas_of(titles)
     records = [{"category": title.category, "text": title.text} for title in titles]
-    decoding = DecodingConfig(max_retries=0)
-    stream = extractor.stream(records, schemas, format=format, decoding=decoding)
+    stream = extractor.stream(records, schemas, format=format)
     items = sorted(stream, key=lambda item: item.index)
     values = [{name: field.value for name, field in item.fields.items()} for item in items]
     return score_examples(titles, values, schemas)
