@@ -17,15 +17,23 @@ from test_exactness import COMBINATIONS, SHORT, settings
 
 from schemax.compiler import TextCodec, compile_schema
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, schemas_of
+from schemax.evaluation.declared import check_labels, read_attributes
+from schemax.evaluation.examples import Example, read_examples, schemas_of
 from schemax.evaluation.pairs import PairScore, score_pairs
 from schemax.extractor import Extractor
 from schemax.resources import resource_dir
 from schemax.runtime.decoder import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
+from schemax.schema import compile_attributes
 from schemax.training.embedded.augment import Augmenter
-from schemax.training.embedded.listings import FOLDER, merged, read_listings, without
+from schemax.training.embedded.listings import (
+    FOLDER,
+    merged,
+    read_listings,
+    without,
+    write_dataset,
+)
 from schemax.training.embedded.mixture import Variety, batches, compile_tasks, fill
 from schemax.training.embedded.tokenizer import add_twins
 from schemax.training.embedded.train import UNSEEN, Recipe, read_data, train
@@ -187,6 +195,19 @@ def test_listings_are_read_as_examples(tmp_path: Path) -> None:
     both = merged(TITLES_WITH_VALUES, [headphones, tea], 2)
     assert len(both["Tea"].examples) == 7
     assert set(both["Tea"].attributes) == {"Brand", "Size", "Country"}
+
+
+def test_listings_become_a_dataset(tmp_path: Path) -> None:
+    categories = read_listings(FOLDER / UNSEEN)
+    write_dataset(categories, tmp_path)
+    found = read_examples(tmp_path / "test.jsonl")
+    assert found == [example for category in categories for example in category.examples]
+    schemas = read_attributes(tmp_path / "attributes.json")
+    assert schemas is not None
+    check_labels(found, schemas)
+    for category in categories:
+        attributes = compile_attributes(schemas[category.name])
+        assert {a.label: a.description for a in attributes} == category.attributes
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,10 @@
 """Listings with their values marked: `{Brand|Crocs} Clog, {Color|Navy}`, one a line.
 
+    python -m schemax.training.embedded.listings unseen FOLDER
+
+writes the listings of `listings/unseen.txt` as FOLDER/test.jsonl and FOLDER/attributes.json, for
+`schemax evaluate FOLDER`.
+
 A category begins with `# category: NAME`, followed, where its attributes have descriptions, by one
 line `# ATTRIBUTE: DESCRIPTION` each. Marking in place is the shortest way to write annotated texts
 down, and a value cannot be misspelt.
@@ -7,7 +12,9 @@ down, and a value cannot be misspelt.
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,3 +104,32 @@ def merged(
         for name in attribute_names(category.examples, category.name):
             category.attributes.setdefault(name, None)
     return found
+
+
+def write_dataset(categories: Sequence[Category], folder: Path) -> None:
+    """The listings as annotated products, and what their attributes are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {"category": e.category, "text": e.text, "attributes": dict(e.attributes)}
+        for category in categories
+        for e in category.examples
+    ]
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (folder / "test.jsonl").write_text("".join(lines), "utf-8")
+    attributes = {
+        category.name: [
+            {"name": name, **({"description": description} if description else {})}
+            for name, description in category.attributes.items()
+        ]
+        for category in categories
+    }
+    text = json.dumps({"categories": attributes}, ensure_ascii=False, indent=2) + "\n"
+    (folder / "attributes.json").write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    try:
+        _, name, out = sys.argv
+    except ValueError:
+        sys.exit(__doc__)
+    write_dataset(read_listings(FOLDER / f"{name}.txt"), Path(out))
