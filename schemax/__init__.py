@@ -14,7 +14,8 @@ from schemax.errors import (
 )
 from schemax.extractor import Extractor, extract
 from schemax.formats import OutputFormat, register_format
-from schemax.results import Extraction, FieldError, FieldResult
+from schemax.report import report
+from schemax.results import Extraction, FieldError, FieldResult, Span
 from schemax.schema import AttrSchema, attr
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "OutputFormat",
     "SchemaError",
     "SchemaxError",
+    "Span",
     "TemplateError",
     "attr",
     "compile_schema",
@@ -39,5 +41,6 @@ __all__ = [
     "extract",
     "load_schema",
     "register_format",
+    "report",
     "schema_names",
 ]

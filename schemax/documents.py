@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -14,13 +14,18 @@ from schemax.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One record, read. text is None where `problem` says why it could not be."""
+    """One record, read. text is None where `problem` says why it could not be.
+
+    texts: what `text` is made of, by key ("text" for a bare str): strings as the record holds them,
+        other values as they are shown.
+    """
 
     index: int
     id: str | None
     category: str | None
     text: str | None
     problem: str | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,9 @@ def _read(index: int, record: Any, shown: Shown) -> Document:
     if isinstance(record, InputError):  # a reader's, in place of a record that it could not read
         return Document(index, None, None, None, str(record))
     if isinstance(record, str):
-        problem = None if record.strip() else "the text is empty"
-        return Document(index, None, None, None if problem else record, problem)
+        if not record.strip():
+            return Document(index, None, None, None, "the text is empty")
+        return Document(index, None, None, record, texts={"text": record})
     if not isinstance(record, Mapping):
         problem = f"a product must be text or a mapping, not {type(record).__name__}"
         return Document(index, None, None, None, problem)
@@ -73,13 +79,14 @@ def _read(index: int, record: Any, shown: Shown) -> Document:
     document_id = None if found_id is None else str(found_id)
     category = None if found_category is None else str(found_category)
     try:
-        text = _shown_text(record, shown)
+        text, texts = _shown_text(record, shown)
     except ValueError as error:
         return Document(index, document_id, category, None, str(error))
-    return Document(index, document_id, category, text)
+    return Document(index, document_id, category, text, texts=texts)
 
 
-def _shown_text(record: Mapping[Any, Any], shown: Shown) -> str:
+def _shown_text(record: Mapping[Any, Any], shown: Shown) -> tuple[str, dict[str, str]]:
+    """The whole text, and the texts of the keys that it shows."""
     keys: Iterable[Any]
     if shown.text is None:
         keys = [key for key in record if key not in (shown.id, shown.category)]
@@ -89,13 +96,15 @@ def _shown_text(record: Mapping[Any, Any], shown: Shown) -> str:
         if len(missing) == len(shown.text):
             has = ", ".join(map(str, record)) or "nothing"
             raise ValueError(f"the record has no {' or '.join(missing)}; it has {has}")
-    parts = [(str(key), _as_text(key, record.get(key))) for key in keys]
-    parts = [(key, text) for key, text in parts if text]
+    values = [(key, record.get(key)) for key in keys]
+    parts = [(str(key), _as_text(key, value), value) for key, value in values]
+    parts = [part for part in parts if part[1]]
     if not parts:
         raise ValueError("the text is empty")
+    texts = {key: value if isinstance(value, str) else text for key, text, value in parts}
     if len(parts) == 1:
-        return parts[0][1]
-    return "\n".join(f"{key}: {text}" for key, text in parts)
+        return parts[0][1], texts
+    return "\n".join(f"{key}: {text}" for key, text, _ in parts), texts
 
 
 def _as_text(key: Any, value: Any) -> str:

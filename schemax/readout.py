@@ -30,6 +30,7 @@ def read_out(
         index=document.index,
         document_id=document.id,
         steps=output.steps,
+        texts=document.texts,
     )
 
 

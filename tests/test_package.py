@@ -48,6 +48,8 @@ def test_wheel_works_outside_the_source_tree(unpacked: Path) -> None:
     contract = json.loads(run_from(unpacked, "-m", "schemax", "explain", "shoes", "--json"))
     assert contract
     assert (unpacked / "schemax" / "py.typed").is_file()
+    page = run_from(unpacked, "-c", "import schemax; print(schemax.report([]))")
+    assert page.startswith("<!doctype html>")
 
 
 def test_wheel_extracts_with_the_embedded_model(unpacked: Path) -> None:
@@ -77,6 +79,7 @@ def test_public_names() -> None:
         "OutputFormat",
         "SchemaError",
         "SchemaxError",
+        "Span",
         "TemplateError",
         "attr",
         "compile_schema",
@@ -84,6 +87,7 @@ def test_public_names() -> None:
         "extract",
         "load_schema",
         "register_format",
+        "report",
         "schema_names",
     ]
     assert all(hasattr(schemax, name) for name in schemax.__all__)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Generator, Iterable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +24,7 @@ from schemax.commands.messages import (
 )
 from schemax.io import STANDARD, RowWriter, count_records, open_sink, open_source, read_records
 from schemax.progress import track
+from schemax.report import MOST_ROWS, Report, open_report
 from schemax.results import Extraction, failed
 
 _MOST_REPORTS = 20
@@ -48,6 +50,17 @@ def extract(
             help="Where rows go, as JSON Lines; it is replaced once all are done. Default: stdout.",
         ),
     ] = None,
+    report: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="Also write a page to look through the results: HTML, all in that one file.",
+        ),
+    ] = None,
+    report_rows: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Rows that the page holds: the first N.")
+    ] = MOST_ROWS,
     id: Annotated[str, typer.Option("--id", metavar="KEY", help="Key of a record's id.")] = "id",
     text: Annotated[
         str | None,
@@ -105,7 +118,11 @@ def extract(
     with plain_warnings(quiet=quiet):
         schemas = read_schemas(schema)
         settings = options.checked_settings(format, template, decoding, batch_size)
-        with open_source(input) as lines, open_sink(output) as sink:
+        with (
+            open_source(input) as lines,
+            _open_page(report, input, report_rows) as page,
+            open_sink(output) as sink,
+        ):
             extractor = options.load_extractor(model, device, dtype)
             records = islice(read_records(lines), limit)
             with refused_settings():
@@ -116,7 +133,7 @@ def extract(
                 stream = track(stream, total=count_records(input, limit))
             tally = Tally()
             with closing(in_order(stream)) as rows:
-                _write(rows, sink, tally, details)
+                _write(rows, sink, page, tally, details)
     if not quiet:
         say(tally.summary())
     if tally.failed > allowed.of(tally.rows):
@@ -202,7 +219,20 @@ def in_order(items: Iterable[Extraction[Any]]) -> Generator[Extraction[Any], Non
             due += 1
 
 
-def _write(items: Iterable[Extraction[Any]], sink: RowWriter, tally: Tally, details: bool) -> None:
+def _open_page(
+    name: str | None, input: str, most_rows: int
+) -> AbstractContextManager[Report | None]:
+    title = "stdin" if input == STANDARD else Path(input).name
+    return nullcontext() if name is None else open_report(name, title, most_rows)
+
+
+def _write(
+    items: Iterable[Extraction[Any]],
+    sink: RowWriter,
+    page: Report | None,
+    tally: Tally,
+    details: bool,
+) -> None:
     for item in items:
         try:
             row = item.to_row(details=details)
@@ -211,6 +241,8 @@ def _write(items: Iterable[Extraction[Any]], sink: RowWriter, tally: Tally, deta
             item = failed(item.index, item.document_id, reason, steps=item.steps)
             row = item.to_row(details=details)
         sink.write(row)
+        if page is not None:
+            page.add(item)
         tally.add(item)
 
 

@@ -1,6 +1,6 @@
 """Raw slot text -> value -> validated instance."""
 
 from schemax.results.build import build
-from schemax.results.extraction import Extraction, FieldError, FieldResult, SlotText, failed
+from schemax.results.extraction import Extraction, FieldError, FieldResult, SlotText, Span, failed
 
-__all__ = ["Extraction", "FieldError", "FieldResult", "SlotText", "build", "failed"]
+__all__ = ["Extraction", "FieldError", "FieldResult", "SlotText", "Span", "build", "failed"]

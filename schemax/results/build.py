@@ -11,18 +11,17 @@ and a document has nothing but text to offer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime
-from functools import lru_cache
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 
 from schemax.formats import OutputFormat
-from schemax.results.extraction import Extraction, FieldError, FieldResult, SlotText
-from schemax.results.layout import Group, Layout, Leaf, Way, folded, layout_of
+from schemax.results.extraction import Extraction, FieldError, FieldResult, SlotText, Span
+from schemax.results.layout import Group, Layout, Leaf, Way, layout_of
 from schemax.results.messages import joined, reason_of
+from schemax.results.spans import Source
+from schemax.results.values import as_seconds, texts_of, value_of
 from schemax.schema import Attribute
 
 T = TypeVar("T", bound=BaseModel)
@@ -37,16 +36,18 @@ def build(
     index: int,
     document_id: str | None,
     steps: int = 0,
+    texts: Mapping[str, str] | None = None,
 ) -> Extraction[T]:
     """One document's slots as an instance of `schema`, or as a row that says why there is none.
 
     `slots` is aligned with `attributes`; None is a field that the output did not mention, and
-    counts as null. Nothing that the texts or the schema's validators do is raised; ValueError only
-    if the slots do not fit the attributes, or these the schema.
+    counts as null. `texts` are the document's, by field; without them no result has spans. Nothing
+    that the slots' texts or the schema's validators do is raised; ValueError only if the slots do
+    not fit the attributes, or these the schema.
     """
     if len(slots) != len(attributes):
         raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
-    row = _Row(layout_of(schema))
+    row = _Row(layout_of(schema), Source(texts) if texts else None)
     for attribute, slot in zip(attributes, slots, strict=True):
         leaf = row.layout.leaves.get(attribute.path)
         if leaf is None:
@@ -58,36 +59,7 @@ def build(
         attribute.name: row.result(row.layout.leaves[attribute.path], slot, instance)
         for attribute, slot in zip(attributes, slots, strict=True)
     }
-    return Extraction(instance, index, document_id, tuple(row.errors), results, steps)
-
-
-_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
-
-
-def _value_of(leaf: Leaf, slot: SlotText, format: OutputFormat) -> Any:
-    """What the slot states: texts and choices, or None. Raises ValueError, which says why."""
-    if slot.finish_reason == "length" and not slot.complete:
-        raise ValueError(f"ran out of its budget of {slot.tokens} tokens (truncated)")
-    value = format.unescape(slot.raw, is_list=leaf.attribute.is_list)
-    if value is None:
-        return None
-    texts = [value] if isinstance(value, str) else [item for item in value if item is not None]
-    if leaf.attribute.is_list:
-        return [_typed(leaf, text) for text in texts]
-    if len(texts) > 1:
-        raise ValueError(f"{len(texts)} values where one belongs")
-    return _typed(leaf, texts[0]) if texts else None
-
-
-def _typed(leaf: Leaf, text: str) -> Any:
-    """A choice as the Python value behind it; all other texts are left to Pydantic."""
-    if leaf.choices:
-        return leaf.choices.get(text, leaf.folded_choices.get(folded(text), text))
-    # Pydantic reads no separators, and prices stand in texts with them. Nothing else is repaired:
-    # a number with a unit or a currency may well be another number than the one asked for.
-    if leaf.attribute.kind in ("integer", "number") and _THOUSANDS.fullmatch(text.strip()):
-        return text.strip().replace(",", "")
-    return text
+    return Extraction(instance, index, document_id, tuple(row.errors), results, steps, texts or {})
 
 
 _NO_VALUE = "the text states no value, and the field is required"
@@ -97,18 +69,32 @@ class _Row:
     """One document on its way to an instance.
 
     chosen: per leaf the value that was read, or the way that is taken instead.
+    stated: per leaf the texts of the value that was read.
     left: per leaf that was at fault, the ways not tried yet.
     taken, tried: per nested model, the way of the latest attempt and those that did not work.
     """
 
-    __slots__ = ("chosen", "errors", "faulty", "layout", "left", "raws", "taken", "tried")
+    __slots__ = (
+        "chosen",
+        "errors",
+        "faulty",
+        "layout",
+        "left",
+        "raws",
+        "source",
+        "stated",
+        "taken",
+        "tried",
+    )
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, source: Source | None) -> None:
         self.layout = layout
+        self.source = source
         self.chosen: list[Any] = [
             leaf.when_null[0] if leaf.when_null else Way.LOST for leaf in layout.root.leaves
         ]
         self.raws: list[str | None] = [None] * len(self.chosen)
+        self.stated: list[list[str]] = [[]] * len(self.chosen)
         self.errors: list[FieldError] = []
         self.faulty: set[int] = set()
         self.left: dict[int, tuple[Way, ...]] = {}
@@ -118,12 +104,14 @@ class _Row:
     def read(self, leaf: Leaf, slot: SlotText, format: OutputFormat) -> None:
         self.raws[leaf.index] = slot.raw
         try:
-            value = _value_of(leaf, slot, format)
+            texts = texts_of(leaf, slot, format)
+            value = None if texts is None else value_of(leaf, texts)
         except Exception as error:  # a format may be the user's own
             self.chosen[leaf.index] = slot.raw
             self.fault(leaf, reason_of(error))
         else:
-            if value is not None:
+            if texts is not None:
+                self.stated[leaf.index] = texts
                 self.chosen[leaf.index] = value
 
     def instance(self, schema: type[T]) -> T | None:
@@ -157,9 +145,21 @@ class _Row:
             value = None if isinstance(chosen, Way) else chosen
         if slot is None:
             return FieldResult(raw=None, value=value, finish_reason="eos", tokens=0)
-        return FieldResult(
-            raw=slot.raw, value=value, finish_reason=slot.finish_reason, tokens=slot.tokens
-        )
+        spans = () if value is None else self.spans(leaf, instance)
+        return FieldResult(slot.raw, value, None, spans, slot.finish_reason, slot.tokens)
+
+    def spans(self, leaf: Leaf, instance: BaseModel | None) -> tuple[Span | None, ...]:
+        """Where the texts of the leaf's value stand; nowhere, if the value is not made of them."""
+        path, source = leaf.attribute.path, self.source
+        around = (self.taken.get(path[:depth]) for depth in range(1, len(path)))
+        if (
+            source is None
+            or leaf.attribute.kind == "boolean"
+            or isinstance(self.chosen[leaf.index], Way)
+            or (instance is not None and any(way is not Way.BUILD for way in around))
+        ):
+            return ()
+        return tuple(source.locate(text) for text in self.stated[leaf.index])
 
     # What is passed to Pydantic.
 
@@ -253,7 +253,7 @@ class _Row:
         for leaf in self.layout.dated:
             chosen = self.chosen[leaf.index]
             texts = chosen if isinstance(chosen, list) else [chosen]
-            if seconds := [reading for text in texts for reading in _as_seconds(leaf, text)]:
+            if seconds := [reading for text in texts for reading in as_seconds(leaf, text)]:
                 final = _final(instance, leaf.attribute.path)
                 many = leaf.attribute.is_list and isinstance(final, Iterable)
                 if any(value in seconds for value in (final if many else [final])):
@@ -272,23 +272,6 @@ class _Row:
             for leaf in child.leaves:
                 if not isinstance(self.chosen[leaf.index], Way):
                     yield FieldError(leaf.attribute.name, message, self.raws[leaf.index])
-
-
-_DATES: Mapping[str, Any] = {"date": date, "datetime": datetime}
-_BARE_NUMBER = re.compile(r"\s*[-+]?\d+(\.\d*)?\s*")
-
-
-@lru_cache
-def _date_reader(kind: str) -> TypeAdapter[Any]:
-    return TypeAdapter(_DATES[kind])
-
-
-def _as_seconds(leaf: Leaf, text: Any) -> Iterator[Any]:
-    if isinstance(text, str) and _BARE_NUMBER.fullmatch(text):
-        try:
-            yield _date_reader(leaf.attribute.kind).validate_python(text)
-        except ValidationError:
-            return
 
 
 def _final(instance: Any, path: tuple[str, ...]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from math import isfinite
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
@@ -29,13 +29,24 @@ class FieldError:
     raw: str | None = None
 
 
+class Span(NamedTuple):
+    """A place in one of a document's texts: `texts[field][start:end]`, in characters."""
+
+    start: int
+    end: int
+    field: str
+
+
 @dataclass(frozen=True, slots=True)
 class FieldResult:
     """One leaf of one document, beside its value in the instance.
 
     raw: what the model wrote, delimiter dropped; None if its output did not mention the field.
     value: the final one, validators and defaults included. Of a failed row, what was read.
-    confidence, span: of the value; None where they are not known.
+    confidence: of the value; None where it is not known.
+    spans: where the text that the model wrote stands in the document: of a list, one per item that
+        it wrote; else one; None for what is not there. Empty without a value, where the value is
+        a default, and for bool, which has no text of its own.
     finish_reason: "eos" also for a field that the output did not mention.
     tokens: how many were decoded for it, delimiter included.
     """
@@ -43,9 +54,22 @@ class FieldResult:
     raw: str | None
     value: Any
     confidence: float | None = None
-    span: tuple[int, int] | None = None
+    spans: tuple[Span | None, ...] = ()
     finish_reason: FinishReason = "stop"
     tokens: int = 0
+
+    @property
+    def span(self) -> Span | None:
+        """The first place that was found."""
+        return next((span for span in self.spans if span is not None), None)
+
+    @property
+    def grounded(self) -> bool | None:
+        """Whether the document states all that the model wrote; None if there is nothing to find.
+
+        A value that is not grounded is normalised, inferred or invented.
+        """
+        return None not in self.spans if self.spans else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +78,8 @@ class Extraction(Generic[T]):
 
     fields: dotted names to results, in declaration order; empty if the document was not read.
     steps: forward passes that the document took part in.
+    texts: what the model was shown, by key of the record ("text" for a bare str), as it was given:
+        spans are offsets into these. Empty if the document was not read.
     """
 
     value: T | None
@@ -62,14 +88,16 @@ class Extraction(Generic[T]):
     errors: tuple[FieldError, ...] = ()
     fields: Mapping[str, FieldResult] = field(default_factory=dict)
     steps: int = 0
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
+        object.__setattr__(self, "texts", MappingProxyType(dict(self.texts)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy can be neither pickled nor copied, and results travel between processes.
-        state = {item.name: getattr(self, item.name) for item in fields(self)}
-        return type(self), (*(state | {"fields": dict(self.fields)}).values(),)
+        state = (getattr(self, item.name) for item in fields(self))
+        return type(self), tuple(dict(x) if isinstance(x, MappingProxyType) else x for x in state)
 
     @property
     def ok(self) -> bool:
@@ -87,7 +115,7 @@ class Extraction(Generic[T]):
             row["attributes"] = _json_ready(self.value.model_dump(mode="json", warnings=False))
         row["errors"] = [_as_dict(error) for error in self.errors]
         if details:
-            row["fields"] = {name: _as_dict(result) for name, result in self.fields.items()}
+            row["fields"] = {name: _details(result) for name, result in self.fields.items()}
         return row
 
 
@@ -108,6 +136,21 @@ class SlotText:
 def _as_dict(item: FieldError | FieldResult) -> dict[str, Any]:
     plain = {one.name: getattr(item, one.name) for one in fields(item)}
     return {name: _json_ready(to_jsonable_python(x, fallback=str)) for name, x in plain.items()}
+
+
+def _details(result: FieldResult) -> dict[str, Any]:
+    """`spans` only of lists: of other fields, `span` says all."""
+    row = _as_dict(result)
+    del row["spans"]
+    row["span"] = _place(result.span)
+    if isinstance(row["value"], list):
+        row["spans"] = [_place(span) for span in result.spans]
+    row["grounded"] = result.grounded
+    return row
+
+
+def _place(span: Span | None) -> dict[str, Any] | None:
+    return None if span is None else span._asdict()
 
 
 def _json_ready(value: Any) -> Any:

@@ -1,0 +1,129 @@
+"""The page itself: rows, looks and behaviour put together in one file that loads nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from schemax.errors import InputError
+from schemax.report.rows import Layouts, plain_row, to_json
+from schemax.results import Extraction
+
+MOST_ROWS = 20_000
+"""Rows on a page, unless another number is asked for."""
+
+_MOST_CHARACTERS = 50_000_000  # of rows on a page: what a browser still opens in a moment
+
+_SCRIPTS = (
+    "model.js",
+    "view.js",
+    "grid.js",
+    "document.js",
+    "distribution.js",
+    "panel.js",
+    "keys.js",
+    "main.js",
+)
+
+
+class Report:
+    """A page in the making, in bounded memory: rows beyond its limits are only counted."""
+
+    def __init__(self, title: str | None = None, *, limit: int = MOST_ROWS) -> None:
+        self.total = 0
+        self.cut = False  # whether the run ended before its last row
+        self._title = title or "Extractions"
+        self._limit = limit
+        self._layouts = Layouts()
+        self._rows: list[str] = []
+        self._room = _MOST_CHARACTERS
+
+    def add(self, item: Extraction[Any]) -> None:
+        """Takes up a row, or counts it. Rows may come in any order: the page sorts by index."""
+        self.total += 1
+        if len(self._rows) >= self._limit or self._room <= 0:
+            return
+        row = to_json(plain_row(item, self._layouts))
+        self._room -= len(row)
+        if self._room >= 0:
+            self._rows.append(row)
+
+    def html(self) -> str:
+        """The page. Can be encoded as UTF-8, whatever the texts hold."""
+        script = "\n".join(["", '"use strict";', *map(_asset, _SCRIPTS)])
+        style = _asset("page.css")
+        policy = (
+            f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+            "base-uri 'none'; form-action 'none'"
+        )
+        return Template(_asset("page.html")).substitute(
+            policy=policy,
+            title=escape(self._title).encode("utf-8", "replace").decode(),
+            style=style,
+            data=self._data(),
+            script=script,
+        )
+
+    def _data(self) -> str:
+        head = {
+            "total": self.total,
+            "cut": self.cut,
+            "fields": list(self._layouts.fields),
+            "layouts": self._layouts.plain(),
+        }
+        return f'{to_json(head)[:-1]},"rows":[{",".join(self._rows)}]}}'
+
+
+@contextmanager
+def open_report(name: str, title: str, limit: int) -> Iterator[Report]:
+    """A report that is written in the end, even if an error or an interrupt is that end.
+
+    Raises InputError at once where nothing could be written.
+    """
+    path = Path(name)
+    if path.is_dir() or not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
+        raise InputError(f"cannot write {name}: not a file in a folder that can be written to")
+    report = Report(title, limit=limit)
+    try:
+        yield report
+    except BaseException as error:
+        if report.total:
+            report.cut = True
+            write_whole(path, report.html())
+            error.add_note(f"report of the rows so far: {name}")
+        raise
+    write_whole(path, report.html())
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a file that is never half there: it gets its name only when it is complete."""
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file():  # a device, a pipe
+        target.write_bytes(text.encode())
+        return
+    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(text.encode())
+        if target.exists():
+            shutil.copymode(target, partial)
+        os.replace(partial, target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _asset(name: str) -> str:
+    return (Path(__file__).parent / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    """How a content security policy names an inline script or style that it allows."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,138 @@
+"""Extractions as the rows of a page: plain, short, and safe inside HTML.
+
+Keys are short, and what is usual is left out, since there are many thousands of each.
+
+row: i index, id, l layout, c cells in the layout's order, t texts as [name, text], e errors as
+    [field, message, raw], n forward passes, x 1 if there is no instance.
+cell: v value, r raw, c confidence, s spans as [start, end, text] or null, g 1 or 0 for grounded,
+    f finish reason if not "stop", t tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from schemax.results import Extraction, FieldResult, Span
+from schemax.schema import settings_of
+
+_LARGEST = 2**53  # beyond it, JavaScript's numbers are not exact
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Layouts:
+    """The columns of a page: which fields there are, and which of them a schema has."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, int] = {}
+        self._names: dict[tuple[str, ...], dict[str | None, int]] = {}
+        self._known: list[tuple[str | None, tuple[str, ...]]] = []
+
+    def of(self, item: Extraction[Any]) -> int:
+        """The number of an extraction's layout.
+
+        A failed row does not tell its schema; it is taken for the first one with these fields.
+        """
+        fields = tuple(item.fields)
+        names = self._names.setdefault(fields, {})
+        name = None if item.value is None else settings_of(type(item.value)).category
+        if name is None and names:
+            return next(iter(names.values()))
+        if name not in names:
+            if None in names:  # failed rows came first
+                number = names.pop(None)
+                self._known[number] = (name, fields)
+            else:
+                number = len(self._known)
+                self._known.append((name, fields))
+            names[name] = number
+        for field in fields:
+            self.fields.setdefault(field, len(self.fields))
+        return names[name]
+
+    def plain(self) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "fields": [self.fields[field] for field in fields]}
+            for name, fields in self._known
+        ]
+
+
+def plain_row(item: Extraction[Any], layouts: Layouts) -> dict[str, Any]:
+    """A row as the page reads it. Never raises, whatever the values are."""
+    row: dict[str, Any] = {"i": item.index}
+    if item.document_id is not None:
+        row["id"] = item.document_id
+    if item.fields:
+        row["l"] = layouts.of(item)
+        row["c"] = [_cell(result, item.texts) for result in item.fields.values()]
+    if item.texts:
+        row["t"] = list(item.texts.items())
+    if item.errors:
+        row["e"] = [[error.field, error.message, error.raw] for error in item.errors]
+    if item.steps:
+        row["n"] = item.steps
+    if item.value is None:
+        row["x"] = 1
+    return row
+
+
+def _cell(result: FieldResult, texts: Mapping[str, str]) -> dict[str, Any]:
+    cell: dict[str, Any] = {}
+    value = _plain(result.value)
+    if value is not None:
+        cell["v"] = value
+    if result.raw is not None:
+        cell["r"] = result.raw
+    if result.confidence is not None and isfinite(result.confidence):
+        cell["c"] = round(result.confidence, 4)
+    if any(result.spans):
+        cell["s"] = [span and _place(span, texts) for span in result.spans]
+    if result.grounded is not None:
+        cell["g"] = int(result.grounded)
+    if result.finish_reason != "stop":
+        cell["f"] = result.finish_reason
+    if result.tokens:
+        cell["t"] = result.tokens
+    return cell
+
+
+def _place(span: Span, texts: Mapping[str, str]) -> tuple[int, int, int]:
+    text = texts[span.field]
+    return _units(text, span.start), _units(text, span.end), list(texts).index(span.field)
+
+
+def _units(text: str, offset: int) -> int:
+    """An offset in characters as JavaScript counts: an emoji is two."""
+    return len(text[:offset].encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON holds it; as text where JavaScript would change it."""
+    try:
+        return _exact(to_jsonable_python(value, fallback=str))
+    except Exception:  # a validator may have made anything of the value
+        return f"<{type(value).__name__}>"
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, int):
+        return value if abs(value) < _LARGEST else str(value)
+    if isinstance(value, list):
+        return [_exact(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _exact(item) for key, item in value.items()}
+    return value
+
+
+def to_json(value: Any) -> str:
+    """JSON that can stand inside <script>: no "<", and no lone surrogate but as an escape."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = text.replace("<", "\\u003c")
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,0 +1,112 @@
+"""Texts without what makes no difference to a reader, and the way back to every character."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, lru_cache
+
+# Of a place that stands more often, that many occurrences are looked at.
+_MOST_OCCURRENCES = 1000
+
+_ALIKE = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛′`´", "'"),
+        **dict.fromkeys("“”„‟″", '"'),
+        **dict.fromkeys("‐‑‒–—―−", "-"),
+        "⁄": "/",
+        "×": "x",
+        "ı": "i",
+        **dict.fromkeys("®©™℠", None),
+        **dict.fromkeys(map(chr, range(0xFE00, 0xFE10)), None),  # variation selectors
+    }
+)
+
+
+@lru_cache(maxsize=8192)
+def loose(unit: str) -> str:
+    """A unit without case, typographic variants and invisible characters; white space as " "."""
+    text = unicodedata.normalize("NFKC", unit.translate(_ALIKE)).casefold()
+    text = unicodedata.normalize("NFKC", text).replace("i\u0307", "i").translate(_ALIKE)
+    if text.isspace():
+        return " "
+    return "".join(char for char in text if unicodedata.category(char) != "Cf")
+
+
+@lru_cache(maxsize=8192)
+def bare(unit: str) -> str:
+    """The same without white space and punctuation; signs that carry meaning (+ % # $) stay."""
+    return "".join(
+        char
+        for char in loose(unit)
+        if char != " " and (char in "%#@*" or unicodedata.category(char)[0] != "P")
+    )
+
+
+_UNIT = re.compile(r"\s+|.", re.DOTALL)
+
+
+def units_of(text: str) -> list[str]:
+    """The text cut into characters with the marks that combine with them, and white space runs."""
+    marks = "" if text.isascii() else "".join(sorted(filter(is_mark, set(text))))
+    if not marks:
+        return _UNIT.findall(text)
+    return re.findall(rf"\s+|.[{re.escape(marks)}]*", text, re.DOTALL)
+
+
+def folded(text: str, fold: Callable[[str], str]) -> str:
+    return "".join(map(fold, units_of(text)))
+
+
+@lru_cache(maxsize=8192)
+def is_mark(char: str) -> bool:
+    """Whether it combines with the character before it: an accent, a vowel sign, a Hangul vowel."""
+    return unicodedata.category(char)[0] == "M" or "\u1160" <= char <= "\u11ff"
+
+
+def occurrences(value: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where `value` stands in `text`, overlapping places included; nowhere if it is empty."""
+    at = text.find(value) if value else -1
+    for _ in range(_MOST_OCCURRENCES):
+        if at < 0:
+            return
+        yield at, at + len(value)
+        at = text.find(value, at + 1)
+
+
+class Folded:
+    """A folded text whose places lead back into the original.
+
+    units: of the original; fold: what becomes of one, of any length.
+    """
+
+    def __init__(self, units: Sequence[str], fold: Callable[[str], str]) -> None:
+        folds = {unit: fold(unit) for unit in set(units)}
+        self._units = units
+        self._pieces = [folds[unit] for unit in units]
+        self.text = "".join(self._pieces)
+
+    def find(self, value: str) -> Iterator[tuple[int, int]]:
+        """Where a folded value stands, in the original; no part of a unit, such as "i" of "ﬁ"."""
+        for start, end in occurrences(value, self.text):
+            if not (self._splits(start) or self._splits(end)):
+                yield self.original(start, end)
+
+    def original(self, start: int, end: int) -> tuple[int, int]:
+        """Where `text[start:end]`, which is not empty, stands in the original, in whole units."""
+        return self._places[start][0], self._places[end - 1][1]
+
+    def _splits(self, at: int) -> bool:
+        return 0 < at < len(self._places) and self._places[at - 1] == self._places[at]
+
+    @cached_property
+    def _places(self) -> list[tuple[int, int]]:
+        """Per character of `text`, start and end of its unit in the original."""
+        places: list[tuple[int, int]] = []
+        at = 0
+        for unit, piece in zip(self._units, self._pieces, strict=True):
+            place = (at, at + len(unit))
+            places += [place] * len(piece)
+            at = place[1]
+        return places

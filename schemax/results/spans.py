@@ -1,0 +1,240 @@
+"""Where a value stands in the texts that it was read from.
+
+A value is looked for in four ways, each only where those before it found nothing:
+
+1. exactly, character by character;
+2. loosely: case, white space, typographic variants and invisible characters make no difference;
+3. barely: nor do punctuation and the spaces between words ("16oz", "K-Cup", "Kid's");
+4. fuzzily: the most similar place, if it reads the same word by word but for a plural ending or a
+   slip of the pen, or is a quotation with hardly a character changed.
+
+What that finds and misses on real titles, and what it costs, is measured in docs/results.md.
+
+Numbers are never taken for others: the last two ways ask for the same ones. Of several places, one
+between word boundaries is preferred to one inside a word, then the first in the order of the texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+
+from rapidfuzz import fuzz
+from rapidfuzz.distance import OSA
+
+from schemax.results.extraction import Span
+from schemax.results.folding import Folded, bare, folded, is_mark, loose, occurrences, units_of
+
+# Values of so few characters stand inside the words of any longer text by chance. They count only
+# as words of their own, and are not looked for fuzzily.
+_SHORT = 3
+
+# Similarities are 2 * common characters / all characters, times 100. Places below the first are not
+# looked at. From the second on, the words of a quotation of so many are not compared one by one: it
+# may have lost one.
+_SIMILAR = 70.0
+_QUOTED, _QUOTED_WORDS = 95.0, 5
+
+# One slip (a character more, less or other, or two exchanged) per so many characters of a word.
+# Shorter words are other words, not misspelt ones: black and back, green and greek.
+_CHARACTERS_PER_SLIP = 6
+
+# A fuzzy search takes at most about 2 ns per character of the value and character of the text, as
+# long as values are short: 0.1 s a row at the very most. Values beyond that are not looked for
+# fuzzily. Sixteen values of 60 characters in a text of 40,000 are within it.
+_LONGEST_FUZZY = 200
+_FUZZY_WORK = 40_000_000
+
+# Further, ends of words are not looked for: where there are none, they would be far.
+_LONGEST_WORD = 50
+
+# What a cut at a place of a text separates: words, a number and its unit, or parts of a word.
+_BETWEEN, _NUMBER_AND_UNIT, _THROUGH = range(3)
+
+
+class Source:
+    """The texts of one row, by field, to be searched for its values.
+
+    Folds a text once, and only if a value is not found exactly.
+    """
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+        self._work_left = _FUZZY_WORK
+
+    def locate(self, value: str) -> Span | None:
+        """The place that states `value`, a text as a model wrote it; None if there is none."""
+        value = value.strip()
+        short = len(value) <= _SHORT
+        allowed = _NUMBER_AND_UNIT if short else _THROUGH
+        return (
+            self._best(self._exact(value), allowed)
+            or self._best(self._loose(value), allowed)
+            or self._best(self._bare(value), _NUMBER_AND_UNIT)
+            or (None if short else self._fuzzy(value))
+        )
+
+    def _best(self, places: Iterable[Span], allowed: int) -> Span | None:
+        """The first of the places that cut the least, none of them more than `allowed`."""
+        best = None
+        for place in places:
+            text = self._texts[place.field]
+            cut = max(_cut(text, place.start), _cut(text, place.end))
+            if cut <= allowed:
+                best, allowed = place, cut - 1
+                if cut == _BETWEEN:
+                    break
+        return best
+
+    def _exact(self, value: str) -> Iterator[Span]:
+        for field, text in self._texts.items():
+            for start, end in occurrences(value, text):
+                yield Span(start, end, field)
+
+    def _loose(self, value: str) -> Iterator[Span]:
+        wanted = folded(value, loose).strip()
+        for field, text in self._loosely.items():
+            for start, end in text.find(wanted):
+                yield Span(start, end, field)
+
+    def _bare(self, value: str) -> Iterator[Span]:
+        wanted, numbers = folded(value, bare), _numbers(value)
+        for field, text in self._barely.items():
+            for start, end in text.find(wanted):
+                if _numbers(self._texts[field][start:end]) == numbers:
+                    yield Span(start, end, field)
+
+    def _fuzzy(self, value: str) -> Span | None:
+        wanted = folded(value, bare)
+        if not _SHORT < len(wanted) <= _LONGEST_FUZZY:
+            return None
+        best, least = None, _SIMILAR
+        for field, text in self._barely.items():
+            work = len(wanted) * len(text.text)
+            if work > self._work_left:
+                continue
+            self._work_left -= work
+            found = fuzz.partial_ratio_alignment(wanted, text.text, score_cutoff=least)
+            if found is None or found.dest_start == found.dest_end:
+                continue
+            original = self._texts[field]
+            # The window found is as long as the value, so its ends are anywhere in a word.
+            window = text.original(found.dest_start, found.dest_end)
+            for start, end in _trimmed(original, *window):
+                piece = original[start:end]
+                similarity = fuzz.ratio(wanted, folded(piece, bare))
+                if similarity > least and _reads_alike(value, piece, similarity):
+                    best, least = Span(start, end, field), similarity
+        return best
+
+    @cached_property
+    def _units(self) -> dict[str, list[str]]:
+        return {field: units_of(text) for field, text in self._texts.items()}
+
+    @cached_property
+    def _loosely(self) -> dict[str, Folded]:
+        return {field: Folded(units, loose) for field, units in self._units.items()}
+
+    @cached_property
+    def _barely(self) -> dict[str, Folded]:
+        return {field: Folded(units, bare) for field, units in self._units.items()}
+
+
+def _cut(text: str, at: int) -> int:
+    """What a place that starts or ends at `at` cuts through, if anything."""
+    if not 0 < at < len(text):
+        return _BETWEEN
+    before, after = text[at - 1], text[at]
+    if is_mark(after):
+        return _THROUGH
+    if before in ".," or after in ".,":
+        return _THROUGH if _NUMBER_GOES_ON.match(text, at - (before in ".,") - 1) else _BETWEEN
+    if before in "'’":  # men stand in "men's", but no s
+        return _THROUGH if after.isalpha() and text[at - 2 : at - 1].isalpha() else _BETWEEN
+    if not (_in_word(before) and _in_word(after)):
+        return _BETWEEN
+    if before.isdigit() != after.isdigit() or _unspaced(before) or _unspaced(after):
+        return _NUMBER_AND_UNIT
+    return _THROUGH
+
+
+_NUMBER_GOES_ON = re.compile(r"\d(\.\d|,\d{3}(?!\d))")
+
+
+def _in_word(char: str) -> bool:
+    return char.isalnum() or is_mark(char)
+
+
+def _unspaced(char: str) -> bool:
+    """Of a script that puts no spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese."""
+    return char >= "\u0e00" and (
+        "\u2e80" <= char <= "\u9fff"
+        or "\u0e00" <= char <= "\u0eff"
+        or "\u1000" <= char <= "\u109f"
+        or "\u1780" <= char <= "\u17ff"
+        or char >= "\U00020000"
+    )
+
+
+_FRINGE = " \t\n\r\xa0,.;:|/()[]-&"
+
+
+def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The place with the words at its two ends wholly in or out, and no punctuation around it."""
+    for first in _word_around(text, start):
+        for last in _word_around(text, end - 1):
+            piece = text[first:last]
+            skipped = len(piece) - len(piece.lstrip(_FRINGE))
+            if skipped < len(piece):
+                yield first + skipped, first + len(piece.rstrip(_FRINGE))
+
+
+def _word_around(text: str, at: int) -> tuple[int, int]:
+    start, end = at, at + 1
+    while _cut(text, start) == _THROUGH and at - start < _LONGEST_WORD:
+        start -= 1
+    while _cut(text, end) == _THROUGH and end - at < _LONGEST_WORD:
+        end += 1
+    return start, end
+
+
+def _reads_alike(value: str, piece: str, similarity: float) -> bool:
+    if _numbers(value) != _numbers(piece):
+        return False
+    wanted, found = _words(value), _words(piece)
+    if similarity >= _QUOTED and len(wanted) >= _QUOTED_WORDS:
+        return True
+    if len(wanted) != len(found):  # written together here, apart there
+        return _is_plural("".join(wanted), "".join(found))
+    return all(
+        one == other or _is_plural(one, other) or _is_slip(one, other)
+        for one, other in zip(wanted, found, strict=True)
+    )
+
+
+def _is_plural(one: str, other: str) -> bool:
+    one, other = sorted((one, other), key=len)
+    return other in (one + "s", one + "es")
+
+
+def _is_slip(one: str, other: str) -> bool:
+    # The first letter is hardly ever wrong, and tells caffeinated from decaffeinated.
+    allowed = max(len(one), len(other)) // _CHARACTERS_PER_SLIP
+    return one[0] == other[0] and OSA.distance(one, other, score_cutoff=allowed) <= allowed
+
+
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
+_SEPARATORS = re.compile(r"[\s\-/,.;:|()\[\]]+")
+
+
+def _numbers(text: str) -> list[str]:
+    """The numbers that a text states, without thousands separators."""
+    return [_THOUSANDS.sub("", number) for number in _NUMBER.findall(folded(text, loose))]
+
+
+def _words(text: str) -> list[str]:
+    """The words that similar texts share; "and" is none, since "&" and "," are none."""
+    words = (folded(word, bare) for word in _SEPARATORS.split(folded(text, loose)))
+    return [word for word in words if word and word != "and"]
