@@ -213,6 +213,16 @@ def test_choices_forgive_case_and_white_space(text: str) -> None:
     assert read(Television, resolution="4k").value.resolution == "4K"
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_values_have_no_white_space_around_them(format: str) -> None:
+    class Box(AttrSchema):
+        name: str | None = None
+        notes: list[str] = attr(default_factory=list)
+
+    item = read(Box, format, name=" Old  Spice\t", notes=[" a", "b c "])
+    assert item.value == Box(name="Old  Spice", notes=["a", "b c"])
+
+
 def test_choices_that_differ_in_case_alone_are_told_apart() -> None:
     class Chip(AttrSchema):
         unit: Literal["Mb", "MB", "GB"] | None = None

@@ -20,6 +20,8 @@ _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
 def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat) -> list[str] | None:
     """The items of a list, nulls dropped, or one text; None for null.
 
+    Without white space around them, which small models like to copy along with a word.
+
     Raises ValueError, which says why, and whatever a format of the user's own raises.
     """
     if slot.finish_reason == "length" and not slot.complete:
@@ -27,7 +29,8 @@ def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat) -> list[str] | No
     value = format.unescape(slot.raw, is_list=leaf.attribute.is_list)
     if value is None:
         return None
-    texts = [value] if isinstance(value, str) else [item for item in value if item is not None]
+    items = [value] if isinstance(value, str) else value
+    texts = [item.strip() for item in items if item is not None]
     if leaf.attribute.is_list:
         return texts
     if len(texts) > 1:
