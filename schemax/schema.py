@@ -18,8 +18,18 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 
+from schemax.constraints import Constraints
 from schemax.errors import SchemaError
-from schemax.shapes import Kind, Refusal, Shape, allows_none, annotation_of, shape_of, text_of
+from schemax.shapes import (
+    Kind,
+    Refusal,
+    Shape,
+    allows_none,
+    annotation_of,
+    check_default,
+    shape_of,
+    text_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,8 @@ class Attribute:
     nullable: whether None is allowed for this leaf or for a nested model around it.
     required: whether the leaf has no default; says nothing of the nested models around it.
     k_max: token budget named by the field, else by the closest nested model's field around it.
+    omittable: whether the leaf, or a nested model around it, is nullable or has a default.
+    constraints: (keyword, value) pairs, most of them JSON Schema's: see `schemax.constraints`.
     """
 
     path: tuple[str, ...]
@@ -50,6 +62,8 @@ class Attribute:
     nullable: bool
     required: bool
     k_max: int | None
+    omittable: bool = False
+    constraints: Constraints = ()
 
     @property
     def name(self) -> str:
@@ -243,6 +257,7 @@ class _Outer:
     description: str | None = None
     k_max: int | None = None
     nullable: bool = False
+    omittable: bool = False
 
 
 def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
@@ -267,6 +282,7 @@ def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
                 description=(field.description or "").strip() or outer.description,
                 k_max=_k_max_of(field) or outer.k_max,
                 nullable=outer.nullable or shape.nullable,
+                omittable=outer.omittable or shape.nullable or not field.is_required(),
             )
             if shape.model is None:
                 yield _leaf(field, shape, inner)
@@ -284,6 +300,7 @@ def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
 def _leaf(field: FieldInfo, shape: Shape, place: _Outer) -> Attribute:
     if shape.kind is None:
         raise Refusal("allows nothing but None; name the type of its value, such as str | None")
+    check_default(field)
     return Attribute(
         path=place.path,
         labels=place.labels,
@@ -296,6 +313,8 @@ def _leaf(field: FieldInfo, shape: Shape, place: _Outer) -> Attribute:
         nullable=place.nullable,
         required=field.is_required(),
         k_max=place.k_max,
+        omittable=place.omittable,
+        constraints=shape.constraints,
     )
 
 

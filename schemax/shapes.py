@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections import abc, deque
+from collections import Counter, abc, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -12,10 +12,19 @@ from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, ForwardRef, Literal, get_args, get_origin
 
-from pydantic import BaseModel, RootModel, TypeAdapter
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    NaiveDatetime,
+    RootModel,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError as CoreSchemaError
+
+from schemax.constraints import Constraints, constraints_of
 
 Kind = Literal["string", "integer", "number", "boolean", "date", "datetime", "enum"]
 
@@ -45,6 +54,8 @@ _LISTS = (
     *(list, set, frozenset, deque),
     *(abc.Sequence, abc.MutableSequence, abc.Set, abc.MutableSet),
 )
+_SETS = (set, frozenset, abc.Set, abc.MutableSet)
+_TIME_ZONES: Mapping[Any, str] = {AwareDatetime: "aware", NaiveDatetime: "naive"}
 _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 
 
@@ -57,10 +68,19 @@ class Shape:
     is_list: bool = False
     nullable: bool = False
     model: type[BaseModel] | None = None
+    constraints: Constraints = ()
 
 
 def shape_of(annotation: Any) -> Shape:
-    bare = _unwrap(annotation)
+    bare, metadata = _unwrapped(annotation)
+    shape = _bare_shape(annotation, bare)
+    if not metadata:
+        return shape
+    own = constraints_of(metadata, shape.is_list)
+    return replace(shape, constraints=(*shape.constraints, *own))
+
+
+def _bare_shape(annotation: Any, bare: Any) -> Shape:
     origin = get_origin(bare)
     if bare is None or bare is types.NoneType:
         return Shape(nullable=True)
@@ -71,31 +91,37 @@ def shape_of(annotation: Any) -> Shape:
     if bare is tuple or origin is tuple:
         return _list_shape(_item_of_tuple(get_args(bare)))
     if bare in _LISTS or origin in _LISTS:
-        return _list_shape(get_args(bare)[0] if get_args(bare) else Any)
+        items = _list_shape(get_args(bare)[0] if get_args(bare) else Any)
+        unique = (("uniqueItems", True),) if bare in _SETS or origin in _SETS else ()
+        return replace(items, constraints=(*items.constraints, *unique))
     if isinstance(bare, type) and issubclass(bare, Enum):
         return _choice_shape(tuple(bare))
     if isinstance(bare, type) and issubclass(bare, RootModel):
         return shape_of(annotation_of(bare.model_fields["root"]))
     if isinstance(bare, type) and issubclass(bare, BaseModel):
         return Shape(model=bare)
+    if bare in _TIME_ZONES:
+        return Shape(kind="datetime", constraints=(("tz_constraint", _TIME_ZONES[bare]),))
     return Shape(kind=_KINDS.get(bare) or _other_kind(annotation, bare))
 
 
-def _unwrap(annotation: Any) -> Any:
-    """The annotation without `Annotated`, `NewType` and type aliases around it."""
+def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
+    """The annotation without `Annotated`, `NewType` and aliases; what stood in the `Annotated`."""
+    metadata: list[Any] = []
     while True:
         if get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]
+            annotation, *pieces = get_args(annotation)
+            metadata += pieces
         elif isinstance(annotation, typing.NewType):
             annotation = annotation.__supertype__
         elif type(annotation).__name__ == "TypeAliasType":
             annotation = annotation.__value__
         else:
-            return annotation
+            return annotation, metadata
 
 
 def allows_none(annotation: Any) -> bool:
-    bare = _unwrap(annotation)
+    bare, _ = _unwrapped(annotation)
     if get_origin(bare) in (typing.Union, types.UnionType):
         return any(allows_none(member) for member in get_args(bare))
     return bare is types.NoneType or (get_origin(bare) is Literal and None in get_args(bare))
@@ -106,6 +132,10 @@ def _union_shape(members: Sequence[Shape]) -> Shape:
     values = [member for member in members if member.kind or member.model]
     if len(values) < 2:
         return replace(values[0] if values else Shape(), nullable=nullable)
+    # Conditions of one member alone do not bind the value.
+    shared = values[0].constraints
+    if any(member.constraints != shared for member in values):
+        shared = ()
     if any(member.model for member in values):
         raise Refusal("a union with a nested model is not supported; declare one model")
     kinds = {member.kind for member in values}
@@ -114,9 +144,9 @@ def _union_shape(members: Sequence[Shape]) -> Shape:
             merged = dict.fromkeys(choice for member in values for choice in member.choices)
             return Shape(kind="enum", choices=_distinct(tuple(merged)), nullable=nullable)
         if len(kinds) == 1:
-            return Shape(kind=values[0].kind, nullable=nullable)
+            return Shape(kind=values[0].kind, nullable=nullable, constraints=shared)
         if kinds == {"integer", "number"}:
-            return Shape(kind="number", nullable=nullable)
+            return Shape(kind="number", nullable=nullable, constraints=shared)
     raise Refusal("a union of different types is not supported; choose one of them, or str")
 
 
@@ -139,8 +169,8 @@ def _choice_shape(members: Sequence[Any]) -> Shape:
 
 
 def _distinct(choices: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
-    texts = [text for text, _ in choices]
-    twice = next((text for text in texts if texts.count(text) > 1), None)
+    counts = Counter(text for text, _ in choices)
+    twice = next((text for text, count in counts.items() if count > 1), None)
     if twice is not None:
         raise Refusal(f"two choices have the same text {twice!r}; change one of them")
     return choices
@@ -215,6 +245,38 @@ def _type_name(bare: Any) -> str:
 def annotation_of(field: FieldInfo) -> Any:
     """The annotation with the metadata that Pydantic took out of a surrounding `Annotated`."""
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+
+
+def check_default(field: FieldInfo) -> None:
+    """Refuses a default of another type than the field's, which Pydantic would not notice.
+
+    None goes through, as `brand: str = None` is common; so does a default outside the field's
+    bounds, lengths or pattern, which is how a stand-in for "unknown" is declared. A factory is not
+    called: it may do anything.
+    """
+    if field.is_required() or field.default_factory is not None or field.default is None:
+        return
+    try:
+        TypeAdapter(annotation_of(field)).validate_python(field.default)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False, include_context=False):
+            if detail["type"] not in _CONSTRAINT_ERRORS:
+                raise Refusal(
+                    f"its default {field.default!r} is of another type ({detail['msg']}); "
+                    "change one of them"
+                ) from None
+    except Exception:  # of the user's own validators, or a type that needs the class around it
+        return
+
+
+_CONSTRAINT_ERRORS = frozenset(
+    (
+        *("greater_than", "greater_than_equal", "less_than", "less_than_equal", "multiple_of"),
+        *("string_too_short", "string_too_long", "string_pattern_mismatch"),
+        *("too_short", "too_long", "finite_number", "value_error", "assertion_error"),
+        *("decimal_max_digits", "decimal_max_places", "decimal_whole_digits"),
+    )
+)
 
 
 def text_of(value: Any) -> str:

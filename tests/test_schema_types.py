@@ -171,6 +171,8 @@ def test_the_whole_of_an_example() -> None:
         nullable=True,
         required=False,
         k_max=None,
+        omittable=True,
+        constraints=(),
     )
     assert by_name["screen_size"].label == "screen size"
     assert by_name["screen_size"].k_max == 8

@@ -24,6 +24,7 @@ from schemax.formats.base import (
     stop_at,
 )
 from schemax.formats.json_format import JsonFormat
+from schemax.formats.spelling import Form, Spelling, written
 from schemax.formats.xml_format import XmlFormat
 from schemax.formats.yaml_format import YamlFormat
 
@@ -31,10 +32,12 @@ __all__ = [
     "NEWLINE",
     "BaseFormat",
     "DocumentKey",
+    "Form",
     "JsonFormat",
     "OutputFormat",
     "Path",
     "Scalar",
+    "Spelling",
     "StopAt",
     "StopRule",
     "Value",
@@ -49,6 +52,7 @@ __all__ = [
     "register_format",
     "split_at_stop",
     "stop_at",
+    "written",
 ]
 
 _FORMATS: dict[str, OutputFormat] = {

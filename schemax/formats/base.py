@@ -17,6 +17,8 @@ from functools import lru_cache
 from math import isfinite
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from schemax.formats.spelling import Spelling
+
 Path: TypeAlias = tuple[str, ...]
 """Where a slot stands in the output: the names shown to the model, outermost first."""
 
@@ -352,6 +354,10 @@ class BaseFormat:
 
     def check(self, paths: Sequence[Path]) -> None:
         check_paths(paths, self.label)
+
+    def spelling(self) -> Spelling | None:
+        """How texts are written, for grammars; None leaves slots of this format unconstrained."""
+        return None
 
 
 def closed_groups(path: Path, keep: int) -> Iterator[tuple[int, str]]:

@@ -27,6 +27,7 @@ from schemax.formats.base import (
     split_items,
     without_fence,
 )
+from schemax.formats.spelling import Form, Spelling, written
 
 _STRING = re.compile(DOUBLE_QUOTED, re.DOTALL)
 _BARE = re.compile(r"null|true|false|[^,\n}]*")
@@ -180,6 +181,10 @@ class JsonFormat(BaseFormat):
             match = _BARE.match(text)
             value = _value(match[0].strip() if match else "")
         return [value] if is_list and value is not None else value
+
+    def spelling(self) -> Spelling:
+        quoted = (Form('"', '"', written(lambda character: quote(character)[1:-1])),)
+        return Spelling(quoted, quoted, opening="[", separator=", ", closing="]")
 
     def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
         text = without_fence(text)

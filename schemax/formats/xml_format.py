@@ -25,6 +25,7 @@ from schemax.formats.base import (
     select,
     stop_at,
 )
+from schemax.formats.spelling import Form, Spelling, written
 
 _ROOT = "result"
 _EMPTY = "<![CDATA[]]>"
@@ -118,6 +119,20 @@ class XmlFormat(BaseFormat):
             return None
         items = (item.strip(_WHITE) for item in text.split("|"))
         return [_value(item) for item in items if item]
+
+    def spelling(self) -> Spelling:
+        characters = written(lambda character: _escaped(f"x{character}x")[1:-1])
+        # At the ends, where readers strip it, white space is a reference.
+        characters |= {" ": (" ", "&#32;"), "\t": ("\t", "&#9;")}
+        never = (r"(?:[ \t](?s:.*))?", r"(?s:.*)[ \t]", "null")
+        return Spelling(
+            texts=(Form("", "", characters, never),),
+            items=(Form("", "", characters | {"|": ("&#124;",)}, never),),
+            opening="",
+            separator=" | ",
+            closing="",
+            exceptions=("", "null"),
+        )
 
     def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
         """A scan for tags: an XML parser's idea of recovery drops text, `AT&T` to begin with."""

@@ -31,25 +31,29 @@ from schemax.formats.base import (
     without_fence,
 )
 from schemax.formats.json_format import quote
+from schemax.formats.spelling import Form, Spelling, written
 
-# Where a plain scalar would not read back as it is: an indicator or white space first, white
-# space last, what looks like a key or a comment, and characters that only quotes can hold.
-_NEEDS_QUOTES = re.compile(
-    r"""[\s,\[\]{}#&*!|>'"%@`?:]|-(?:\s|\Z|--)|\.\.\."""
-    r"""|.*(?:\s\Z|:(?:\s|\Z)|\s\#)"""
-    "|.*[^ -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]",
-    re.DOTALL,
+# What a plain scalar would not be read back from, each from end to end, in what Python's regular
+# expressions share with Rust's: an indicator or white space first, white space last, what looks
+# like a key or a comment, and characters that only quotes can hold.
+_NOT_PLAIN = (
+    r"""[\s,\[\]{}#&*!|>'"%@`?:](?s:.*)""",
+    r"-(?:\s(?s:.*)|--(?s:.*))?",
+    r"\.\.\.(?s:.*)",
+    r"(?s:.*)(?:\s|:|:\s(?s:.*)|\s\#(?s:.*))",
+    r"(?s:.*)"
+    r"[^ -~\u00a0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff](?s:.*)",
+    # Nothing, and what some reader takes for null, a boolean, a number, a date or a merge.
+    r"(?:)|~|null|Null|NULL|true|True|TRUE|false|False|FALSE|=|<<",
+    r"[-+]?[0-9_]*\.?[0-9_]*(?:[eE][-+]?[0-9_]*)?",
+    r"[-+]?0(?:x[0-9a-fA-F_]*|o[0-7_]*|b[01_]*)",
+    r"[-+]?[0-9][0-9_]*(?::[0-9]+)+(?:\.[0-9_]*)?",
+    r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+    r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt\s](?s:.*))?",
 )
-# What some YAML reader takes for null, a boolean, a number, a date or a merge.
-_RESOLVES = re.compile(
-    r"~|null|Null|NULL|true|True|TRUE|false|False|FALSE|=|<<"
-    r"|[-+]?[0-9_]*\.?[0-9_]*(?:[eE][-+]?[0-9_]*)?"
-    r"|[-+]?0(?:x[0-9a-fA-F_]*|o[0-7_]*|b[01_]*)"
-    r"|[-+]?[0-9][0-9_]*(?::[0-9]+)+(?:\.[0-9_]*)?"
-    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
-    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt\s].*)?"
-)
-_FLOW_INDICATOR = re.compile(r"[,\[\]{}:#]")
+_NOT_PLAIN_ITEM = r"(?s:.*)[,\[\]{}:#](?s:.*)"
+_NEEDS_QUOTES = re.compile("|".join(f"(?:{pattern})" for pattern in _NOT_PLAIN))
+_FLOW_INDICATOR = re.compile(_NOT_PLAIN_ITEM)
 _QUOTED_UNSEEN = re.compile("[\ufeff\ufffe\uffff]")
 _COMMENT = re.compile(r"(?:\A|[ \t])#")
 _DOUBLE = re.compile(DOUBLE_QUOTED)
@@ -117,6 +121,16 @@ class YamlFormat(BaseFormat):
                 return [_scalar(item) for item in items]
         value = _scalar(text)
         return [value] if is_list and value is not None else value
+
+    def spelling(self) -> Spelling:
+        quoted = Form('"', '"', written(lambda character: _quoted(character)[1:-1]))
+        return Spelling(
+            texts=(Form(never=_NOT_PLAIN), quoted),
+            items=(Form(never=(*_NOT_PLAIN, _NOT_PLAIN_ITEM)), quoted),
+            opening="[",
+            separator=", ",
+            closing="]",
+        )
 
     def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
         text = without_fence(text)
@@ -213,7 +227,7 @@ _LINE = re.compile(
 
 
 def _is_plain(text: str) -> bool:
-    return bool(text) and not _NEEDS_QUOTES.match(text) and not _RESOLVES.fullmatch(text)
+    return not _NEEDS_QUOTES.fullmatch(text)
 
 
 def _quoted(text: str) -> str:
@@ -229,7 +243,7 @@ def _name(name: str) -> str:
 
 def _literal(value: Scalar, flow: bool) -> str:
     text, kind = scalar_text(value)
-    if flow and kind != "bare" and _FLOW_INDICATOR.search(text):
+    if flow and kind != "bare" and _FLOW_INDICATOR.fullmatch(text):
         return _quoted(text)
     return text if kind != "text" or _is_plain(text) else _quoted(text)
 

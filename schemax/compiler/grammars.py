@@ -1,0 +1,276 @@
+"""What may be written into a slot, as a grammar: the attribute's type in the format's spelling.
+
+A slot's grammar is one regular expression in llguidance's Lark dialect (its docs/syntax.md): a
+space, a literal, and what may follow the literal in the output. As a single terminal it has no
+parse to be ambiguous about, and llguidance builds its automaton as decoding goes. The format says
+how texts are written (`schemax.formats.Spelling`), this module which texts there are.
+
+docs/constraints.md lists what every type allows, and what is left to validation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
+from schemax.compiler.ranges import (
+    DATE,
+    NEVER,
+    TIME,
+    ZONE,
+    all_of,
+    any_of,
+    days,
+    is_expressed,
+    number,
+)
+from schemax.errors import SchemaError
+from schemax.formats import Form, OutputFormat, Spelling, Writable
+from schemax.schema import Attribute
+
+_LIST_KEYWORDS = ("minItems", "maxItems", "uniqueItems")
+_LENGTH_KEYWORDS = ("minLength", "maxLength")
+
+# Counting characters multiplies the states of the automaton, those of a pattern above all.
+_LONGEST_COUNTED = 100
+_LONGEST_COUNTED_OF_PATTERN = 32
+
+
+def slot_grammar(
+    attribute: Attribute, output_format: OutputFormat, tails: Sequence[str]
+) -> str | None:
+    """The Lark text of all that the model may write into a slot of the attribute.
+
+    tails: what may follow a value in the output, such as ",\\n" and "\\n}".
+
+    None for a format that says nothing of its spelling: its slots are not constrained.
+    """
+    spelling = _spelling_of(output_format)
+    if spelling is None:
+        return None
+    value = _Value(attribute, output_format, spelling)
+    values = list(value.lists() if attribute.is_list else ["ITEM"])
+    if may_be_null(attribute):
+        values.append(_exactly(_bare(output_format.escape(None))))
+    return "\n".join(
+        [
+            "start: SLOT",
+            f"ITEM: {any_of(value.items())}",
+            f'SLOT: " " {any_of(values)} {any_of(map(_exactly, tails))}',
+            "",
+        ]
+    )
+
+
+def may_be_null(attribute: Attribute) -> bool:
+    """Whether the slot may say that the text states nothing.
+
+    It may where the field then takes None, a default of its own or of a nested model around it, or
+    becomes an empty list. A required field without any of these has to be given a value.
+    """
+    at_least = [value for keyword, value in attribute.constraints if keyword == "minItems"]
+    return attribute.omittable or (attribute.is_list and max(at_least, default=0) == 0)
+
+
+def left_to_validation(attribute: Attribute) -> tuple[str, ...]:
+    """The declared conditions that a slot's grammar does not keep, each in a few words."""
+    return tuple(
+        f"{keyword} {value!r}{reason}"
+        for keyword, value in attribute.constraints
+        if (reason := _why_not(attribute, keyword, value)) is not None
+    )
+
+
+def check_grammar(grammar: str, *, schema: str, attribute: Attribute) -> None:
+    """Raises SchemaError, with class and field, for a grammar that nothing fulfils or that fails.
+
+    llguidance is what judges; it is imported here, so that compiling does without it.
+    """
+    from llguidance import LLMatcher
+
+    matcher = LLMatcher(
+        _byte_tokenizer(),
+        LLMatcher.grammar_from_lark(grammar),
+        log_level=0,
+        limits=parser_limits(),
+    )
+    conditions = ", ".join(f"{keyword} {value!r}" for keyword, value in attribute.constraints)
+    if matcher.is_error():
+        what = f"its conditions ({conditions})" if conditions else f"its {attribute.kind} type"
+        reason = matcher.get_error().strip().partition("\n")[0]
+        raise SchemaError(
+            schema,
+            attribute.name,
+            f"{what} cannot be made a grammar of; simplify it, or check it in a validator "
+            f"instead ({reason})",
+        )
+    if not any(matcher.compute_bitmask()) or matcher.is_error():
+        raise SchemaError(schema, attribute.name, f"no value meets its conditions ({conditions})")
+
+
+def parser_limits() -> Any:
+    """llguidance's limits for slots: ten times its own.
+
+    A unit is about 100 ns, spent once per state of the automaton: some 200 ms for a mask at worst,
+    of a pattern that is found anywhere in a text of limited length.
+    """
+    from llguidance import LLParserLimits
+
+    return LLParserLimits(initial_lexer_fuel=10_000_000, step_lexer_fuel=2_000_000)
+
+
+@lru_cache(maxsize=1)
+def _byte_tokenizer() -> Any:
+    from llguidance import LLTokenizer
+
+    return LLTokenizer("byte")
+
+
+def _spelling_of(output_format: OutputFormat) -> Spelling | None:
+    # Not a member of the protocol: formats of one's own need not have it.
+    spelling: Callable[[], Spelling | None] | None = getattr(output_format, "spelling", None)
+    return spelling() if spelling is not None else None
+
+
+def _why_not(attribute: Attribute, keyword: str, value: Any) -> str | None:
+    """None if the grammar keeps the condition, else why not, as far as there is more to say."""
+    kind = attribute.kind
+    if keyword == "minItems" and ("uniqueItems", True) in attribute.constraints and value > 1:
+        return " of different items"
+    if keyword in _LIST_KEYWORDS:
+        return None  # uniqueItems too: a set drops what it is given twice
+    if kind == "string" and keyword == "pattern":
+        try:
+            spelled(value, lambda source: source)
+            is_found(value, "")  # compiles as a whole
+        except Unsupported as error:
+            return f" ({error})"
+        return None
+    if kind == "string" and keyword in _LENGTH_KEYWORDS:
+        has_pattern = any(word == "pattern" for word, _ in attribute.constraints)
+        longest = _LONGEST_COUNTED_OF_PATTERN if has_pattern else _LONGEST_COUNTED
+        return None if value <= longest else ""
+    return None if is_expressed(kind, keyword, value) else ""
+
+
+class _Value:
+    """The terminals of one attribute's values in one format."""
+
+    def __init__(self, attribute: Attribute, output_format: OutputFormat, spelling: Spelling):
+        self.attribute = attribute
+        self.format = output_format
+        self.spelling = spelling
+        self.conditions = [
+            (keyword, value)
+            for keyword, value in attribute.constraints
+            if keyword in _LIST_KEYWORDS or _why_not(attribute, keyword, value) is None
+        ]
+
+    def items(self) -> Iterator[str]:
+        """All ways to write one value, or one item of a list."""
+        kind = self.attribute.kind
+        if kind == "enum":
+            # The choice as such, and its text: a number among choices may be written as either.
+            both = chain(self.attribute.choice_values, self.attribute.choices)
+            yield from dict.fromkeys(_exactly(self.literal(choice)) for choice in both)
+        elif kind == "boolean":
+            yield from (_exactly(self.literal(word)) for word in (True, False))
+        elif kind == "string":
+            forms = self.spelling.items if self.attribute.is_list else self.spelling.texts
+            yield from (self.text(form) for form in forms)
+            exceptions = filter(self.is_met, self.spelling.exceptions)
+            yield from (_exactly(self.literal(text)) for text in exceptions)
+        elif kind == "date":
+            yield self.around(date(2026, 12, 31), days(self.conditions))
+        elif kind == "datetime":
+            zone = dict(self.conditions).get("tz_constraint")
+            behind = {"aware": ZONE, "naive": ""}.get(str(zone), f"{ZONE}?")
+            yield self.around(datetime(2026, 12, 31), f"/{DATE}T{TIME}{behind}/")
+            if zone != "aware":  # which takes midnight
+                yield self.around(date(2026, 12, 31), f"/{DATE}/")
+        else:
+            yield self.around(5, number(kind, self.conditions))
+
+    def lists(self) -> Iterator[str]:
+        fewest, most = self.limits("Items")
+        if fewest == 0:
+            yield _exactly(_bare(self.format.escape([])))
+        if most == 0 or (most is not None and most < fewest):
+            return
+        spelling = self.spelling
+        more = ""
+        if most != 1:
+            upper = "" if most is None else most - 1
+            more = f"({_exactly(spelling.separator)} ITEM){{{max(fewest - 1, 0)},{upper}}}"
+        yield f"{_exactly(spelling.opening)} ITEM {more} {_exactly(spelling.closing)}"
+
+    def text(self, form: Form) -> str:
+        """A text in one of its forms: all conditions at once, each over what is written."""
+        write = writer(form)
+        patterns = [value for keyword, value in self.conditions if keyword == "pattern"]
+        fewest, most = self.limits("Length")
+        if most is not None and most < fewest:
+            return NEVER
+        times = (
+            f"{{{fewest},{'' if most is None else most}}}" if (fewest, most) != (0, None) else "*"
+        )
+        terminals = [_regex(f"{write(ANY)}{times}")]
+        terminals += [_regex(spelled(pattern, write)) for pattern in patterns]
+        if form.never:
+            terminals.append(f"~{_regex('|'.join(f'(?:{never})' for never in form.never))}")
+        return f"{_exactly(form.before)} {all_of(terminals)} {_exactly(form.after)}"
+
+    def is_met(self, text: str) -> bool:
+        fewest, most = self.limits("Length")
+        patterns = [value for keyword, value in self.conditions if keyword == "pattern"]
+        is_long = fewest <= len(text) and (most is None or len(text) <= most)
+        return is_long and all(is_found(pattern, text) for pattern in patterns)
+
+    def limits(self, word: str) -> tuple[int, int | None]:
+        """The narrowest of the limits min<word> and max<word>."""
+        least = [value for keyword, value in self.conditions if keyword == f"min{word}"]
+        most = [value for keyword, value in self.conditions if keyword == f"max{word}"]
+        return max(least, default=0), min(most, default=None)
+
+    def literal(self, value: Writable) -> str:
+        """One value as `escape` writes it, or as it writes it in a list."""
+        if not self.attribute.is_list:
+            return _bare(self.format.escape(value))
+        opening, closing = self.spelling.opening, self.spelling.closing
+        inside = _bare(self.format.escape([value]))  # type: ignore[list-item]  # a scalar
+        return inside.removeprefix(opening).removesuffix(closing)
+
+    def around(self, sample: Any, terminal: str) -> str:
+        """A terminal within what `escape` puts around a value of this kind: quotes, or nothing."""
+        text = sample.isoformat() if isinstance(sample, date) else str(sample)
+        before, _, after = self.literal(sample).partition(text)
+        return f"{_exactly(before)} {terminal} {_exactly(after)}"
+
+
+def _bare(literal: str) -> str:
+    return literal.removeprefix(" ")
+
+
+def _exactly(text: str) -> str:
+    """A string of the Lark dialect, which is written like JSON's."""
+    return json.dumps(text)
+
+
+def _regex(source: str) -> str:
+    """A regular expression of the Lark dialect: on one line, between slashes."""
+    return f"/{_UNSAFE.sub(_safe, source)}/"
+
+
+_UNSAFE = re.compile(r"\\.|[/\x00-\x1f\x7f]", re.DOTALL)
+
+
+def _safe(match: re.Match[str]) -> str:
+    character = match[0][-1]
+    is_safe = len(match[0]) == 2 and character not in "/\n\r"
+    return match[0] if is_safe else f"\\x{{{ord(character):x}}}"

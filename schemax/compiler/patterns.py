@@ -1,0 +1,222 @@
+"""Regular expressions over texts become regular expressions over what a format writes for them.
+
+A pattern speaks of a text's characters, a grammar of their written form: in JSON `^a"?$` is
+`a(?:\\\\")?`. So every set of characters in a pattern is replaced by all ways to write one of them,
+and the structure around it stays. The dialect is that of Rust's `regex` crate, which both Pydantic
+and llguidance use; what it shares with Python's is what patterns are mostly made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from pydantic_core import SchemaError as CoreSchemaError
+from pydantic_core import SchemaValidator, core_schema
+
+from schemax.formats import Form
+
+Write: TypeAlias = Callable[[str], str]
+"""From a set of characters to all ways to write one of them, both as regular expressions."""
+
+ANY = r"[\s\S]"
+
+
+class Unsupported(Exception):
+    """What in a pattern has no place in a grammar."""
+
+
+def spelled(pattern: str, write: Write) -> str:
+    """All texts that the pattern is found in, as `write` writes them, from end to end.
+
+    Raises Unsupported for what is more than a set of texts, such as look-around, and for flags and
+    anchors that cannot be taken apart from the rest.
+    """
+    parser = _Parser(pattern)
+    whole = parser.branches()
+    if parser.token is not None:
+        raise Unsupported(f"a stray {parser.token[0]!r}")
+    return _branches(whole, "open", "open", write)
+
+
+def writer(form: Form) -> Write:
+    """How the characters of a form are written."""
+    characters = form.characters or {}
+    specials = tuple(characters)
+    kept = "".join(map(exactly, specials))
+
+    @lru_cache(maxsize=256)
+    def write(source: str) -> str:
+        special = _members(source, specials)
+        if not special:
+            return source
+        ways = [exactly(way) for character in special for way in characters[character]]
+        return f"(?:{'|'.join([f'[{source}&&[^{kept}]]', *ways])})"
+
+    return write
+
+
+def exactly(text: str) -> str:
+    """A regular expression for just this text, safe also within brackets and between slashes."""
+    return "".join(c if c.isascii() and c.isalnum() else f"\\x{{{ord(c):x}}}" for c in text)
+
+
+def is_found(pattern: str, text: str) -> bool:
+    """Whether the pattern is found in the text, by Rust's own judgement."""
+    return _reader(pattern).isinstance_python(text)
+
+
+def _members(source: str, candidates: tuple[str, ...]) -> list[str]:
+    """Those of the candidates that belong to a set of characters."""
+    whole = f"^(?:{source})$"
+    return [candidate for candidate in candidates if is_found(whole, candidate)]
+
+
+@lru_cache(maxsize=256)
+def _reader(pattern: str) -> SchemaValidator:
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=pattern))
+    except CoreSchemaError as error:
+        raise Unsupported(f"{pattern!r}: {error}") from error
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"""
+    (?P<open> \( (?: \?: | \?P?<[A-Za-z_]\w*> )? (?!\?) )
+    | (?P<close> \) )
+    | (?P<bar> \| )
+    | (?P<repeat> (?: [*+?] | \{[0-9]+(?:,[0-9]*)?\} ) \?? )
+    | (?P<begin> \^ | \\A )
+    | (?P<end> \$ | \\[zZ] )
+    | (?P<set>
+        \[ \^? \]? (?: [^\[\]\\] | \\. | \[:\^?[a-z]+:\] )* \]
+        | \\[pP] (?: [A-Z] | \{[^{}]+\} ) | \\[dDwWsS]
+        | \\x[0-9a-fA-F]{2} | \\x\{[0-9a-fA-F]+\} | \\u[0-9a-fA-F]{4} | \\U[0-9a-fA-F]{8}
+        | \\[tnrfva] | \\[^\w\s] | [^\\()\[{|*+?^$]
+      )
+    """,
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+
+
+@dataclass(slots=True)
+class _Item:
+    """A set of characters, a group or an anchor ("^" or "$"), and how often it stands there."""
+
+    content: str | list[list[_Item]]
+    is_anchor: bool = False
+    repeat: str = ""
+
+
+class _Parser:
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._position = 0
+        self.token: re.Match[str] | None = None
+        self._advance()
+
+    def _advance(self) -> None:
+        if self._position == len(self._pattern):
+            self.token = None
+            return
+        self.token = _TOKEN.match(self._pattern, self._position)
+        if self.token is None:
+            rest = self._pattern[self._position :]
+            raise Unsupported(f"{rest[:12]!r}, which is more than a set of texts")
+        self._position = self.token.end()
+
+    def branches(self) -> list[list[_Item]]:
+        found = [self._sequence()]
+        while self.token is not None and self.token.lastgroup == "bar":
+            self._advance()
+            found.append(self._sequence())
+        return found
+
+    def _sequence(self) -> list[_Item]:
+        items: list[_Item] = []
+        while (token := self.token) is not None:
+            kind, text = token.lastgroup, token[0]
+            if kind in ("bar", "close"):
+                break
+            self._advance()
+            if kind == "open":
+                items.append(_Item(self.branches()))
+                if self.token is None:
+                    raise Unsupported("a group that is not closed")
+                self._advance()
+            elif kind == "repeat":
+                if not items or items[-1].is_anchor or items[-1].repeat:
+                    raise Unsupported(f"{text!r} after nothing to repeat, or possessive")
+                # Greedy and lazy repetitions find the same texts.
+                items[-1].repeat = text.removesuffix("?") or text
+            elif kind == "set":
+                items.append(_Item(r"[^\n]" if text == "." else text))
+            else:
+                items.append(_Item("^" if kind == "begin" else "$", is_anchor=True))
+        return items
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+# What is on one side of a part of the pattern: any text, since patterns are searched for; the end
+# of the text, by an anchor; or more of the pattern.
+_Side: TypeAlias = Literal["open", "edge", "inside"]
+
+_FEWEST = {"+": "", "*": "{0}", "?": "{0}"}
+
+
+def _branches(branches: list[list[_Item]], left: _Side, right: _Side, write: Write) -> str:
+    return f"(?:{'|'.join(_sequence(branch, left, right, write) for branch in branches)})"
+
+
+def _sequence(items: list[_Item], left: _Side, right: _Side, write: Write) -> str:
+    first, last = 0, len(items)
+    while first < last and items[first].is_anchor and items[first].content == "^":
+        first, left = first + 1, _anchored(left)
+    while last > first and items[last - 1].is_anchor and items[last - 1].content == "$":
+        last, right = last - 1, _anchored(right)
+    items = items[first:last]
+    if not items:
+        return f"{write(ANY)}*" if "open" in (left, right) else ""
+    parts = []
+    for at, item in enumerate(items):
+        here = left if at == 0 else "inside"
+        there = right if at == len(items) - 1 else "inside"
+        parts.append(_item(item, here, there, write))
+    return "".join(parts)
+
+
+def _item(item: _Item, left: _Side, right: _Side, write: Write) -> str:
+    if item.is_anchor:
+        raise Unsupported(f"{item.content!r} in the middle")
+    if not isinstance(item.content, str) and not item.repeat and _anchors(item.content):
+        return _branches(item.content, left, right, write)
+    before = f"{write(ANY)}*" if left == "open" else ""
+    after = f"{write(ANY)}*" if right == "open" else ""
+    fewest = _FEWEST.get(item.repeat, item.repeat)
+    # Beside any text, more than the fewest of something is just that: the automaton stays small.
+    repeat = fewest if before or after else item.repeat
+    if isinstance(item.content, str):
+        body = write(item.content)
+    else:
+        body = _branches(item.content, "inside", "inside", write)
+    return f"{before}{body}{repeat}{after}" if repeat != "{0}" else before or after
+
+
+def _anchored(side: _Side) -> _Side:
+    if side == "inside":
+        raise Unsupported("an anchor in the middle")
+    return "edge"
+
+
+def _anchors(branches: list[list[_Item]]) -> bool:
+    return any(
+        item.is_anchor or (not isinstance(item.content, str) and _anchors(item.content))
+        for branch in branches
+        for item in branch
+    )
