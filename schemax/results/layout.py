@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -99,6 +100,7 @@ def _group(
 def _leaf(index: int, attribute: Attribute, ways: tuple[Way, ...]) -> Leaf:
     exact = dict(zip(attribute.choices, attribute.choice_values, strict=True))
     folds = [folded(text) for text in exact]
+    times = Counter(folds)
     return Leaf(
         index=index,
         attribute=attribute,
@@ -108,7 +110,7 @@ def _leaf(index: int, attribute: Attribute, ways: tuple[Way, ...]) -> Leaf:
         folded_choices={
             fold: value
             for fold, value in zip(folds, exact.values(), strict=True)
-            if folds.count(fold) == 1
+            if times[fold] == 1
         },
     )
 
