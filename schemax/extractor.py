@@ -32,7 +32,7 @@ T = TypeVar("T", bound=BaseModel)
 _WINDOW = 1024
 
 EMBEDDED_WARNING = (
-    "using the embedded model: 5.7 million parameters, trained on English product titles of ten "
+    "using the embedded model: 6.6 million parameters, trained on English product titles of ten "
     "categories (shoes, vitamins, coffee, toothbrushes, breakfast cereal, sunscreen, conditioner, "
     "laundry detergent, safety masks, tea). Anything else needs a model of your own: name one "
     "with `model` or in SCHEMAX_MODEL"

@@ -10,7 +10,6 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -159,8 +158,7 @@ class Variety:
     varied: share of texts with other values in place of their own.
     invented: share of open values that are exchanged for words that nobody has seen.
     nulls: share of null values that are learnt, since what a title leaves unannotated is a weaker
-        statement than what it annotates. All are in JSON, where the quote comes before the value:
-        it has the probability of all values together, against null's alone.
+        statement than what it annotates.
     """
 
     bpe_dropout: float = 0.1
@@ -194,16 +192,11 @@ def batches(
             examples = categories[task.category].examples
             drawn = [augment(e, rng) for e in rng.choices(examples, k=config.documents_per_prompt)]
             encode = noisy.encode if rng.random() < 0.3 else codec.encode
-            nulls = 1.0 if task.compiled.format.name == "json" else variety.nulls
-            sequences.append(fill(task, drawn, encode, partial(_happens, nulls, rng)))
+            sequences.append(fill(task, drawn, encode, lambda: rng.random() < variety.nulls))
         parts = split_by_tokens(sorted(sequences, key=len), tokens_per_batch)
         rng.shuffle(parts)
         for part in parts:
             yield config, part
-
-
-def _happens(share: float, rng: random.Random) -> bool:
-    return rng.random() < share
 
 
 def fill(
