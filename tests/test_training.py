@@ -16,6 +16,7 @@ from conftest import TITLES
 from test_exactness import COMBINATIONS, SHORT, settings
 
 from schemax.compiler import TextCodec, compile_schema
+from schemax.config import PRESETS
 from schemax.errors import InputError
 from schemax.evaluation.declared import check_labels, read_attributes
 from schemax.evaluation.examples import Example, read_examples, schemas_of
@@ -119,7 +120,7 @@ def test_every_task_asks_for_the_annotated_values(codec: TextCodec) -> None:
 def test_second_readings_are_learnt_from_the_first(codec: TextCodec) -> None:
     (category,) = merged(TITLES_WITH_VALUES, [], 1).values()
     tasks = compile_tasks([category], 64, codec, TWICE, random.Random(0))
-    task = next(task for task in tasks if task.compiled.decoding.documents_per_prompt == 1)
+    task = next(task for task in tasks if task.compiled.decoding == PRESETS["isolated"])
     sequence = fill(task, TITLES_WITH_VALUES[:1], codec.encode)
     ids = codec.encode(TITLES_WITH_VALUES[0].text)
     start = len(codec.encode("\n")) + len(ids)
@@ -286,7 +287,7 @@ def test_null_values_can_be_left_out(codec: TextCodec, small: Any) -> None:
     template = "{% for d in documents %}{{ d.text }}\n{% endfor %}"
     (category,) = merged([title], [], 1).values()
     tasks = compile_tasks([category], 64, codec, template, random.Random(0))
-    task = next(task for task in tasks if task.compiled.decoding.documents_per_prompt == 1)
+    task = next(task for task in tasks if task.compiled.decoding == PRESETS["isolated"])
     known, all_null = fill(task, [title], codec.encode), Example("television", title.text, {})
     silent = fill(task, [all_null], codec.encode, lambda: False)
     spoken = fill(task, [all_null], codec.encode)
