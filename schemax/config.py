@@ -31,6 +31,8 @@ class DecodingConfig:
     batch_size: prompts in flight, or "auto".
     stop: `literal` ends a slot where the format's literal is complete; `newline` at the end of
         the line, as in section 4.3.4.
+    constrain: whether slots hold nothing but what their fields' types allow (docs/constraints.md).
+        The autoregressive layout has no slots to constrain.
     temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
         on the seed, the document's text, the slot and the step, never on batch-mates.
 
@@ -45,6 +47,7 @@ class DecodingConfig:
     max_retries: int = 1
     batch_size: int | Literal["auto"] = "auto"
     stop: Stop = "literal"
+    constrain: bool = True
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
@@ -74,6 +77,8 @@ class DecodingConfig:
                 'layout="autoregressive" reads one isolated document per prompt and has no slots: '
                 "leave documents, slots, stop and documents_per_prompt at their defaults"
             )
+        if not isinstance(self.constrain, bool):
+            raise ValueError(f"constrain must be True or False, not {self.constrain!r}")
         for name in ("documents_per_prompt", "k_max", "batch_size"):
             value = getattr(self, name)
             if (name, value) in (("k_max", None), ("batch_size", "auto")):
@@ -105,6 +110,7 @@ PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
             k_max=30,
             max_retries=0,
             stop="newline",
+            constrain=False,
         ),
         # A model that rambles is not asked to ramble twice.
         "autoregressive": DecodingConfig(layout="autoregressive", max_retries=0),
@@ -127,13 +133,16 @@ def resolve_decoding(decoding: str | DecodingConfig | None) -> DecodingConfig:
     return replace(PRESETS[name], **dict(map(_change, changes)))
 
 
+_WORDS: Mapping[str, Any] = {"none": None, "true": True, "false": False}
+
+
 def _change(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or name not in {field.name for field in fields(DecodingConfig)}:
         known = ", ".join(field.name for field in fields(DecodingConfig))
         raise ValueError(f"a change to a preset is NAME=VALUE with one of {known}, not {text!r}")
-    if value == "none":
-        return name, None
+    if value in _WORDS:
+        return name, _WORDS[value]
     for kind in (int, float):
         try:
             return name, kind(value)

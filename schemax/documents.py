@@ -65,28 +65,36 @@ def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
     return (_read(index, record, shown) for index, record in enumerate(records))
 
 
+def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:
+    """What the model is shown of a record, which may be nothing; and what that is made of, by key.
+
+    Raises ValueError, which says why, for a record that cannot be shown.
+    """
+    if isinstance(record, str):
+        return record, {"text": record}
+    if isinstance(record, Mapping):
+        return _text_of_mapping(record, shown)
+    raise ValueError(f"a product must be text or a mapping, not {type(record).__name__}")
+
+
 def _read(index: int, record: Any, shown: Shown) -> Document:
     if isinstance(record, InputError):  # a reader's, in place of a record that it could not read
         return Document(index, None, None, None, str(record))
-    if isinstance(record, str):
-        if not record.strip():
-            return Document(index, None, None, None, "the text is empty")
-        return Document(index, None, None, record, texts={"text": record})
-    if not isinstance(record, Mapping):
-        problem = f"a product must be text or a mapping, not {type(record).__name__}"
-        return Document(index, None, None, None, problem)
-    found_id, found_category = record.get(shown.id), record.get(shown.category)
-    document_id = None if found_id is None else str(found_id)
-    category = None if found_category is None else str(found_category)
+    document_id = category = None
+    if isinstance(record, Mapping):
+        found_id, found_category = record.get(shown.id), record.get(shown.category)
+        document_id = None if found_id is None else str(found_id)
+        category = None if found_category is None else str(found_category)
     try:
-        text, texts = _shown_text(record, shown)
+        text, texts = shown_text(record, shown)
     except ValueError as error:
         return Document(index, document_id, category, None, str(error))
+    if not text.strip():
+        return Document(index, document_id, category, None, "the text is empty")
     return Document(index, document_id, category, text, texts=texts)
 
 
-def _shown_text(record: Mapping[Any, Any], shown: Shown) -> tuple[str, dict[str, str]]:
-    """The whole text, and the texts of the keys that it shows."""
+def _text_of_mapping(record: Mapping[Any, Any], shown: Shown) -> tuple[str, dict[str, str]]:
     keys: Iterable[Any]
     if shown.text is None:
         keys = [key for key in record if key not in (shown.id, shown.category)]
@@ -99,8 +107,6 @@ def _shown_text(record: Mapping[Any, Any], shown: Shown) -> tuple[str, dict[str,
     values = [(key, record.get(key)) for key in keys]
     parts = [(str(key), _as_text(key, value), value) for key, value in values]
     parts = [part for part in parts if part[1]]
-    if not parts:
-        raise ValueError("the text is empty")
     texts = {key: value if isinstance(value, str) else text for key, text, value in parts}
     if len(parts) == 1:
         return parts[0][1], texts

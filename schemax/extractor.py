@@ -9,14 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from functools import lru_cache
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
+from schemax.compiler.examples import Example, Examples, read_examples
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.documents import Document, Shown, read_documents
+from schemax.documents import Document, Shown, read_documents, shown_text
 from schemax.errors import ExtractionError, ModelError, SchemaError
 from schemax.formats import OutputFormat
 from schemax.progress import track
@@ -27,6 +28,19 @@ from schemax.schema import settings_of
 from schemax.tokens import PromptIds
 
 T = TypeVar("T", bound=BaseModel)
+
+
+class Options(TypedDict, total=False):
+    """Those of `Extractor.stream`, which says what they mean."""
+
+    text: str | Sequence[str] | None
+    id: str
+    category: str | None
+    format: str | OutputFormat | None
+    template: TemplateLike | None
+    decoding: str | DecodingConfig | None
+    examples: Examples | None
+
 
 # Documents read ahead, to be sorted by length and batched together.
 _WINDOW = 1024
@@ -143,6 +157,7 @@ class Extractor:
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
+        examples: Sequence[Example] = (),
     ) -> CompiledSchema:
         """Compiles a schema for this model; see `compile_schema` for what is raised."""
         settings = settings_of(schema)
@@ -157,6 +172,7 @@ class Extractor:
             decoding=config,
             eos_ids=self.eos_ids,
             vocab_size=self.model.vocab_size,
+            examples=examples,
         )
 
     @overload
@@ -167,12 +183,7 @@ class Extractor:
         *,
         on_error: Literal["raise"] = ...,
         show_progress: bool = ...,
-        text: str | Sequence[str] | None = ...,
-        id: str = ...,
-        category: str | None = ...,
-        format: str | OutputFormat | None = ...,
-        template: TemplateLike | None = ...,
-        decoding: str | DecodingConfig | None = ...,
+        **options: Unpack[Options],
     ) -> list[T]: ...
 
     @overload
@@ -183,12 +194,7 @@ class Extractor:
         *,
         on_error: Literal["raise", "null"] = ...,
         show_progress: bool = ...,
-        text: str | Sequence[str] | None = ...,
-        id: str = ...,
-        category: str | None = ...,
-        format: str | OutputFormat | None = ...,
-        template: TemplateLike | None = ...,
-        decoding: str | DecodingConfig | None = ...,
+        **options: Unpack[Options],
     ) -> list[T | None]: ...
 
     def extract(
@@ -198,12 +204,7 @@ class Extractor:
         *,
         on_error: Literal["raise", "null"] = "raise",
         show_progress: bool = False,
-        text: str | Sequence[str] | None = None,
-        id: str = "id",
-        category: str | None = None,
-        format: str | OutputFormat | None = None,
-        template: TemplateLike | None = None,
-        decoding: str | DecodingConfig | None = None,
+        **options: Unpack[Options],
     ) -> list[Any]:
         """Instances for all products, in order. The other options are those of `stream`.
 
@@ -212,18 +213,9 @@ class Extractor:
         """
         if on_error not in ("raise", "null"):
             raise ValueError(f'on_error must be "raise" or "null", not {on_error!r}')
-        stream = self.stream(
-            products,
-            schema,
-            text=text,
-            id=id,
-            category=category,
-            format=format,
-            template=template,
-            decoding=decoding,
-        )
+        stream = self.stream(products, schema, **options)
         if show_progress:
-            stream = track(stream, total=_length(products))
+            stream = track(stream, total=len(products) if isinstance(products, Sized) else None)
         finished = sorted(stream, key=lambda item: item.index)
         if on_error == "raise" and any(item.value is None for item in finished):
             raise ExtractionError(finished)
@@ -240,26 +232,35 @@ class Extractor:
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
+        examples: Examples | None = None,
     ) -> Iterator[Extraction[T]]:
         """Extractions as they finish, in bounded memory; `index` tells the place in the input.
 
         schema: a Pydantic model, or one per category, named by the value of the key `category`.
         text: the keys of a record that the model is shown; None shows all but id and category.
+        examples: what the instruction shows: (document, instance) pairs, of several schemas by
+            category. A document is a product as in `products`, and may be empty; a mapping that
+            validates stands for an instance.
         A record that cannot be read, or is too long for the model, becomes an extraction without
         a value, whose `errors` say why.
 
-        Raises InputError for a bare str, SchemaError, TemplateError, ModelError and ValueError
-        before the first product is read.
+        Raises InputError for a bare str and for examples that do not fit, SchemaError,
+        TemplateError, ModelError and ValueError before the first product is read.
         """
         mixed = isinstance(schema, Mapping)
         schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
         if not schemas:
             raise SchemaError("schemas", None, "no category is given")
+        shown = Shown.of(text, id, category)
+        shots = read_examples(
+            examples, schemas, mixed, lambda document: shown_text(document, shown)[0]
+        )
+        settings: Any = {"format": format, "template": template, "decoding": decoding}
         compiled = {
-            name: self.compile(item, format=format, template=template, decoding=decoding)
+            name: self.compile(item, examples=shots.get(name, ()), **settings)
             for name, item in schemas.items()
         }
-        documents = read_documents(products, Shown.of(text, id, category))
+        documents = read_documents(products, shown)
         return self._stream(documents, compiled, mixed)
 
     def _stream(
@@ -337,10 +338,6 @@ def _loaded(name: str) -> Extractor:
     return Extractor.from_pretrained(name)
 
 
-def _length(products: Iterable[Any]) -> int | None:
-    return len(products) if isinstance(products, Sized) else None
-
-
 @overload
 def extract(
     products: Iterable[Any],
@@ -350,12 +347,7 @@ def extract(
     extractor: Extractor | None = ...,
     on_error: Literal["raise"] = ...,
     show_progress: bool = ...,
-    text: str | Sequence[str] | None = ...,
-    id: str = ...,
-    category: str | None = ...,
-    format: str | OutputFormat | None = ...,
-    template: TemplateLike | None = ...,
-    decoding: str | DecodingConfig | None = ...,
+    **options: Unpack[Options],
 ) -> list[T]: ...
 
 
@@ -368,12 +360,7 @@ def extract(
     extractor: Extractor | None = ...,
     on_error: Literal["raise", "null"] = ...,
     show_progress: bool = ...,
-    text: str | Sequence[str] | None = ...,
-    id: str = ...,
-    category: str | None = ...,
-    format: str | OutputFormat | None = ...,
-    template: TemplateLike | None = ...,
-    decoding: str | DecodingConfig | None = ...,
+    **options: Unpack[Options],
 ) -> list[T | None]: ...
 
 
@@ -385,12 +372,7 @@ def extract(
     extractor: Extractor | None = None,
     on_error: Literal["raise", "null"] = "raise",
     show_progress: bool = False,
-    text: str | Sequence[str] | None = None,
-    id: str = "id",
-    category: str | None = None,
-    format: str | OutputFormat | None = None,
-    template: TemplateLike | None = None,
-    decoding: str | DecodingConfig | None = None,
+    **options: Unpack[Options],
 ) -> list[Any]:
     """Reads the attributes of a schema from every product: instances, in order.
 
@@ -398,7 +380,8 @@ def extract(
     schema: an `AttrSchema` or any Pydantic model, or several of them by category.
     model: a folder or Hub id; extractor: one that is loaded already. Without either,
         `Extractor.default()`. A model named here stays loaded until another one is named.
-    text, id, category, format, template, decoding: see `Extractor.stream`.
+    options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
+        takes them.
 
     Raises InputError, SchemaError, TemplateError, ModelError and ValueError before anything is
     computed, and ExtractionError, which carries every finished extraction, if some rows could not
@@ -406,19 +389,13 @@ def extract(
     """
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
+    # Refused before a model is loaded.
+    if strange := sorted(options.keys() - Options.__annotations__.keys()):
+        raise TypeError(f"extract() has no option {strange[0]!r}; it has {', '.join(Options.__annotations__)}")
     if isinstance(products, (str, bytes, Mapping)):
-        read_documents(products, Shown())  # refuses it, before a model is loaded
+        read_documents(products, Shown())
     if extractor is None:
         extractor = Extractor.default() if model is None else _loaded(str(model))
     return extractor.extract(
-        products,
-        schema,
-        on_error=on_error,
-        show_progress=show_progress,
-        text=text,
-        id=id,
-        category=category,
-        format=format,
-        template=template,
-        decoding=decoding,
+        products, schema, on_error=on_error, show_progress=show_progress, **options
     )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
+from math import exp
 from typing import TYPE_CHECKING, Any
 
 from schemax.compiler import CompiledSchema
+from schemax.compiler.slots import choice_texts, is_typed
 from schemax.documents import Document
 from schemax.results import Extraction, SlotText, build
+from schemax.results.confidence import Choices, Step, mean_probability
+from schemax.tokens import SlotOutput
 
 if TYPE_CHECKING:
     from schemax.runtime.outputs import DocumentOutput
@@ -16,10 +22,9 @@ def read_out(
     document: Document, output: DocumentOutput, compiled: CompiledSchema
 ) -> Extraction[Any]:
     """An extraction of a document that was run: every slot's text, its value, the instance."""
-    slots: list[SlotText | None] = []
-    for slot in output.slots:
-        raw, complete = compiled.decode_slot(slot.ids)
-        slots.append(SlotText(raw, slot.finish_reason, len(slot.ids), complete))
+    slots: list[SlotText | None] = [
+        _slot_text(slot, n, compiled) for n, slot in enumerate(output.slots)
+    ]
     if compiled.decoding.layout == "autoregressive":
         slots = _parsed(slots[0], compiled)
     return build(
@@ -31,6 +36,55 @@ def read_out(
         document_id=document.id,
         steps=output.steps,
         texts=document.texts,
+    )
+
+
+def _slot_text(slot: SlotOutput, n: int, compiled: CompiledSchema) -> SlotText:
+    raw, complete = compiled.decode_slot(slot.ids)
+    text = SlotText(raw, slot.finish_reason, len(slot.ids), complete)
+    if not compiled.slots:
+        return text
+    probability = exp(sum(slot.logprobs))
+    confidence = (
+        probability if is_typed(compiled.attributes[n]) else mean_probability(slot.logprobs)
+    )
+    alternatives = {}
+    if (choices := _choices(compiled)[n]) is not None:
+        alternatives = choices.distribution(_steps(slot, compiled))
+        chosen = choices.chosen(compiled.codec.decode_bytes(slot.ids))
+        if len(chosen) == 1:
+            # Over all ways to cut it into tokens, not just the one that was written.
+            confidence = probability = alternatives[chosen[0]]
+    null = slot.null_logprob
+    return replace(
+        text,
+        confidence=confidence,
+        probability=probability,
+        null_probability=None if null is None else exp(null),
+        alternatives=alternatives,
+    )
+
+
+def _steps(slot: SlotOutput, compiled: CompiledSchema) -> list[Step]:
+    codec = compiled.codec
+    return [
+        Step(
+            codec.decode_bytes(slot.ids[: found.step]),
+            tuple(codec.token_bytes[token] for token in found.ids),
+            found.probabilities,
+        )
+        for found in slot.alternatives
+    ]
+
+
+@lru_cache(maxsize=128)
+def _choices(compiled: CompiledSchema) -> tuple[Choices | None, ...]:
+    """(N,) choices of the attributes that have any, where decoding keeps to them."""
+    return tuple(
+        Choices(choice_texts(compiled.attributes, n, compiled.format, compiled.decoding))
+        if slot.grammar is not None and slot.grammar.choices
+        else None
+        for n, slot in enumerate(compiled.slots)
     )
 
 

@@ -6,8 +6,8 @@ the compiler imports nothing of the runtime, so it never imports torch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,38 @@ class StopTable:
     eos_ids: tuple[int, ...]
 
 
+class Grammar(Protocol):
+    """What may be written into a slot, over a model's tokens.
+
+    strict: whether the next token is chosen among allowed ones from the start, so that
+        probabilities are normalised over them. Otherwise, as for free text, of which nearly all is
+        allowed, the model's own choice is taken wherever it is allowed.
+    choices: whether all values are known, so that the probability of each is wanted.
+    """
+
+    @property
+    def strict(self) -> bool: ...
+    @property
+    def choices(self) -> bool: ...
+    def new_matcher(self) -> Any:
+        """An `llguidance.LLMatcher` at the slot's beginning."""
+
+    def encode(self, data: bytes) -> tuple[int, ...]:
+        """The tokens of bytes that nothing else can stand in the place of; () if it has none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotSpec:
+    """What is known of a slot before a document is read, beside its key and budget.
+
+    null_id: the first token of the literal that says that there is no value; -1 if there is none.
+    grammar: None allows everything.
+    """
+
+    null_id: int = -1
+    grammar: Grammar | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class PromptIds:
     """The token ids of one prompt of J documents and N slots each, cut where visibility changes.
@@ -41,6 +73,7 @@ class PromptIds:
     keys: (J, N) key segments. For the autoregressive layout one empty segment per document.
     k_max: (N,) token budget per slot, delimiter included.
     sampling_keys: (J,) 64-bit digests of the documents, to key random numbers by content.
+    slots: (N,) what else is known of the slots; () if nothing is.
     answers: (J, N) tokens that slots write whatever the model says, stop included: benchmarks give
         every engine the same work to do. None lets the model choose.
     """
@@ -51,12 +84,35 @@ class PromptIds:
     keys: tuple[tuple[tuple[int, ...], ...], ...]
     k_max: tuple[int, ...]
     sampling_keys: tuple[int, ...]
+    slots: tuple[SlotSpec, ...] = ()
     answers: tuple[tuple[tuple[int, ...], ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
+class Alternatives:
+    """The tokens that a slot's grammar allowed at a step, and what the model thought of each."""
+
+    step: int
+    ids: tuple[int, ...]
+    probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SlotOutput:
-    """What the decoder wrote into one slot, delimiter included. Its length is the steps it took."""
+    """What the decoder wrote into one slot, delimiter included.
+
+    logprobs: of every token, given those before it, under the model (whatever the temperature of
+        sampling), and under a strict grammar among what that allows. 0 where there was no choice.
+    null_logprob: of `SlotSpec.null_id` as the first token.
+    alternatives: of every step with a choice, for a grammar of choices.
+    passes: forward passes that gave its tokens, those that read its prompt counted as one.
+
+    Outputs with the same tokens are equal: numbers differ by rounding.
+    """
 
     ids: tuple[int, ...]
     finish_reason: FinishReason
+    logprobs: tuple[float, ...] = field(default=(), compare=False)
+    null_logprob: float | None = field(default=None, compare=False)
+    alternatives: tuple[Alternatives, ...] = field(default=(), compare=False)
+    passes: int = field(default=0, compare=False)

@@ -18,6 +18,7 @@ from rich.text import Text
 from schemax.commands import options
 from schemax.commands.contract import Contract, contract_of
 from schemax.commands.declarations import read_schema
+from schemax.commands.few_shot import few_shot
 from schemax.commands.messages import UsageError, plain_warnings, refused_settings
 from schemax.compiler import TextCodec, compile_schema, load_codec
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
@@ -51,6 +52,7 @@ def explain(
     ] = None,
     format: options.Format = None,
     template: options.Template = None,
+    examples: options.Examples = None,
     decoding: options.Decoding = None,
     text: Annotated[
         str, typer.Option(metavar="TEXT", help="A document, for lengths and position ids.")
@@ -65,6 +67,7 @@ def explain(
         raise UsageError("give --model or --tokenizer, not both")
     declared = read_schema(schema)
     settings = options.checked_settings(format, template, decoding)
+    settings["examples"] = few_shot(examples, declared) or ()
     folder = _folder_of(model or tokenizer or os.environ.get("SCHEMAX_MODEL"))
     own = folder / "prompt.jinja"
     chosen = template or settings_of(declared).template

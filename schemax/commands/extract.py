@@ -15,6 +15,7 @@ import typer
 
 from schemax.commands import options
 from schemax.commands.declarations import read_schemas
+from schemax.commands.few_shot import few_shot
 from schemax.commands.messages import (
     UsageError,
     one_line,
@@ -87,6 +88,7 @@ def extract(
     dtype: options.Dtype = "auto",
     format: options.Format = None,
     template: options.Template = None,
+    examples: options.Examples = None,
     decoding: options.Decoding = None,
     batch_size: Annotated[
         int | None,
@@ -118,6 +120,7 @@ def extract(
     with plain_warnings(quiet=quiet):
         schemas = read_schemas(schema)
         settings = options.checked_settings(format, template, decoding, batch_size)
+        settings["examples"] = few_shot(examples, schemas)
         with (
             open_source(input) as lines,
             _open_page(report, input, report_rows) as page,

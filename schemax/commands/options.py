@@ -63,6 +63,15 @@ Decoding = Annotated[
         "Default: isolated.",
     ),
 ]
+Examples = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        show_default=False,
+        help='Examples that the prompt shows, as JSONL: {"category", "text", "attributes": '
+        '{name: value}} a line, "description" too; those of the schema\'s category are taken.',
+    ),
+]
 
 
 def checked_settings(

@@ -12,9 +12,11 @@ import jinja2
 from pydantic import BaseModel
 
 from schemax.compiler.budgets import slot_budget
+from schemax.compiler.examples import Example, written_examples
 from schemax.compiler.prompt import (
     DEFAULT_TEMPLATE,
     PromptText,
+    ShownExample,
     TemplateLike,
     clean_document,
     is_template_text,
@@ -22,12 +24,13 @@ from schemax.compiler.prompt import (
     template_source,
 )
 from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, skeleton_text
+from schemax.compiler.slots import slot_specs
 from schemax.compiler.stops import compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.formats import NEWLINE, OutputFormat, StopRule, get_format, split_at_stop
 from schemax.schema import Attribute, compile_attributes, settings_of
-from schemax.tokens import PromptIds, StopTable
+from schemax.tokens import PromptIds, SlotSpec, StopTable
 
 Ids = tuple[int, ...]
 
@@ -42,6 +45,7 @@ class CompiledSchema:
     key_texts: the same as text.
     k_max: (N,) token budgets, delimiter included. For the autoregressive layout (1,): the budget
         of the whole output.
+    slots: (N,) grammars, and how null begins; () for the autoregressive layout.
     stop, stop_rule: what ends a slot, over tokens and over bytes.
     odd_boundaries: attributes whose slot begins within what the tokenizer would merge.
     """
@@ -58,6 +62,7 @@ class CompiledSchema:
     keys: tuple[tuple[Ids, ...], ...]
     key_texts: tuple[tuple[str, ...], ...]
     k_max: tuple[int, ...]
+    slots: tuple[SlotSpec, ...]
     stop: StopTable
     stop_rule: StopRule
     odd_boundaries: tuple[str, ...]
@@ -97,6 +102,7 @@ class CompiledSchema:
             keys=self.keys[:count] if stacked else self.keys * count,
             k_max=self.k_max,
             sampling_keys=tuple(_digest(ids) for ids in documents),
+            slots=self.slots,
         )
 
     def _literal(self, text: str) -> Ids:
@@ -122,6 +128,7 @@ def compile_schema(
     decoding: str | DecodingConfig | None = None,
     eos_ids: Sequence[int] | None = None,
     vocab_size: int | None = None,
+    examples: Sequence[Example] = (),
 ) -> CompiledSchema:
     """Compiles a declaration for one tokenizer. Frozen and cached; never imports torch.
 
@@ -131,20 +138,28 @@ def compile_schema(
     format, template: None takes what the class declares, else "json" and "verbatim".
     eos_ids: ids that end a slot; None takes the tokenizer's own.
     vocab_size: the model's, where it is larger than the tokenizer's.
+    examples: (text, instance) pairs that the instruction shows, written as outputs are; a mapping
+        that validates stands for an instance.
 
-    Raises SchemaError, TemplateError, ModelError; ValueError for an unknown format or preset.
+    Raises SchemaError, TemplateError, ModelError; ValueError for an unknown format or preset;
+    InputError, naming it, for an example that does not fit the schema.
     """
     codec = as_codec(tokenizer)
     settings = settings_of(schema)
+    output_format = get_format(format or settings.format or "json")
+    config = resolve_decoding(decoding)
+    stacked = config.documents == "stacked"
     return _compile(
         schema,
         codec,
-        get_format(format or settings.format or "json"),
+        output_format,
         # A path's contents, not its name: whoever edits a template expects to see the change.
         _source(template or settings.template or DEFAULT_TEMPLATE),
-        resolve_decoding(decoding),
+        config,
         tuple(codec.eos_ids if eos_ids is None else eos_ids),
         vocab_size or codec.vocab_size,
+        # As text: instances need not be hashable.
+        written_examples(examples, schema, output_format, stacked=stacked) if examples else (),
     )
 
 
@@ -164,6 +179,7 @@ def _compile(
     config: DecodingConfig,
     eos_ids: Ids,
     vocab_size: int,
+    examples: tuple[ShownExample, ...],
 ) -> CompiledSchema:
     attributes = compile_attributes(schema)
     check_names(schema.__name__, attributes, output_format)
@@ -178,6 +194,7 @@ def _compile(
         keys_given=config.layout != "autoregressive",
         num_documents=num_documents if stacked else None,
         codec=codec,
+        examples=examples,
     )
     budgets = tuple(slot_budget(item, output_format, codec, config) for item in attributes)
     autoregressive = config.layout == "autoregressive"
@@ -185,10 +202,12 @@ def _compile(
         texts = [[""]]
         budgets = (len(codec.encode(skeleton_text(attributes, output_format))) + sum(budgets),)
         odd: tuple[str, ...] = ()
+        slots: tuple[SlotSpec, ...] = ()
         rule = output_format.end
     else:
         texts = key_texts(attributes, output_format, config, num_documents)
         odd = check_boundaries(texts[0], attributes, output_format, codec)
+        slots = slot_specs(schema.__name__, attributes, output_format, config, codec, vocab_size)
         rule = NEWLINE if config.stop == "newline" else output_format.stop
     prefix = codec.encode_markup(prompt.chat_prefix) if prompt.chat_prefix else codec.prefix_ids
     return CompiledSchema(
@@ -208,6 +227,7 @@ def _compile(
         keys=tuple(tuple(tuple(codec.encode(text)) for text in row) for row in texts),
         key_texts=tuple(tuple(row) for row in texts),
         k_max=budgets,
+        slots=slots,
         stop=compile_stop(rule, codec, eos_ids, vocab_size),
         stop_rule=rule,
         odd_boundaries=odd,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,6 +37,18 @@ class ShownDocument:
 
     text: str
     id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownExample:
+    """An example as templates see it: a document, and the `output` that is right for it.
+
+    id: as a document's; it stands in the output, too.
+    """
+
+    text: str
+    id: str | None
+    output: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +110,18 @@ def render_prompt(
     keys_given: bool,
     num_documents: int | None,
     codec: TextCodec,
+    examples: Sequence[ShownExample] = (),
 ) -> PromptText:
     """Renders the prompt of a category.
 
     keys_given: False for the autoregressive layout, where the model writes the keys itself.
     num_documents: J for stacked documents, which are told apart by ids "1" to "J"; None for
         isolated ones, whose prompt is rendered for a single document without an id.
+    examples: what the instruction shows; their texts are cleaned as those of documents are. A
+        template may leave them out, `leave_out_examples(reason)`, which warns.
 
-    Raises TemplateError for a template that fails, or does not show every document in order.
+    Raises TemplateError for a template that fails, or does not show every document in order, and
+    every example before them.
     """
     marker = f"\ue000{uuid.uuid4().hex}"
     count = num_documents or 1
@@ -112,19 +129,28 @@ def render_prompt(
         ShownDocument(f"{marker}-{j}\ue001", str(j + 1) if num_documents else None)
         for j in range(count)
     ]
+    reasons: list[str] = []
     try:
         text = load_template(template).render(
             category=category,
             attributes=[_shown(attribute) for attribute in attributes],
             documents=documents,
+            examples=[
+                ShownExample(f"{marker}-text{n}\ue001", example.id, f"{marker}-output{n}\ue001")
+                for n, example in enumerate(examples)
+            ],
             format=format_name,
             keys_given=keys_given,
             chat=codec.chat_template is not None,
+            leave_out_examples=reasons.append,
         )
     except jinja2.TemplateError as error:
         raise TemplateError(f"template cannot be rendered: {error}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise TemplateError(f"template fails: {type(error).__name__}: {error}") from error
+    if reasons:
+        warnings.warn(f"examples are not shown: {reasons[0]}", UserWarning, stacklevel=2)
+        examples = ()
     parts = re.split(re.escape(marker) + r"-(\d+)\ue001", text)
     literals, order = parts[0::2], [int(j) for j in parts[1::2]]
     if order != sorted(order) or set(order) != set(range(count)):
@@ -138,16 +164,45 @@ def render_prompt(
         # What separates two documents opens the later one.
         head = literals[places[0]] if j else ""
         pieces.append((head, *(literals[place] for place in places[1:]), ""))
+    if any(marker in literal for literal in literals[1:]):
+        raise _examples_not_shown()
     prefix, suffix = render_chat(codec)
-    fence = re.match(r"\s*(</[\w:.-]+)", literals[order.index(0) + order.count(0)])
     return PromptText(
-        instruction=literals[0],
+        instruction=_with_examples(literals[0], marker, examples),
         pieces=tuple(pieces),
         closing=literals[-1],
         chat_prefix=prefix,
         chat_suffix=suffix,
-        fence=fence[1] if fence else None,
+        fence=_fence(literals[order.index(0) + order.count(0)]),
     )
+
+
+def _with_examples(instruction: str, marker: str, examples: Sequence[ShownExample]) -> str:
+    """The instruction with texts and outputs in the places of their sentinels."""
+    parts = re.split(re.escape(marker) + r"-(text|output)(\d+)\ue001", instruction)
+    kinds, numbers, literals = parts[1::3], [int(n) for n in parts[2::3]], parts[3::3]
+    if len({*zip(kinds, numbers, strict=True)}) < 2 * len(examples):
+        raise _examples_not_shown()
+    filled = [parts[0]]
+    for kind, number, literal in zip(kinds, numbers, literals, strict=True):
+        example = examples[number]
+        text = clean_document(example.text, _fence(literal)) if kind == "text" else example.output
+        filled += [text, literal]
+    return "".join(filled)
+
+
+def _examples_not_shown() -> TemplateError:
+    return TemplateError(
+        "examples are given, so the template must show text and output of each of them, before "
+        "the documents: {% for example in examples %}{{ example.text }} {{ example.output }}"
+        "{% endfor %}"
+    )
+
+
+def _fence(literal: str) -> str | None:
+    """The closing tag with which the text behind a document begins, if any."""
+    found = re.match(r"\s*(</[\w:.-]+)", literal)
+    return found[1] if found else None
 
 
 def render_chat(codec: TextCodec) -> tuple[str, str]:

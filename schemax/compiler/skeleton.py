@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
-from schemax.formats import DocumentKey, OutputFormat
+from schemax.formats import DocumentKey, OutputFormat, Writable
 from schemax.schema import Attribute
 
 Path = tuple[str, ...]
@@ -88,15 +88,17 @@ def _typical_values(attribute: Attribute) -> list[str | list[str] | None]:
 def render_values(
     attributes: Sequence[Attribute],
     output_format: OutputFormat,
-    values: Sequence[str | list[str] | None],
+    values: Sequence[Writable],
+    head: Path = (),
 ) -> str:
-    """A whole output for one document, from its opening to its closing."""
+    """A whole output for one document, from its opening to its closing; `head` begins all paths."""
     parts = [output_format.opening()]
     previous: Path | None = None
     for attribute, value in zip(attributes, values, strict=True):
-        parts.append(output_format.key(attribute.labels, previous))
+        path = head + attribute.labels
+        parts.append(output_format.key(path, previous))
         parts.append(output_format.escape(value))
-        previous = attribute.labels
+        previous = path
     assert previous is not None  # a schema without attributes does not compile
     parts.append(output_format.closing(previous))
     return "".join(parts)

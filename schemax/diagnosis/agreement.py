@@ -76,7 +76,7 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
     plain: list[SlotOutput] = []
     as_codec(tokenizer).check_vocabulary(model.vocab_size)
     for config in _SETTINGS:
-        config = replace(config, max_retries=0)
+        config = replace(config, max_retries=0, constrain=False)
         way = Agreement(config.layout, config.documents, config.slots)
         if refusal := model.refusal(config):
             yield replace(way, refused=refusal)

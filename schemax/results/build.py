@@ -146,7 +146,17 @@ class _Row:
         if slot is None:
             return FieldResult(raw=None, value=value, finish_reason="eos", tokens=0)
         spans = () if value is None else self.spans(leaf, instance)
-        return FieldResult(slot.raw, value, None, spans, slot.finish_reason, slot.tokens)
+        return FieldResult(
+            raw=slot.raw,
+            value=value,
+            confidence=slot.confidence,
+            probability=slot.probability,
+            null_probability=slot.null_probability,
+            alternatives=slot.alternatives,
+            spans=spans,
+            finish_reason=slot.finish_reason,
+            tokens=slot.tokens,
+        )
 
     def spans(self, leaf: Leaf, instance: BaseModel | None) -> tuple[Span | None, ...]:
         """Where the texts of the leaf's value stand; nowhere, if the value is not made of them."""

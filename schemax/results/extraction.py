@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -43,7 +44,12 @@ class FieldResult:
 
     raw: what the model wrote, delimiter dropped; None if its output did not mention the field.
     value: the final one, validators and defaults included. Of a failed row, what was read.
-    confidence: of the value; None where it is not known.
+    confidence: how probable the value is under the model. Of a typed value, among all that its
+        type allows; of free text, the geometric mean over its tokens. None where the model wrote
+        keys and values itself, and for a field that the output did not mention.
+    probability: of the whole value: the product over its tokens, where `confidence` is a mean.
+    null_probability: how probable it is that there is no value; None where there has to be one.
+    alternatives: of an Enum, Literal or bool, every choice and its probability, None for null.
     spans: where the text that the model wrote stands in the document: of a list, one per item that
         it wrote; else one; None for what is not there. Empty without a value, where the value is
         a default, and for bool, which has no text of its own.
@@ -54,6 +60,9 @@ class FieldResult:
     raw: str | None
     value: Any
     confidence: float | None = None
+    probability: float | None = None
+    null_probability: float | None = None
+    alternatives: Mapping[Any, float] = field(default_factory=dict)
     spans: tuple[Span | None, ...] = ()
     finish_reason: FinishReason = "stop"
     tokens: int = 0
@@ -125,12 +134,17 @@ class SlotText:
 
     raw: its text, delimiter dropped.
     complete: whether its stop rule was met, so that nothing of the value can be missing.
+    confidence, probability, null_probability, alternatives: see `FieldResult`.
     """
 
     raw: str
     finish_reason: FinishReason
     tokens: int
     complete: bool
+    confidence: float | None = None
+    probability: float | None = None
+    null_probability: float | None = None
+    alternatives: Mapping[Any, float] = field(default_factory=dict)
 
 
 def _as_dict(item: FieldError | FieldResult) -> dict[str, Any]:
@@ -140,13 +154,21 @@ def _as_dict(item: FieldError | FieldResult) -> dict[str, Any]:
 
 def _details(result: FieldResult) -> dict[str, Any]:
     """`spans` only of lists: of other fields, `span` says all."""
-    row = _as_dict(result)
-    del row["spans"]
+    row = _as_dict(replace(result, alternatives={}))
+    del row["spans"], row["alternatives"]
     row["span"] = _place(result.span)
     if isinstance(row["value"], list):
         row["spans"] = [_place(span) for span in result.spans]
     row["grounded"] = result.grounded
+    if result.alternatives:
+        row["alternatives"] = {_label(choice): p for choice, p in result.alternatives.items()}
     return row
+
+
+def _label(choice: Any) -> str:
+    """A choice as a name in JSON; "null" for none."""
+    plain = to_jsonable_python(choice, fallback=str)
+    return plain if isinstance(plain, str) else json.dumps(plain)
 
 
 def _place(span: Span | None) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 
 import numpy as np
 import torch
@@ -11,24 +12,22 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.runtime.kvcache import SlotCache
-from schemax.runtime.language_model import LanguageModel
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import Ints, Plan
-from schemax.runtime.sampling import choose, padded_answers, replayed
 from schemax.runtime.visibility import TokenInfo
-from schemax.tokens import DONE, FinishReason, SlotOutput, StopTable
+from schemax.runtime.writing import Writer
+from schemax.tokens import SlotOutput, StopTable
 
-# (S,) places, (S,) steps, (S, V) logits.
+# (S,) places, (S,) steps, (S, V) logits, to be copied if they are kept.
 Trace = Callable[[Tensor, Tensor, Tensor], None]
-REASONS: tuple[FinishReason, ...] = ("stop", "eos", "length")
 
 
 @dataclass(slots=True)
 class LiveSlots:
     """The slots that still grow, all (S,), sorted by row.
 
-    index: place among all slots of the batch; row: of the batch; state: of the stop rule;
-    position: of the slot's last token so far.
+    index: place among all slots of the batch; row: of the batch; position: of the slot's last token
+    so far.
     """
 
     index: Tensor
@@ -36,8 +35,6 @@ class LiveSlots:
     document: Tensor
     slot: Tensor
     position: Tensor
-    state: Tensor
-    k_max: Tensor
     sampling_keys: Tensor
 
     def __len__(self) -> int:
@@ -61,35 +58,38 @@ def decode(
     Returns one `SlotOutput` per slot, in the order of each plan's `slot_ids`. The first tokens come
     from the prefill's own logits; afterwards only live slots' newest tokens are passed.
     """
-    table, is_eos = stop_tensors(stop, model)
     live, input_ids, tokens, selection = _prefill(plans, model.device)
-    written = torch.full(
-        (len(live), int(live.k_max.max())), -1, dtype=torch.int64, device=model.device
-    )
-    reason = torch.zeros(len(live), dtype=torch.int64, device=model.device)
-    answers = all_answers(plans, model.device)
+    writer = new_writer(plans, stop, config)
     memory = Memory(model.new_cache(), tokens)
     long = any(map(model.is_long, plans))
-    step = 0
-    while True:
+    for step in count(1):
         context = memory.append(tokens)
         logits = model.forward(input_ids, tokens, context, memory.cache, selection, config, long)
         if trace:
-            trace(live.index, torch.full_like(live.index, step), logits)
-        chosen = choose(logits, live.sampling_keys, step, config)
-        chosen = replayed(chosen, answers, live.index, step)
-        written[live.index, step] = chosen
-        step += 1
-        live.state = table[live.state, chosen].long()
-        live.position = live.position + 1
-        stopped, ended, full = live.state == DONE, is_eos[chosen], live.k_max <= step
-        reason[live.index] = torch.where(ended, 1, torch.where(stopped, 0, 2))
-        growing = (~(stopped | ended | full)).nonzero()[:, 0]
+            trace(live.index, torch.full_like(live.index, step - 1), logits)
+        ids, grows = writer.write(logits, live.index.cpu().numpy(), live.sampling_keys)
+        growing = _to(model.device, np.flatnonzero(grows))
         live = live.keep(growing)
         if not len(live):
-            return _collect(plans, written, reason)
+            break
+        live.position = live.position + 1
         live.row = memory.drop_finished(live.row)
-        input_ids, tokens, selection = _next_tokens(chosen[growing], live, step, memory.num_rows)
+        newest = _to(model.device, ids[grows])
+        input_ids, tokens, selection = _next_tokens(newest, live, step, memory.num_rows)
+    outputs = iter(writer.outputs())
+    return [list(islice(outputs, len(plan.slot_ids))) for plan in plans]
+
+
+def new_writer(plans: Sequence[Plan], stop: StopTable, config: DecodingConfig) -> Writer:
+    """For all slots of a batch, one plan after the other."""
+    answers = [plan.answers or ((),) * len(plan.slot_ids) for plan in plans]
+    return Writer(
+        stop,
+        config,
+        np.concatenate([plan.k_max for plan in plans]),
+        [spec for plan in plans for spec in plan.specs],
+        [answer for row in answers for answer in row] if any(map(any, answers)) else None,
+    )
 
 
 class Memory:
@@ -161,8 +161,6 @@ def _prefill(
         document=joined("slot_document"),
         slot=joined("slot_ids"),
         position=joined("last_position"),
-        state=torch.zeros(sum(counts), dtype=torch.int64, device=device),
-        k_max=joined("k_max"),
         sampling_keys=joined("sampling_keys"),
     )
     return live, padded("input_ids", 0), tokens, (live.row, joined("last_index"))
@@ -190,33 +188,6 @@ def _next_tokens(
         real=torch.arange(shape[1], device=chosen.device) < counts[:, None],
     )
     return placed(chosen, 0), tokens, (live.row, column)
-
-
-def all_answers(plans: Sequence[Plan], device: torch.device) -> Tensor | None:
-    """The given tokens of all slots of a batch; None where the model chooses."""
-    if all(plan.answers is None for plan in plans):
-        return None
-    answers = [plan.answers or ((),) * len(plan.slot_ids) for plan in plans]
-    return padded_answers([answer for row in answers for answer in row], device)
-
-
-def _collect(plans: Sequence[Plan], written: Tensor, reason: Tensor) -> list[list[SlotOutput]]:
-    lengths = (written >= 0).sum(dim=1).tolist()
-    rows, reasons = written.tolist(), reason.tolist()
-    outputs = [
-        SlotOutput(ids=tuple(ids[:length]), finish_reason=REASONS[why])
-        for ids, length, why in zip(rows, lengths, reasons, strict=True)
-    ]
-    ends = np.cumsum([len(plan.slot_ids) for plan in plans])
-    return [outputs[end - len(plan.slot_ids) : end] for end, plan in zip(ends, plans, strict=True)]
-
-
-def stop_tensors(stop: StopTable, model: LanguageModel) -> tuple[Tensor, Tensor]:
-    """(states, V) next states and (V,) whether an id ends any slot."""
-    table = torch.from_numpy(np.array(stop.next_state)).to(model.device)
-    is_eos = torch.zeros(model.vocab_size, dtype=torch.bool, device=model.device)
-    is_eos[list(stop.eos_ids)] = True
-    return table, is_eos
 
 
 def _widen(info: TokenInfo, length: int) -> TokenInfo:

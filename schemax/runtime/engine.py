@@ -252,4 +252,4 @@ def _steps(job: _Job, model: Model) -> list[int]:
 
 def _passes(job: _Job, slot: int, output: SlotOutput, model: Model) -> int:
     j, n = divmod(slot, len(job.prompt.k_max))
-    return model.passes(len(job.prompt.keys[j][n]), len(output.ids))
+    return model.passes(len(job.prompt.keys[j][n]), output.passes)

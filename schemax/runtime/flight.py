@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from schemax.runtime.plan import Ints
+from schemax.runtime.choosing import Chooser, Chosen
+from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.requests import Request
-from schemax.tokens import DONE, FinishReason, SlotOutput, StopTable
+from schemax.runtime.writing import slot_outputs
+from schemax.tokens import DONE, SlotOutput, StopTable
 
-REASONS: tuple[FinishReason, ...] = ("stop", "eos", "length")
 # Room is made for so many documents at once, unless they are long, and for ones longer by this
 # factor: moving costs.
 _FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
@@ -29,7 +30,9 @@ class Slots:
     """The slots that still grow, all (S,) in one order.
 
     row: of the document; home: in the tables of what they wrote and where it lies.
-    step: tokens written; length: tokens in cells; position: of the newest token; newest: its id.
+    step: tokens written; length: tokens in cells; position: of the newest token.
+    pending: how many of the newest tokens the model has not read: one, and those that were forced.
+    passes: forward passes so far.
     state: of the stop rule; budget: tokens; visible: of the document's; instruction: its handle.
     keys: (S, 2) for random numbers; index: see `Request`.
     """
@@ -39,7 +42,8 @@ class Slots:
     step: Ints
     length: Ints
     position: Ints
-    newest: Ints
+    pending: Ints
+    passes: Ints
     state: Ints
     budget: Ints
     visible: Ints
@@ -60,7 +64,7 @@ class Slots:
     @classmethod
     def none(cls) -> Slots:
         empty = np.zeros(0, np.int64)
-        columns: list[Ints] = [*[empty] * 11, np.zeros((0, 2), np.int64)]
+        columns: list[Ints] = [*[empty] * 12, np.zeros((0, 2), np.int64)]
         return cls(*columns)
 
 
@@ -109,7 +113,10 @@ class Flight:
     is stored.
     """
 
-    def __init__(self, stop: StopTable, max_documents: int, capacity: int) -> None:
+    def __init__(
+        self, stop: StopTable, chooser: Chooser, max_documents: int, capacity: int
+    ) -> None:
+        self._chooser = chooser
         self._next_state = stop.next_state
         self._eos_ids = np.array(stop.eos_ids, np.int64)
         self._max_documents = max_documents
@@ -123,7 +130,10 @@ class Flight:
         self._homes = Stack()
         self.cell_table = np.zeros((0, 0), np.int64)
         self._written = np.zeros((0, 0), np.int64)
+        self._logprobs = np.zeros((0, 0), np.float32)
+        self._null_logprobs = np.zeros(0, np.float32)
         self._reason = np.zeros(0, np.int64)
+        self._passes = np.zeros(0, np.int64)
         self._answers: Ints | None = None
         self._footprint = 0
 
@@ -198,6 +208,7 @@ class Flight:
         homes = self._homes.take(count)
         self._reserve(int(request.budgets.max()))
         self._written[homes] = -1
+        self._chooser.begin(homes.tolist(), request.specs, request.answers)
         if request.answers is not None or self._answers is not None:
             self._set_answers(homes, request.answers or ((),) * count)
         self.positions[row, : len(request.stem)] = request.stem_positions
@@ -211,7 +222,8 @@ class Flight:
             step=zeros,
             length=zeros,
             position=request.last_position,
-            newest=zeros,
+            pending=zeros,
+            passes=zeros,
             state=zeros,
             budget=request.budgets,
             visible=request.visible,
@@ -223,8 +235,10 @@ class Flight:
 
     def _reserve(self, budget: int) -> None:
         self._written = _grown(self._written, self._homes.size, budget, -1)
+        self._logprobs = _grown(self._logprobs, self._homes.size, budget, 0)
         self.cell_table = _grown(self.cell_table, self._homes.size, 1, 0)
-        self._reason = np.resize(self._reason, self._homes.size)
+        for name in ("_reason", "_passes", "_null_logprobs"):
+            setattr(self, name, np.resize(getattr(self, name), self._homes.size))
 
     def _set_answers(self, homes: Ints, answers: Sequence[Sequence[int]]) -> None:
         table = np.zeros((0, 0), np.int64) if self._answers is None else self._answers
@@ -249,25 +263,41 @@ class Flight:
 
     # --- progress --------------------------------------------------------------------------------
 
-    def replayed(self, chosen: Ints) -> Ints:
-        """(S,) chosen tokens -> the given ones, for slots that have an answer for this step."""
+    def unread(self, slots: Ints) -> Ints:
+        """The pending tokens of some slots, by their places in the order of slots, slot by slot."""
+        counts = self.slots.pending[slots]
+        owner = np.repeat(slots, counts)
+        behind = np.repeat(counts, counts) - ranks(counts)
+        unread: Ints = self._written[self.slots.home[owner], self.slots.step[owner] - behind]
+        return unread
+
+    def given(self) -> Ints | None:
+        """(S,) the next tokens of slots that have an answer; -1 where the model chooses."""
         if self._answers is None:
-            return chosen
+            return None
         slots = self.slots
         given = self._answers[slots.home, np.minimum(slots.step, self._answers.shape[1] - 1)]
-        return np.where((slots.step < self._answers.shape[1]) & (given >= 0), given, chosen)
+        return np.where(slots.step < self._answers.shape[1], given, -1)
 
-    def advance(self, chosen: Ints) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
-        """Takes up (S,) chosen tokens; the documents that are done with them."""
+    def advance(self, chosen: Chosen) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
+        """Takes up chosen tokens and what they force; the documents that are done with them."""
         slots = self.slots
-        self._written[slots.home, slots.step] = chosen
+        first = slots.step == 0
+        self._null_logprobs[slots.home[first]] = chosen.null_logprobs[first]
+        self._written[slots.home, slots.step] = chosen.ids
+        self._logprobs[slots.home, slots.step] = chosen.logprobs
         slots.step = slots.step + 1
         slots.position = slots.position + 1
-        slots.newest = chosen
-        slots.state = self._next_state[slots.state, chosen].astype(np.int64)
-        stopped, ended = slots.state == DONE, np.isin(chosen, self._eos_ids)
-        self._reason[slots.home] = np.where(ended, 1, np.where(stopped, 0, 2))
+        slots.pending = np.ones_like(slots.step)
+        slots.passes = slots.passes + 1
+        slots.state = self._next_state[slots.state, chosen.ids].astype(np.int64)
+        ended = np.isin(chosen.ids, self._eos_ids)
+        growing = (slots.state != DONE) & ~ended & (slots.step < slots.budget)
+        self._write_forced(self._chooser.forced(slots.home[growing], slots.state[growing]))
+        stopped = slots.state == DONE
         done = stopped | ended | (slots.step >= slots.budget)
+        self._reason[slots.home] = np.where(ended, 1, np.where(stopped, 0, 2))
+        self._passes[slots.home] = slots.passes
         self._free(slots.keep(done))
         self.slots = slots.keep(~done)
         self.entries = []
@@ -280,20 +310,31 @@ class Flight:
                 self._footprint -= resident.request.footprint
                 yield resident.request, self._outputs(resident)
 
+    def _write_forced(self, forced: dict[int, Ids]) -> None:
+        """Writes forced tokens behind the chosen ones, as far as the budgets go."""
+        if not forced:
+            return
+        slots = self.slots
+        for place in np.flatnonzero(np.isin(slots.home, list(forced))).tolist():
+            home, step = int(slots.home[place]), int(slots.step[place])
+            ids = forced[home][: int(slots.budget[place]) - step]
+            self._written[home, step : step + len(ids)] = ids
+            self._logprobs[home, step : step + len(ids)] = 0.0
+            for token in ids:
+                slots.state[place] = self._next_state[slots.state[place], token]
+            slots.step[place] += len(ids)
+            slots.position[place] += len(ids)
+            slots.pending[place] += len(ids)
+
     def _free(self, done: Slots) -> None:
         used = np.arange(self.cell_table.shape[1]) < done.length[:, None]
         self.cells.give(self.cell_table[done.home][used])
 
     def _outputs(self, resident: Resident) -> tuple[SlotOutput, ...]:
-        self._homes.give(resident.homes)
-        written = self._written[resident.homes]
-        lengths = (written >= 0).sum(axis=1).tolist()
-        return tuple(
-            SlotOutput(tuple(ids[:length]), REASONS[reason])
-            for ids, length, reason in zip(
-                written.tolist(), lengths, self._reason[resident.homes].tolist(), strict=True
-            )
-        )
+        homes = resident.homes
+        self._homes.give(homes)
+        tables = (self._written, self._logprobs, self._reason, self._null_logprobs, self._passes)
+        return slot_outputs(self._chooser, homes, *(table[homes] for table in tables))
 
 
 def ranks(counts: Ints) -> Ints:
@@ -302,12 +343,12 @@ def ranks(counts: Ints) -> Ints:
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
 
 
-def _grown(table: Ints, rows: int, columns: int, fill: int) -> Ints:
+def _grown(table: Any, rows: int, columns: int, fill: int) -> Any:
     """The table with at least so many rows and columns, and some to spare."""
     if rows <= table.shape[0] and columns <= table.shape[1]:
         return table
     height = max(rows, table.shape[0])
     width = columns if columns <= table.shape[1] else max(columns, 2 * table.shape[1])
-    grown = np.full((height, max(width, table.shape[1])), fill, np.int64)
+    grown = np.full((height, max(width, table.shape[1])), fill, table.dtype)
     grown[: table.shape[0], : table.shape[1]] = table
     return grown

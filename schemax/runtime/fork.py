@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,11 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.decoder import REASONS, Trace, stop_tensors
+from schemax.runtime.decoder import Trace
 from schemax.runtime.language_model import LanguageModel
 from schemax.runtime.plan import Ints, Plan
-from schemax.runtime.sampling import choose, padded_answers, replayed
-from schemax.tokens import DONE, SlotOutput, StopTable
+from schemax.runtime.writing import Writer
+from schemax.tokens import SlotOutput, SlotSpec, StopTable
 
 
 class ForkModel(LanguageModel):
@@ -92,7 +92,7 @@ class Stem:
     """What some slots of a prompt have in common, and where each goes on by itself.
 
     row: the prompt; places: the slots among the prompt's; ids: the common tokens; branches: each
-    slot's key; k_max: (S,) budgets; sampling_keys: (S, 2).
+    slot's key; k_max: (S,) budgets; sampling_keys: (S, 2); specs, answers: (S,).
     """
 
     row: int
@@ -101,6 +101,7 @@ class Stem:
     branches: tuple[tuple[int, ...], ...]
     k_max: Ints
     sampling_keys: Ints
+    specs: tuple[SlotSpec, ...]
     answers: tuple[tuple[int, ...], ...]
 
 
@@ -151,6 +152,7 @@ def _stems(plan: Plan, row: int, config: DecodingConfig) -> Iterator[Stem]:
             branches=tuple(tuple(ids.tolist()) for ids in branches),
             k_max=plan.k_max[places],
             sampling_keys=plan.sampling_keys[places],
+            specs=tuple(plan.specs[place] for place in places),
             answers=tuple(plan.answers[place] if plan.answers else () for place in places),
         )
 
@@ -161,52 +163,48 @@ def _grow(
     stop: StopTable,
     config: DecodingConfig,
     trace: Trace | None,
-) -> Iterator[SlotOutput]:
+) -> Sequence[SlotOutput]:
     """Decodes all slots of stems of one length; outputs stem by stem.
 
-    Per slot, (S,): owner, its stem; state of the stop rule; live, the slots that still grow.
+    Per slot, (S,): owner, its stem; live, the slots that still grow.
     """
     device = model.device
-    table, is_eos = stop_tensors(stop, model)
     owner = torch.repeat_interleave(
         torch.arange(len(stems)), torch.tensor([len(stem.places) for stem in stems])
     ).to(device)
-    k_max = torch.from_numpy(np.concatenate([stem.k_max for stem in stems])).to(device)
     keys = torch.from_numpy(np.concatenate([stem.sampling_keys for stem in stems])).to(device)
     answers = [answer for stem in stems for answer in stem.answers]
-    given_answers = padded_answers(answers, device) if any(answers) else None
+    writer = Writer(
+        stop,
+        config,
+        np.concatenate([stem.k_max for stem in stems]),
+        [spec for stem in stems for spec in stem.specs],
+        answers if any(answers) else None,
+    )
     branch, branch_length = _padded([ids for stem in stems for ids in stem.branches], device)
-    state = torch.zeros_like(owner)
-    reason = torch.zeros_like(owner)
-    written = torch.full((len(owner), int(k_max.max())), -1, device=device)
     live = torch.arange(len(owner), device=device)
     stem_ids = torch.tensor([stem.ids for stem in stems], device=device)
     logits, memory = model.forward(stem_ids, None, read=0)
     logits, memory = logits[owner], select_rows(memory, owner)
-    time = 0
-    while True:
-        # How many tokens each value has; negative while its key is still being read.
-        step = time - branch_length[live]
-        writes = step >= 0
-        chosen = choose(logits, keys[live], step, config)
-        chosen = replayed(chosen, given_answers, live, step)
-        writers = live[writes]
-        if trace:
-            trace(writers, step[writes], logits[writes])
-        written[writers, step[writes]] = chosen[writes]
-        state[writers] = table[state[writers], chosen[writes]].long()
-        stopped, ended = state[live] == DONE, is_eos[chosen]
-        reason[writers] = torch.where(ended, 1, torch.where(stopped, 0, 2))[writes]
-        growing = (~(writes & (stopped | ended | (step + 1 >= k_max[live])))).nonzero()[:, 0]
-        if not len(growing):
-            return _collect(written, reason)
-        if len(growing) < len(live):
-            memory = select_rows(memory, growing)
-        live = live[growing]
-        given = branch[live, min(time, branch.shape[1] - 1)]
-        tokens = torch.where(writes[growing], chosen[growing], given)
+    for time in count():
+        # The next token of a slot whose key is still being read is that key's.
+        tokens = branch[live, min(time, branch.shape[1] - 1)]
+        growing = torch.ones_like(live, dtype=torch.bool)
+        writes = time >= branch_length[live]
+        if writes.any():
+            writers, writing = live[writes], logits[writes]
+            if trace:
+                trace(writers, time - branch_length[writers], writing)
+            ids, grows = writer.write(writing, writers.cpu().numpy(), keys[writers])
+            tokens[writes] = torch.from_numpy(ids).to(device)
+            growing[writes] = torch.from_numpy(grows).to(device)
+        if not growing.all():
+            kept = growing.nonzero()[:, 0]
+            if not len(kept):
+                break
+            live, tokens, memory = live[kept], tokens[kept], select_rows(memory, kept)
         logits, memory = model.forward(tokens[:, None], memory, read=stem_ids.shape[1] + time)
-        time += 1
+    return writer.outputs()
 
 
 def _at(trace: Trace, places: Tensor) -> Trace:
@@ -221,9 +219,3 @@ def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor
     for place, row in enumerate(rows):
         padded[place, : len(row)] = torch.tensor(row)
     return padded.to(device), lengths.to(device)
-
-
-def _collect(written: Tensor, reason: Tensor) -> Iterator[SlotOutput]:
-    lengths = (written >= 0).sum(dim=1).tolist()
-    rows = zip(written.tolist(), lengths, reason.tolist(), strict=True)
-    return iter([SlotOutput(tuple(ids[:length]), REASONS[code]) for ids, length, code in rows])

@@ -1,7 +1,7 @@
 """A pass: all tokens of a forward pass in one row, and the parts that their attention is made of.
 
 The tokens of new documents come first, then those that belong to one slot each: the keys of new
-slots and the newest token of all others. Whatever each of them sees is in one of four places:
+slots and the newest tokens of all others. Whatever each of them sees is in one of four places:
 
 - the instruction, the same for all: one matrix product for the whole pass;
 - its own new document, up to itself;
@@ -90,18 +90,21 @@ class _Packer:
         self.num_stem = int(self.stem_counts.sum())
         self.num_branch = int(self.branch_counts.sum())
         self.num_new_slots = int(self.slot_counts.sum())
-        old = slice(self.num_new_slots, None)
-        # New slots pass their keys, old ones their newest token.
-        ones = np.ones(len(self.slots) - self.num_new_slots, np.int64)
-        self.pending = np.concatenate([*(r.branch_lengths for r in self.requests), ones])
+        old = np.arange(self.num_new_slots, len(self.slots))
+        # New slots pass their keys, old ones what they have written and not read.
+        newest = self.slots.pending[old]
+        self.pending = np.concatenate([*(r.branch_lengths for r in self.requests), newest])
         self.owner = np.repeat(np.arange(len(self.slots)), self.pending)
         self.column = self.slots.length[self.owner] + ranks(self.pending)
         self.cells = flight.place_in_cells(self.pending)
         ids = [*(r.stem for r in self.requests), *(r.branch for r in self.requests)]
         positions = [r.stem_positions for r in self.requests]
         positions += [r.branch_positions for r in self.requests]
-        self.input_ids = np.concatenate([*ids, self.slots.newest[old]])
-        self.positions = np.concatenate([*positions, self.slots.position[old]])
+        behind = newest.repeat(newest) - ranks(newest) - 1
+        self.input_ids = np.concatenate([*ids, flight.unread(old)])
+        self.positions = np.concatenate(
+            [*positions, self.slots.position[old].repeat(newest) - behind]
+        )
         self.padded = self._padded() if self.requests else None
 
     def packed(self) -> Pass:

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from schemax.config import DecodingConfig
-from schemax.tokens import PromptIds
+from schemax.tokens import PromptIds, SlotSpec
 
 Ints = npt.NDArray[np.int64]
 Ids = tuple[int, ...]
+_FREE = SlotSpec()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +29,7 @@ class Plan:
     last_position: (S,) the position id of that token; the k-th value token gets this plus k.
     k_max: (S,) token budgets.
     sampling_keys: (S, 2) what random numbers depend on: the document's digest and n.
+    specs: (S,) what else is known of the slots.
     answers: (S,) tokens to be written whatever the model says; None lets it choose.
     """
 
@@ -42,6 +44,7 @@ class Plan:
     last_position: Ints
     k_max: Ints
     sampling_keys: Ints
+    specs: tuple[SlotSpec, ...]
     answers: tuple[Ids, ...] | None = None
 
     @property
@@ -108,7 +111,7 @@ def plan_prompt(
                 prompt.keys[j], prompt.k_max, config.layout, by_document[j], budget_scale, False
             )
             builder.add_keys(keys, j, by_document[j], prompt, budget_scale)
-    plan = builder.plan()
+    plan = builder.plan(prompt.slots or (_FREE,) * num_slots)
     if prompt.answers is None:
         return plan
     given = [answer for row in prompt.answers for answer in row]
@@ -244,10 +247,12 @@ class _Builder:
         )
         self.length += count
 
-    def plan(self) -> Plan:
+    def plan(self, specs: Sequence[SlotSpec]) -> Plan:
         tokens = (np.concatenate(parts) for parts in zip(*self.tokens, strict=True))
         slots = (np.concatenate(parts) for parts in zip(*self.slots, strict=True))
         columns: list[Any] = [*tokens, np.zeros(self.length, np.int64), *slots]
+        slot_ids = columns[5].tolist()
+        columns.append(tuple(specs[slot % len(specs)] for slot in slot_ids))
         return Plan(*columns)
 
 

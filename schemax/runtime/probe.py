@@ -12,13 +12,14 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
+from schemax.runtime.choosing import Chooser, Chosen
 from schemax.runtime.flight import Flight
 from schemax.runtime.fork import ForkModel, select_rows
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.packing import pack
 from schemax.runtime.requests import Request
 from schemax.runtime.visibility import TokenInfo
-from schemax.tokens import StopTable
+from schemax.tokens import SlotSpec, StopTable
 
 # Differences of logits, relative to their spread: the largest in float32; the root of their mean
 # square elsewhere, where single ones may be rounded far. Errors are near 1.
@@ -61,13 +62,16 @@ def prove_packing(model: DecoderModel) -> bool:
         last_position=np.full(3, 11),
         budgets=np.full(3, 2),
         sampling_keys=np.zeros((3, 2), np.int64),
+        specs=(SlotSpec(),) * 3,
         answers=None,
         places=[0],
         index=np.arange(3),
         long=False,
     )
     stop = StopTable(np.zeros((1, model.vocab_size), np.int8), ())
-    flight, cache = Flight(stop, max_documents=1, capacity=1 << 20), model.new_block_cache()
+    chooser = Chooser(stop, DecodingConfig())
+    flight = Flight(stop, chooser, max_documents=1, capacity=1 << 20)
+    cache, unknown = model.new_block_cache(), np.full(3, np.nan, np.float32)
     flight.extend(*(flight.room_for(request) or (0, 0)))
     flight.admit(request, instruction=0)
     try:
@@ -78,7 +82,7 @@ def prove_packing(model: DecoderModel) -> bool:
             work = pack(flight, model.spans, {0: 3}, model.device)
             got = model.run_pass(work, cache)
             if column is not None:
-                list(flight.advance(branches[:, column].numpy()))
+                list(flight.advance(Chosen(branches[:, column].numpy(), unknown, unknown)))
     except torch.OutOfMemoryError:
         raise
     except Exception:  # model code of any kind, run as it was not written for

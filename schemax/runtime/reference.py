@@ -9,14 +9,16 @@ token from the rule as it is written in the architecture notes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 
 from schemax.config import DecodingConfig
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import Plan
 from schemax.runtime.sampling import choose
-from schemax.tokens import DONE, FinishReason, SlotOutput, StopTable
+from schemax.tokens import DONE, FinishReason, Grammar, SlotOutput, StopTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +79,8 @@ def _one_slot(
             _value_token(plan, place, token, step) for step, token in enumerate(written, 1)
         ]
         allowed = torch.ones(len(tokens), len(tokens)).tril().bool()
-        logits = _run(model, tokens, allowed)[-1:]
-        keys = torch.from_numpy(plan.sampling_keys[place : place + 1])
-        written.append(int(choose(logits, keys, len(written), config)))
+        logits = _run(model, tokens, allowed)[-1]
+        written.append(_next(logits, plan, place, written, stop, config))
         reason = _finished(written, int(plan.k_max[place]), stop)
         if reason:
             return SlotOutput(tuple(written), reason)
@@ -107,14 +108,58 @@ def _all_slots_together(
         logits = _run(model, tokens, allowed)
         for place, ids in enumerate(written):
             if reasons[place] is None:
-                keys = torch.from_numpy(plan.sampling_keys[place : place + 1])
-                ids.append(int(choose(logits[ends[place]][None], keys, len(ids), config)))
+                ids.append(_next(logits[ends[place]], plan, place, ids, stop, config))
                 reasons[place] = _finished(ids, int(plan.k_max[place]), stop)
     return [
         SlotOutput(tuple(ids), reason)
         for ids, reason in zip(written, reasons, strict=True)
         if reason is not None
     ]
+
+
+def _next(
+    logits: torch.Tensor,
+    plan: Plan,
+    place: int,
+    written: list[int],
+    stop: StopTable,
+    config: DecodingConfig,
+) -> int:
+    """(V,) logits -> the token chosen among all that the slot's grammar allows."""
+    grammar = plan.specs[place].grammar
+    if grammar is not None:
+        if (token := _forced(grammar, written, stop)) is not None:
+            return token
+        matcher = _matcher(grammar, written)
+        bits = np.frombuffer(matcher.compute_bitmask(), np.uint8)
+        allowed = np.unpackbits(bits, bitorder="little")[: len(logits)].astype(bool)
+        logits = logits.masked_fill(~torch.from_numpy(allowed).to(logits.device), -torch.inf)
+    keys = torch.from_numpy(plan.sampling_keys[place : place + 1])
+    return int(choose(logits[None], keys, len(written), config))
+
+
+def _matcher(grammar: Grammar, written: list[int]) -> Any:
+    matcher = grammar.new_matcher()
+    assert matcher.consume_tokens(written)
+    return matcher
+
+
+def _forced(grammar: Grammar, written: list[int], stop: StopTable) -> int | None:
+    """The next token, if some earlier one left no other way; else None."""
+    if not grammar.strict:
+        return None
+    step = 1
+    while step <= len(written):
+        data = _matcher(grammar, written[:step]).compute_ff_bytes()
+        ids = list(grammar.encode(data)) if data else []
+        reasons = [_finished([*written[:step], *ids[:n]], 1 << 30, stop) for n in range(len(ids))]
+        last = _finished([*written[:step], *ids], 1 << 30, stop)
+        if last is None or "stop" in reasons:
+            ids = ids[: reasons.index("stop") if "stop" in reasons else -1]
+        if step + len(ids) > len(written):
+            return ids[len(written) - step]
+        step += len(ids) + 1
+    return None
 
 
 def _value_token(plan: Plan, place: int, token: int, step: int) -> Token:

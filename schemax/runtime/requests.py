@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemax.runtime.plan import Ids, Ints, Plan
+from schemax.tokens import SlotSpec
 
 # An instruction of up to so many tokens is read with every document: attending to it apart costs
 # more.
@@ -25,7 +26,7 @@ class Request:
     visible: (N,) how many of the stem's tokens a slot sees. The last of them gives the logits of a
         slot's first token where it has no branch.
     last_position: (N,) position id of the token before the first of the value.
-    budgets: (N,) tokens; sampling_keys: (N, 2); answers: (N,) given tokens, or None.
+    budgets: (N,) tokens; sampling_keys: (N, 2); specs: (N,); answers: (N,) given tokens, or None.
     places: whose output it is: documents with equal tokens are read once.
     index: (N,) the slots' places among all of a run, for traces.
     long: whether longrope takes its long factors.
@@ -41,6 +42,7 @@ class Request:
     last_position: Ints
     budgets: Ints
     sampling_keys: Ints
+    specs: tuple[SlotSpec, ...]
     answers: tuple[Ids, ...] | None
     places: list[int]
     index: Ints
@@ -92,6 +94,7 @@ def split_requests(
             last_position=plan.last_position[slots],
             budgets=budgets[slots],
             sampling_keys=plan.sampling_keys[slots],
+            specs=tuple(plan.specs[s] for s in slots),
             answers=None if plan.answers is None else tuple(plan.answers[s] for s in slots),
             places=[first_place + document],
             index=first_slot + slots,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -11,6 +9,8 @@ from schemax.config import DecodingConfig
 
 # Logits whose maximum is found at once.
 _BLOCK = 512
+# Slots whose log-probabilities are computed at once.
+_ROWS = 64
 
 
 def choose(logits: Tensor, keys: Tensor, step: int | Tensor, config: DecodingConfig) -> Tensor:
@@ -52,24 +52,15 @@ def largest(logits: Tensor) -> Tensor:
     return torch.where(logits[every, behind] > tops[every, best], behind, place)
 
 
-def padded_answers(answers: Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """(S, longest) given tokens, -1 behind each answer's end."""
-    longest = max(map(len, answers), default=0)
-    rows = [[*answer, *[-1] * (longest - len(answer))] for answer in answers]
-    return torch.tensor(rows, dtype=torch.int64, device=device)
-
-
-def replayed(chosen: Tensor, answers: Tensor | None, index: Tensor, step: int | Tensor) -> Tensor:
-    """(S,) chosen tokens -> the given ones, where an answer has a token for this step.
-
-    index: (S,) rows of answers; the choice is made all the same, so that its cost counts.
-    """
-    if answers is None:
-        return chosen
-    steps = torch.as_tensor(step, device=index.device).expand_as(index)
-    last = answers.shape[1] - 1
-    given = answers[index, steps.clamp(0, last)]
-    return torch.where((given >= 0) & (steps >= 0) & (steps <= last), given, chosen)
+def log_probabilities(logits: Tensor, ids: Tensor) -> Tensor:
+    """(S, V) logits, (S, K) ids -> (S, K) float32 log-probabilities of these."""
+    found = torch.empty(ids.shape, dtype=torch.float32, device=logits.device)
+    # In parts, because float32 copies of all logits may be larger than all else.
+    for first in range(0, len(ids), _ROWS):
+        part = logits[first : first + _ROWS].float()
+        whole = part.logsumexp(dim=-1, keepdim=True)
+        found[first : first + _ROWS] = part.gather(1, ids[first : first + _ROWS]) - whole
+    return found
 
 
 def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 
 from schemax.config import DecodingConfig
 from schemax.runtime.blocks import BlockCache
+from schemax.runtime.choosing import Chooser
 from schemax.runtime.decoder import Trace
 from schemax.runtime.flight import Flight
 from schemax.runtime.limits import Limits, is_out_of_memory
@@ -24,7 +25,6 @@ from schemax.runtime.outputs import NO_MEMORY, DocumentOutput, too_long
 from schemax.runtime.packing import pack
 from schemax.runtime.plan import Ids, Ints, Plan, plan_prompt, single
 from schemax.runtime.requests import Request, split_requests
-from schemax.runtime.sampling import choose
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def fill_stream(
         request, slots = done
         output = DocumentOutput((), 0, NO_MEMORY)
         if slots is not None:
-            output = DocumentOutput(slots, max(len(slot.ids) for slot in slots))
+            output = DocumentOutput(slots, max(slot.passes for slot in slots))
         for place in request.places:
             yield place, output
 
@@ -128,9 +128,10 @@ def stream(
     source = _Source(requests)
     usual = limits = Limits.of(model, config)
     while True:
-        flight = Flight(stop, limits.documents, limits.capacity)
+        chooser = Chooser(stop, config)
+        flight = Flight(stop, chooser, limits.documents, limits.capacity)
         try:
-            yield from _run(model, flight, source, waiting, limits, config, trace)
+            yield from _run(model, flight, chooser, source, waiting, limits, trace)
             break
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -185,10 +186,10 @@ class _Source:
 def _run(
     model: DecoderModel,
     flight: Flight,
+    chooser: Chooser,
     requests: Iterator[Request | Refused],
     waiting: deque[Request | Refused],
     limits: Limits,
-    config: DecodingConfig,
     trace: Trace | None,
 ) -> Iterator[Filled | Refused]:
     cache = model.new_block_cache()
@@ -204,11 +205,10 @@ def _run(
         work = pack(flight, model.spans, instructions.lengths, model.device)
         logits = model.run_pass(work, cache)
         slots = flight.slots
-        keys, step = _tensor(model, slots.keys), _tensor(model, slots.step)
-        chosen = choose(logits, keys, step, config).cpu().numpy()
-        chosen = flight.replayed(chosen)
         if trace:
-            trace(_tensor(model, slots.index), step, logits)
+            trace(_tensor(model, slots.index), _tensor(model, slots.step), logits)
+        keys = _tensor(model, slots.keys)
+        chosen = chooser.choose(logits, slots.home, keys, slots.step, flight.given())
         yield from list(flight.advance(chosen))
 
 

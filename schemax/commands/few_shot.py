@@ -1,0 +1,79 @@
+"""Examples on the command line: annotated products of a file become examples of the schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from schemax.commands.messages import UsageError
+from schemax.compiler.examples import Example, Examples
+from schemax.errors import InputError
+from schemax.evaluation.examples import Example as Row
+from schemax.evaluation.examples import canonical, read_examples, row_ids
+from schemax.formats import get_format
+from schemax.results import SlotText, build
+from schemax.schema import compile_attributes, settings_of
+from schemax.training.lessons import make_lesson
+
+Model = type[BaseModel]
+
+
+def few_shot(path: Path | None, schemas: Model | Mapping[str, Model]) -> Examples | None:
+    """The examples of a file that are of these schemas, as the extractor takes them.
+
+    Categories are compared without regard to case; a single schema has the one it declares.
+    Raises InputError for a file that cannot be read and for labels that its schema refuses;
+    UsageError for a file without an example of any schema.
+    """
+    if path is None:
+        return None
+    if isinstance(schemas, Mapping):
+        return _read(path, schemas)
+    (examples,) = _read(path, {settings_of(schemas).category: schemas}).values()
+    return examples
+
+
+def _read(path: Path, schemas: Mapping[str, Model]) -> dict[str, list[Example]]:
+    try:
+        rows = read_examples(path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    named = list(zip(row_ids(rows), rows, strict=True))
+    examples = {
+        category: [
+            _example(path, name, row, schema)
+            for name, row in named
+            if row.category.casefold() == category.casefold()
+        ]
+        for category, schema in schemas.items()
+    }
+    if not any(examples.values()):
+        wanted, there = (
+            ", ".join(map(repr, dict.fromkeys(names)))
+            for names in (schemas, [row.category for row in rows])
+        )
+        raise UsageError(f"{path} has no example of category {wanted}; there are {there}")
+    return examples
+
+
+def _example(path: Path, name: str, row: Row, schema: Model) -> Example:
+    """An annotated product with the instance that extraction would build of its labels."""
+    written = get_format("json")
+    stated = {label: canonical(value) for label, value in row.attributes.items()}
+    try:
+        lesson, errors = make_lesson(name, row, stated, {row.category: schema}, written)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    attributes = compile_attributes(schema)
+    slots = [
+        SlotText(written.escape(lesson.values.get(item.name)), "stop", 1, complete=True)
+        for item in attributes
+    ]
+    found = build(schema, attributes, slots, written, index=0, document_id=None)
+    if errors := [*errors, *found.errors]:
+        where = f"{errors[0].field}: " if errors[0].field else ""
+        raise InputError(f"{path}: product {name}: {where}{errors[0].message}")
+    assert found.value is not None  # else there is an error
+    return lesson.text, found.value

@@ -1,0 +1,140 @@
+"""What is known of every slot before a document is read: its grammar, and how null begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from schemax.compiler.grammars import check_grammar, may_be_null, parser_limits, slot_grammar
+from schemax.compiler.tokenizer import TextCodec
+from schemax.config import DecodingConfig
+from schemax.formats import OutputFormat
+from schemax.schema import Attribute
+from schemax.tokens import SlotSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TokenGrammar:
+    """A slot's grammar over the tokens of `codec`; see `tokens.Grammar`."""
+
+    text: str
+    strict: bool
+    choices: bool
+    codec: TextCodec
+    vocab_size: int
+
+    def new_matcher(self) -> Any:
+        return _prototype(self.text, self.codec, self.vocab_size).deep_copy()
+
+    def encode(self, data: bytes) -> tuple[int, ...]:
+        return _encoded(self.codec, data)
+
+
+def slot_specs(
+    schema: str,
+    attributes: Sequence[Attribute],
+    output_format: OutputFormat,
+    config: DecodingConfig,
+    codec: TextCodec,
+    vocab_size: int,
+) -> tuple[SlotSpec, ...]:
+    """(N,) specs. Raises SchemaError for conditions that nothing meets, or no grammar can hold."""
+    specs = []
+    for place, attribute in enumerate(attributes):
+        tails = slot_tails(attributes, place, output_format, config)
+        null = codec.encode(output_format.escape(None) + tails[0])
+        grammar = None
+        if config.constrain:
+            text = slot_grammar(attribute, output_format, tails)
+            if text is not None:
+                check_grammar(text, schema=schema, attribute=attribute)
+                grammar = TokenGrammar(
+                    text, is_typed(attribute), has_choices(attribute), codec, vocab_size
+                )
+        specs.append(SlotSpec(null[0] if may_be_null(attribute) else -1, grammar))
+    return tuple(specs)
+
+
+def slot_tails(
+    attributes: Sequence[Attribute],
+    place: int,
+    output_format: OutputFormat,
+    config: DecodingConfig,
+) -> tuple[str, ...]:
+    """What may follow an attribute's value in the output, as far as tokens could hold of it."""
+    labels = attributes[place].labels
+    ends = [output_format.delimiter, output_format.closing(labels)]
+    if place + 1 < len(attributes):
+        ends.append(output_format.key(attributes[place + 1].labels, labels))
+    return tuple(dict.fromkeys(e for e in ends if config.stop == "literal" or "\n" in e))
+
+
+def is_typed(attribute: Attribute) -> bool:
+    """Whether its values are of a type or pattern that rules out most texts."""
+    patterns = any(keyword == "pattern" for keyword, _ in attribute.constraints)
+    return attribute.kind != "string" or patterns
+
+
+def has_choices(attribute: Attribute) -> bool:
+    return attribute.kind in ("enum", "boolean") and not attribute.is_list
+
+
+def choice_texts(
+    attributes: Sequence[Attribute],
+    place: int,
+    output_format: OutputFormat,
+    config: DecodingConfig,
+) -> dict[bytes, Any]:
+    """All that may be written for an attribute with choices -> the Python value, None for null."""
+    attribute = attributes[place]
+    values = attribute.choice_values if attribute.kind == "enum" else (True, False)
+    pairs = [(value, value) for value in values]
+    pairs += [(text, value) for text, value in zip(attribute.choices, values, strict=False)]
+    if may_be_null(attribute):
+        pairs.append((None, None))
+    tails = slot_tails(attributes, place, output_format, config)
+    return {
+        (output_format.escape(written) + tail).encode(): value
+        for written, value in pairs
+        for tail in tails
+    }
+
+
+@lru_cache(maxsize=4096)
+def _encoded(codec: TextCodec, data: bytes) -> tuple[int, ...]:
+    """Without a character that the bytes only begin."""
+    text = data.decode("utf-8", "ignore")
+    ids = tuple(codec.encode(text))
+    return ids if codec.decode_bytes(ids) == text.encode() else ()
+
+
+@lru_cache(maxsize=4096)
+def _prototype(grammar: str, codec: TextCodec, vocab_size: int) -> Any:
+    from llguidance import LLMatcher
+
+    return LLMatcher(_tokenizer(codec, vocab_size), grammar, log_level=0, limits=parser_limits())
+
+
+@lru_cache(maxsize=8)
+def _tokenizer(codec: TextCodec, vocab_size: int) -> Any:
+    from llguidance import LLTokenizer, TokenizerWrapper
+
+    return LLTokenizer(TokenizerWrapper(_Tokens(codec, vocab_size)))
+
+
+class _Tokens:
+    """A codec as llguidance asks for it: the bytes of every token, special ones without any."""
+
+    bos_token_id = None
+
+    def __init__(self, codec: TextCodec, vocab_size: int) -> None:
+        known = codec.token_bytes[:vocab_size]
+        self.tokens = [*known, *[b""] * (vocab_size - len(known))]
+        self.eos_token_id = codec.eos_ids[0] if codec.eos_ids else 0
+        self.special_token_ids = [number for number, data in enumerate(self.tokens) if not data]
+        self._codec = codec
+
+    def __call__(self, text: bytes) -> list[int]:
+        return self._codec.encode(text.decode("utf-8", "replace"))
