@@ -1,5 +1,6 @@
 """schemax: declare a schema, extract every field of many documents in parallel."""
 
+from schemax.calibration import Calibration
 from schemax.catalog import load_schema, schema_names
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.config import DecodingConfig
@@ -20,6 +21,7 @@ from schemax.schema import AttrSchema, attr
 
 __all__ = [
     "AttrSchema",
+    "Calibration",
     "CompiledSchema",
     "DecodingConfig",
     "Diagnosis",

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from schemax.commands.bench import bench
+from schemax.commands.calibrate import calibrate
 from schemax.commands.demo import demo
 from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
@@ -78,7 +79,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Reads typed attributes out of product texts, all fields of many texts at once.",
 )
-for _verb in (demo, extract, explain, doctor, train, evaluate, bench, schemas):
+for _verb in (demo, extract, explain, doctor, train, calibrate, evaluate, bench, schemas):
     app.command()(_verb)
 
 

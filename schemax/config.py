@@ -33,6 +33,9 @@ class DecodingConfig:
         the line, as in section 4.3.4.
     constrain: whether slots hold nothing but what their fields' types allow (docs/constraints.md).
         The autoregressive layout has no slots to constrain.
+    min_probability: a value that is less probable is taken for null, where its field may go without
+        one; None takes the model's own threshold (schemax.calibration), 0 keeps every value.
+        Values of the autoregressive layout have no probability, so all of them are kept.
     temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
         on the seed, the document's text, the slot and the step, never on batch-mates.
 
@@ -48,6 +51,7 @@ class DecodingConfig:
     batch_size: int | Literal["auto"] = "auto"
     stop: Stop = "literal"
     constrain: bool = True
+    min_probability: float | None = None
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
@@ -87,8 +91,10 @@ class DecodingConfig:
                 raise ValueError(f"{name} must be a positive integer, not {value!r}")
         if not isinstance(self.max_retries, int) or self.max_retries < 0:
             raise ValueError(f"max_retries must be 0 or more, not {self.max_retries!r}")
-        for name in ("temperature", "top_p"):
+        for name in ("temperature", "top_p", "min_probability"):
             value = getattr(self, name)
+            if (name, value) == ("min_probability", None):
+                continue
             if not isinstance(value, int | float) or isinstance(value, bool):
                 raise ValueError(f"{name} must be a number, not {value!r}")
         if not isinstance(self.seed, int) or isinstance(self.seed, bool):
@@ -97,6 +103,8 @@ class DecodingConfig:
             raise ValueError(f"temperature must be 0 or more, not {self.temperature!r}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p!r}")
+        if not 0 <= (self.min_probability or 0) <= 1:
+            raise ValueError(f"min_probability must be from 0 to 1, not {self.min_probability!r}")
 
 
 PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
@@ -111,6 +119,7 @@ PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
             max_retries=0,
             stop="newline",
             constrain=False,
+            min_probability=0.0,
         ),
         # A model that rambles is not asked to ramble twice.
         "autoregressive": DecodingConfig(layout="autoregressive", max_retries=0),

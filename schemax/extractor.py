@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.compiler.examples import Example, Examples, read_examples
 from schemax.compiler.prompt import TemplateLike
@@ -22,7 +23,7 @@ from schemax.errors import ExtractionError, ModelError, SchemaError
 from schemax.formats import OutputFormat
 from schemax.progress import track
 from schemax.readout import read_out
-from schemax.resources import resource_dir
+from schemax.resources import EMBEDDED_WARNING, resource_dir
 from schemax.results import Extraction, failed
 from schemax.schema import settings_of
 from schemax.tokens import PromptIds
@@ -45,13 +46,6 @@ class Options(TypedDict, total=False):
 # Documents read ahead, to be sorted by length and batched together.
 _WINDOW = 1024
 
-EMBEDDED_WARNING = (
-    "using the embedded model: 6.6 million parameters, trained on English product titles of ten "
-    "categories (shoes, vitamins, coffee, toothbrushes, breakfast cereal, sunscreen, conditioner, "
-    "laundry detergent, safety masks, tea). Anything else needs a model of your own: name one "
-    "with `model` or in SCHEMAX_MODEL"
-)
-
 
 class Extractor:
     """A loaded model that fills schemas.
@@ -59,6 +53,7 @@ class Extractor:
     model: a causal language model of transformers; tokenizer: its fast tokenizer.
     format, template, decoding: used where neither the call nor the class says otherwise.
     eos_ids: ids that end an output; None takes those of the model and the tokenizer.
+    calibration: how the model's probabilities are read; None takes them as they are.
 
     Raises ModelError for models and tokenizers that cannot be run, and says why.
     """
@@ -72,6 +67,7 @@ class Extractor:
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
         eos_ids: Sequence[int] | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         # Here and not above, since declaring and compiling must not import torch.
         from schemax.runtime.loading import all_eos_ids
@@ -82,8 +78,8 @@ class Extractor:
         self.format = format
         self.template = template
         self.decoding = resolve_decoding(decoding)
-        codec = as_codec(tokenizer)
-        codec.check_vocabulary(self.model.vocab_size)
+        self.calibration = calibration or Calibration()
+        as_codec(tokenizer).check_vocabulary(self.model.vocab_size)
         self.eos_ids = tuple(all_eos_ids(model, tokenizer) if eos_ids is None else eos_ids)
 
     @classmethod
@@ -105,7 +101,7 @@ class Extractor:
         """Loads a model from a local folder or the Hugging Face Hub.
 
         safetensors only, and never with remote code. A `prompt.jinja` in the folder is the default
-        template.
+        template, a `calibration.json` the calibration.
 
         name: a model, or a LoRA adapter that names its base model; revision: its branch, tag or
             commit on the Hub.
@@ -137,6 +133,7 @@ class Extractor:
             format=format,
             template=template or loaded.template,
             decoding=decoding,
+            calibration=loaded.calibration,
         )
 
     @classmethod
@@ -267,7 +264,6 @@ class Extractor:
         self, documents: Iterator[Document], compiled: Mapping[str, CompiledSchema], mixed: bool
     ) -> Iterator[Extraction[Any]]:
         """Categories that stop alike are decoded together: a pass cares for nothing else."""
-
         kinds: dict[Any, dict[str, CompiledSchema]] = {}
         for name, item in compiled.items():
             kinds.setdefault((id(item.stop), item.decoding), {})[name] = item
@@ -317,7 +313,7 @@ class Extractor:
             if output.problem is not None:
                 yield failed(document.index, document.id, output.problem)
             else:
-                yield read_out(document, output, schema)
+                yield read_out(document, output, schema, self.calibration)
         yield from unread
 
     def _prompts(self, compiled: CompiledSchema, texts: Sequence[str]) -> Iterator[PromptIds]:
@@ -391,7 +387,8 @@ def extract(
         raise ValueError("give a model or an extractor, not both")
     # Refused before a model is loaded.
     if strange := sorted(options.keys() - Options.__annotations__.keys()):
-        raise TypeError(f"extract() has no option {strange[0]!r}; it has {', '.join(Options.__annotations__)}")
+        known = ", ".join(Options.__annotations__)
+        raise TypeError(f"extract() has no option {strange[0]!r}; it has {known}")
     if isinstance(products, (str, bytes, Mapping)):
         read_documents(products, Shown())
     if extractor is None:

@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from urllib.parse import unquote
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -29,6 +28,7 @@ from pydantic_core import SchemaError as CoreSchemaError
 
 from schemax.errors import SchemaError
 from schemax.schema import AttrSchema, attr, compile_attributes, words_of
+from schemax.shapes import Distinct
 
 ModelT = TypeVar("ModelT", bound=AttrSchema)
 
@@ -168,6 +168,8 @@ class _Builder:
         description = node.get("description")
         if description is not None and not isinstance(description, str):
             raise self._error(place, "description must be text")
+        if "long" in node:
+            options["json_schema_extra"] = {"long": node["long"]}
         field = attr(description, examples=examples, k_max=node.get("k_max"), **options)
         return annotation, field
 
@@ -241,7 +243,7 @@ class _Builder:
         annotation: Any = list[inner]
         if node.get("uniqueItems"):
             unique = Field(json_schema_extra={"uniqueItems": True})
-            annotation = Annotated[annotation, AfterValidator(_without_repeats), unique]
+            annotation = Annotated[annotation, Distinct(), unique]
         return self._constrained(annotation, node, _LENGTHS, place)
 
     def _constrained(
@@ -373,10 +375,6 @@ def _union(members: tuple[Any, ...]) -> Any:
 
 def _without(node: Node, key: str) -> dict[str, Any]:
     return {name: value for name, value in node.items() if name != key}
-
-
-def _without_repeats(items: list[Any]) -> list[Any]:
-    return [item for place, item in enumerate(items) if item not in items[:place]]
 
 
 def _class_name(title: str) -> str:

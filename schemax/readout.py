@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp
 from typing import TYPE_CHECKING, Any
 
+from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
+from schemax.compiler.grammars import may_be_null
+from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
 from schemax.compiler.slots import choice_texts, is_typed
 from schemax.documents import Document
 from schemax.results import Extraction, SlotText, build
 from schemax.results.confidence import Choices, Step, mean_probability
-from schemax.tokens import SlotOutput
+from schemax.results.layout import layout_of
+from schemax.schema import Attribute
+from schemax.tokens import SlotOutput, SlotSpec
 
 if TYPE_CHECKING:
     from schemax.runtime.outputs import DocumentOutput
 
 
 def read_out(
-    document: Document, output: DocumentOutput, compiled: CompiledSchema
+    document: Document,
+    output: DocumentOutput,
+    compiled: CompiledSchema,
+    calibration: Calibration,
 ) -> Extraction[Any]:
     """An extraction of a document that was run: every slot's text, its value, the instance."""
-    slots: list[SlotText | None] = [
-        _slot_text(slot, n, compiled) for n, slot in enumerate(output.slots)
-    ]
+    slots: list[SlotText | None]
     if compiled.decoding.layout == "autoregressive":
-        slots = _parsed(slots[0], compiled)
+        slots = _parsed(_plain_text(output.slots[0], compiled), compiled)
+    else:
+        pairs = zip(output.slots, _kinds(compiled), strict=True)
+        slots = [_slot_text(slot, kind, compiled, calibration) for slot, kind in pairs]
     return build(
         compiled.schema,
         compiled.attributes,
@@ -39,22 +49,54 @@ def read_out(
     )
 
 
-def _slot_text(slot: SlotOutput, n: int, compiled: CompiledSchema) -> SlotText:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kind:
+    """What is known of a slot before a document is read.
+
+    choices: of an attribute that has any, where decoding keeps to them.
+    optional: whether a field may go without a value.
+    items: of a count, the kinds of an item's slots.
+    """
+
+    is_typed: bool
+    choices: Choices | None
+    optional: bool
+    items: tuple[_Kind, ...] | None
+
+
+def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
     raw, complete = compiled.decode_slot(slot.ids)
-    text = SlotText(raw, slot.finish_reason, len(slot.ids), complete)
-    if not compiled.slots:
-        return text
+    return SlotText(raw, slot.finish_reason, len(slot.ids), complete)
+
+
+def _slot_text(
+    slot: SlotOutput, kind: _Kind, compiled: CompiledSchema, calibration: Calibration
+) -> SlotText:
+    text = _plain_text(slot, compiled)
     probability = exp(sum(slot.logprobs))
-    confidence = (
-        probability if is_typed(compiled.attributes[n]) else mean_probability(slot.logprobs)
-    )
+    confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
     alternatives = {}
-    if (choices := _choices(compiled)[n]) is not None:
+    if (choices := kind.choices) is not None:
         alternatives = choices.distribution(_steps(slot, compiled))
         chosen = choices.chosen(compiled.codec.decode_bytes(slot.ids))
         if len(chosen) == 1:
             # Over all ways to cut it into tokens, not just the one that was written.
             confidence = probability = alternatives[chosen[0]]
+    left_out = False
+    if text.raw.strip() != compiled.format.escape(None).strip():
+        # A null is no value: neither a mistake about one nor a threshold says anything of it.
+        confidence = calibration.confidence(confidence)
+        least = compiled.decoding.min_probability
+        least = calibration.min_probability if least is None else least
+        left_out = probability < least and kind.optional
+    items = None
+    if kind.items is not None:
+        width = len(kind.items)
+        inner = [
+            _slot_text(child, kind.items[place % width], compiled, calibration)
+            for place, child in enumerate(slot.children)
+        ]
+        items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
     null = slot.null_logprob
     return replace(
         text,
@@ -62,7 +104,54 @@ def _slot_text(slot: SlotOutput, n: int, compiled: CompiledSchema) -> SlotText:
         probability=probability,
         null_probability=None if null is None else exp(null),
         alternatives=alternatives,
+        left_out=left_out,
+        items=items,
     )
+
+
+@lru_cache(maxsize=128)
+def _kinds(compiled: CompiledSchema) -> tuple[_Kind, ...]:
+    """(N,) kinds of slots. What a nested model requires is not optional, since its null would cost
+    the values beside it."""
+    leaves = layout_of(compiled.schema).leaves
+    optional = [
+        bool(leaves[a.path].when_null) and may_be_null(a) and not a.long
+        for a in compiled.attributes
+    ]
+    return _kinds_of(compiled.attributes, compiled.slots, optional, compiled)
+
+
+def _kinds_of(
+    attributes: Sequence[Attribute],
+    specs: Sequence[SlotSpec],
+    optional: Sequence[bool],
+    compiled: CompiledSchema,
+) -> tuple[_Kind, ...]:
+    asked = [asked_of(attribute) for attribute in attributes]
+    return tuple(
+        _Kind(
+            is_typed=is_typed(asked[n]),
+            choices=Choices(choice_texts(asked, n, compiled.format, compiled.decoding))
+            if spec.grammar is not None and spec.grammar.choices
+            else None,
+            optional=optional[n],
+            items=_kinds_of_items(attribute, spec.expansion, compiled)
+            if isinstance(spec.expansion, Items)
+            else None,
+        )
+        for n, (attribute, spec) in enumerate(zip(attributes, specs, strict=True))
+    )
+
+
+def _kinds_of_items(
+    attribute: Attribute, items: Items, compiled: CompiledSchema
+) -> tuple[_Kind, ...]:
+    """An item that is no model may be left out, where the list may then be shorter."""
+    if attribute.fields:
+        optional = [leaf.omittable and not leaf.long for leaf in attribute.fields]
+    else:
+        optional = [limits_of(attribute)[0] == 0]
+    return _kinds_of(leaves_of_item(attribute, 1), items.specs, optional, compiled)
 
 
 def _steps(slot: SlotOutput, compiled: CompiledSchema) -> list[Step]:
@@ -75,17 +164,6 @@ def _steps(slot: SlotOutput, compiled: CompiledSchema) -> list[Step]:
         )
         for found in slot.alternatives
     ]
-
-
-@lru_cache(maxsize=128)
-def _choices(compiled: CompiledSchema) -> tuple[Choices | None, ...]:
-    """(N,) choices of the attributes that have any, where decoding keeps to them."""
-    return tuple(
-        Choices(choice_texts(compiled.attributes, n, compiled.format, compiled.decoding))
-        if slot.grammar is not None and slot.grammar.choices
-        else None
-        for n, slot in enumerate(compiled.slots)
-    )
 
 
 def _parsed(whole: SlotText | None, compiled: CompiledSchema) -> list[SlotText | None]:

@@ -1,8 +1,15 @@
-"""Finds the data folders that travel with the package."""
+"""What travels with the package: data folders, and what the embedded model is for."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+EMBEDDED_WARNING = (
+    "using the embedded model: 6.6 million parameters, trained on English product titles of ten "
+    "categories (shoes, vitamins, coffee, toothbrushes, breakfast cereal, sunscreen, conditioner, "
+    "laundry detergent, safety masks, tea). Anything else needs a model of your own: name one "
+    "with `model` or in SCHEMAX_MODEL"
+)
 
 _PACKAGE = Path(__file__).resolve().parent
 

@@ -21,6 +21,7 @@ from pydantic_core import CoreSchema
 from schemax.constraints import Constraints
 from schemax.errors import SchemaError
 from schemax.shapes import (
+    Distinct,
     Kind,
     Refusal,
     Shape,
@@ -40,10 +41,12 @@ class Attribute:
     labels: what the model is shown at each level: the title, else the name with spaces.
     description: of the field, else of the closest nested model's field around it.
     examples: as text.
-    kind: of the value; for lists, of an item.
+    kind: of the value; for lists, of an item. "model" only for lists.
     choices: texts of the members of a Literal or Enum, else ().
     choice_values: the Python values behind `choices`: a Literal's values, an Enum's members.
     is_list: whether the value is a list, set or tuple of such items.
+    long: whether such a list is read in two phases: how many items, then all of them at once.
+    fields: the leaves of an item that is a nested model, with paths and labels from the item on.
     nullable: whether None is allowed for this leaf or for a nested model around it.
     required: whether the leaf has no default; says nothing of the nested models around it.
     k_max: token budget named by the field, else by the closest nested model's field around it.
@@ -64,6 +67,8 @@ class Attribute:
     k_max: int | None
     omittable: bool = False
     constraints: Constraints = ()
+    long: bool = False
+    fields: tuple[Attribute, ...] = ()
 
     @property
     def name(self) -> str:
@@ -90,21 +95,34 @@ def attr(
     *,
     examples: Sequence[Any] = (),
     k_max: int | None = None,
+    long: bool = False,
+    unique: bool = False,
     **field: Any,
 ) -> Any:
     """A field with what the model should know about it; `field` goes to `pydantic.Field`.
 
-    `k_max` is the token budget of the value. Raises TypeError for `examples` that are a bare
-    string, and for `k_max` beside a callable `json_schema_extra`.
+    k_max: token budget of the value; of a list that is read in two phases, of each item.
+    long: reads a list in two phases, how many items and then all of them at once, so that it takes
+        as long as its longest item. Lists of nested models always are (docs/lists.md).
+    unique: drops items of a list that equal an earlier one, after Pydantic's coercion and before
+        `min_length` and `max_length` count them.
+
+    Raises TypeError for `examples` that are a bare string, and for `k_max`, `long` or `unique`
+    beside a callable `json_schema_extra`.
     """
     if isinstance(examples, (str, bytes)):
         raise TypeError(f"examples must be a list of examples: write [{examples!r}]")
-    if k_max is not None:
+    own = {"k_max": k_max, "long": long or None, "uniqueItems": unique or None}
+    if own := {name: value for name, value in own.items() if value is not None}:
         extra = field.pop("json_schema_extra", None)
         if callable(extra):
-            raise TypeError("k_max needs json_schema_extra to be a dict, not a callable")
-        field["json_schema_extra"] = {**(extra or {}), "k_max": k_max}
-    return Field(description=description, examples=list(examples) or None, **field)
+            name = next(iter(own)).replace("uniqueItems", "unique")
+            raise TypeError(f"{name} needs json_schema_extra to be a dict, not a callable")
+        field["json_schema_extra"] = {**(extra or {}), **own}
+    made = Field(description=description, examples=list(examples) or None, **field)
+    if unique:
+        made.metadata.insert(0, Distinct())
+    return made
 
 
 class AttrSchema(BaseModel):
@@ -274,6 +292,7 @@ def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
                     "give one of them another title"
                 )
             shape = shape_of(annotation_of(field))
+            long = _is_long(field, shape)
             inner = replace(
                 outer,
                 path=path,
@@ -285,28 +304,36 @@ def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
                 omittable=outer.omittable or shape.nullable or not field.is_required(),
             )
             if shape.model is None:
-                yield _leaf(field, shape, inner)
+                yield _leaf(field, shape, inner, long)
                 continue
             if shape.model in inner.models:
                 raise Refusal(
                     f"{shape.model.__name__} contains itself; a recursive model has no fixed set "
                     "of attributes: declare the levels that you need as classes of their own"
                 )
+            if shape.is_list:
+                # Each item is there, whatever may stand in the place of the list.
+                item = replace(inner, nullable=False, omittable=False)
+                yield _leaf(field, shape, inner, long, tuple(_leaves(shape.model, item)))
+                continue
         except Refusal as refusal:
             raise SchemaError(outer.root, ".".join(path), str(refusal)) from None
         yield from _leaves(shape.model, inner)
 
 
-def _leaf(field: FieldInfo, shape: Shape, place: _Outer) -> Attribute:
-    if shape.kind is None:
+def _leaf(
+    field: FieldInfo, shape: Shape, place: _Outer, long: bool, fields: tuple[Attribute, ...] = ()
+) -> Attribute:
+    if shape.kind is None and not fields:
         raise Refusal("allows nothing but None; name the type of its value, such as str | None")
     check_default(field)
+    depth = len(place.path)
     return Attribute(
         path=place.path,
         labels=place.labels,
         description=place.description,
         examples=tuple(text_of(x) for x in field.examples or () if x is not None),
-        kind=shape.kind,
+        kind=shape.kind or "model",
         choices=tuple(text for text, _ in shape.choices),
         choice_values=tuple(value for _, value in shape.choices),
         is_list=shape.is_list,
@@ -315,6 +342,10 @@ def _leaf(field: FieldInfo, shape: Shape, place: _Outer) -> Attribute:
         k_max=place.k_max,
         omittable=place.omittable,
         constraints=shape.constraints,
+        long=long,
+        fields=tuple(
+            replace(leaf, path=leaf.path[depth:], labels=leaf.labels[depth:]) for leaf in fields
+        ),
     )
 
 
@@ -346,6 +377,17 @@ def _is_unprintable(text: str) -> bool:
     return not text.strip() or any(
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in text
     )
+
+
+def _is_long(field: FieldInfo, shape: Shape) -> bool:
+    extra = field.json_schema_extra
+    declared = extra if isinstance(extra, dict) else {}
+    for keyword, name in (("long", "long"), ("uniqueItems", "unique")):
+        if (value := declared.get(keyword, False)) not in (True, False):
+            raise Refusal(f"{name} must be True or False, not {value!r}")
+        if value and not shape.is_list:
+            raise Refusal(f"{name} is for lists; remove it")
+    return shape.model is not None or declared.get("long", False) is True
 
 
 def _k_max_of(field: FieldInfo) -> int | None:

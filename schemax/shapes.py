@@ -20,13 +20,15 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
+from pydantic.annotated_handlers import GetCoreSchemaHandler
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError as CoreSchemaError
+from pydantic_core import core_schema
 
 from schemax.constraints import Constraints, constraints_of
 
-Kind = Literal["string", "integer", "number", "boolean", "date", "datetime", "enum"]
+Kind = Literal["string", "integer", "number", "boolean", "date", "datetime", "enum", "model"]
 
 
 class Refusal(Exception):
@@ -61,7 +63,7 @@ _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What an annotation asks for: a model, a scalar or a list of scalars; neither: just None."""
+    """What an annotation asks for: a model, a scalar, a list of either; neither: just None."""
 
     kind: Kind | None = None
     choices: tuple[tuple[str, Any], ...] = ()
@@ -93,6 +95,10 @@ def _bare_shape(annotation: Any, bare: Any) -> Shape:
     if bare in _LISTS or origin in _LISTS:
         items = _list_shape(get_args(bare)[0] if get_args(bare) else Any)
         unique = (("uniqueItems", True),) if bare in _SETS or origin in _SETS else ()
+        if unique and items.model is not None:
+            raise Refusal(
+                "a set of nested models is not supported; declare a list of them, with unique=True"
+            )
         return replace(items, constraints=(*items.constraints, *unique))
     if isinstance(bare, type) and issubclass(bare, Enum):
         return _choice_shape(tuple(bare))
@@ -188,13 +194,8 @@ def _list_shape(item: Any) -> Shape:
     if item is Any:
         raise Refusal("does not say what it is a list of; write for example list[str]")
     shape = shape_of(item)
-    if shape.model is not None:
-        raise Refusal(
-            "a list of nested models is not supported yet; "
-            "declare a list of scalars for each of its fields"
-        )
     if shape.is_list:
-        raise Refusal("a list of lists is not supported; declare a list of scalars")
+        raise Refusal("a list of lists is not supported; declare a list of scalars or of models")
     # A list without None is a valid list of optional items, so None need not be offered.
     return replace(shape, is_list=True, nullable=False)
 
@@ -245,6 +246,33 @@ def _type_name(bare: Any) -> str:
 def annotation_of(field: FieldInfo) -> Any:
     """The annotation with the metadata that Pydantic took out of a surrounding `Annotated`."""
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+
+
+class Distinct:
+    """In the metadata of an `Annotated` list or tuple: drops items that equal an earlier one."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        schema = handler(source)
+        if schema["type"] == "nullable":
+            # Inside, as Pydantic does with lengths: else it writes them as those of a text.
+            return {**schema, "schema": _without_repeats(schema["schema"])}
+        return _without_repeats(schema)
+
+
+def _without_repeats(schema: core_schema.CoreSchema) -> core_schema.CoreSchema:
+    return core_schema.no_info_after_validator_function(_unequal, schema)
+
+
+def _unequal(items: Any) -> Any:
+    if not isinstance(items, (list, tuple, deque)):
+        return items
+    kept: list[Any] = []
+    for item in items:
+        if item not in kept:
+            kept.append(item)
+    return type(items)(kept)
 
 
 def check_default(field: FieldInfo) -> None:

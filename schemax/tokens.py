@@ -51,16 +51,41 @@ class Grammar(Protocol):
         """The tokens of bytes that nothing else can stand in the place of; () if it has none."""
 
 
+class Expansion(Protocol):
+    """What a slot's value calls for: further slots of its document, such as the items of a list."""
+
+    @property
+    def extent(self) -> int:
+        """The most position ids that one of them needs: its key and its budget."""
+
+    def children(self, ids: tuple[int, ...]) -> tuple[ChildSlot, ...]:
+        """Those that a value calls for, by its tokens, delimiter included."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotSpec:
     """What is known of a slot before a document is read, beside its key and budget.
 
     null_id: the first token of the literal that says that there is no value; -1 if there is none.
     grammar: None allows everything.
+    expansion: None calls for no further slots. Only branches of isolated documents have any.
     """
 
     null_id: int = -1
     grammar: Grammar | None = None
+    expansion: Expansion | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChildSlot:
+    """A branch of its own, as far from the beginning of the output as its parent's is.
+
+    key: at least one id; k_max: token budget, delimiter included.
+    """
+
+    key: tuple[int, ...]
+    k_max: int
+    spec: SlotSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +101,7 @@ class PromptIds:
     slots: (N,) what else is known of the slots; () if nothing is.
     answers: (J, N) tokens that slots write whatever the model says, stop included: benchmarks give
         every engine the same work to do. None lets the model choose.
+    numbers: (N,) what slots' random numbers depend on; () for their own, 0 to N - 1.
     """
 
     instruction: tuple[int, ...]
@@ -86,6 +112,7 @@ class PromptIds:
     sampling_keys: tuple[int, ...]
     slots: tuple[SlotSpec, ...] = ()
     answers: tuple[tuple[tuple[int, ...], ...], ...] | None = None
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +133,7 @@ class SlotOutput:
     null_logprob: of `SlotSpec.null_id` as the first token.
     alternatives: of every step with a choice, for a grammar of choices.
     passes: forward passes that gave its tokens, those that read its prompt counted as one.
+    children: of the slots that its value called for. () also of a value that is cut off.
 
     Outputs with the same tokens are equal: numbers differ by rounding.
     """
@@ -116,3 +144,4 @@ class SlotOutput:
     null_logprob: float | None = field(default=None, compare=False)
     alternatives: tuple[Alternatives, ...] = field(default=(), compare=False)
     passes: int = field(default=0, compare=False)
+    children: tuple[SlotOutput, ...] = ()

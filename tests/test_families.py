@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ def test_llama4_scales_nothing_that_fits(codec: TextCodec, small: Any) -> None:
     """Attention is scaled by the order of arrival beyond `floor_scale`; nothing comes near it."""
     (family,) = [family for family in IN_SEQUENCE if family.name == "llama4"]
     model = family.model(codec.vocab_size, floor_scale=700)
-    compiled = compile_schema(small, codec, template=TEMPLATE, decoding="isolated")
+    compiled = compile_schema(small, codec, template=TEMPLATE, decoding=PLAIN)
     texts = ["QZW 7 kg, " * 12, "QZW 7 kg, " * 60]
     found = dict(fill(prepare(model), compiled.encode(texts), compiled.stop, compiled.decoding))
     requests = requests_of(compiled, texts[0])

@@ -66,6 +66,7 @@ def test_public_names() -> None:
     """Whoever changes this list changes the contract."""
     assert sorted(schemax.__all__) == [
         "AttrSchema",
+        "Calibration",
         "CompiledSchema",
         "DecodingConfig",
         "Diagnosis",

@@ -37,7 +37,7 @@ def found(value: Any, text: str, confidence: float | None = None) -> FieldResult
     items = value if isinstance(value, list) else [] if value is None else [value]
     places = [(text.find(str(item)), len(str(item))) for item in items]
     spans = tuple(Span(at, at + size, "title") if at >= 0 else None for at, size in places)
-    return FieldResult(json.dumps(value), value, confidence, spans, tokens=3)
+    return FieldResult(json.dumps(value), value, confidence, spans=spans, tokens=3)
 
 
 def boot(index: int, *, confident: bool = True) -> Extraction[Any]:

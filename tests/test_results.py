@@ -129,8 +129,8 @@ def test_a_field_that_the_output_did_not_mention() -> None:
 def test_fields_are_results_in_declaration_order() -> None:
     item = read(Television, hdmi=slot(' "3"', tokens=5), brand=slot(' "LG', "eos"))
     assert list(item.fields) == list(Television.model_fields)
-    assert item.fields["hdmi"] == FieldResult(' "3"', 3, None, (), "stop", 5)
-    assert item.fields["brand"] == FieldResult(' "LG', None, None, (), "eos", 3)
+    assert item.fields["hdmi"] == FieldResult(' "3"', 3, tokens=5)
+    assert item.fields["brand"] == FieldResult(' "LG', None, finish_reason="eos", tokens=3)
     with pytest.raises(TypeError):
         item.fields["hdmi"] = None  # type: ignore[index]
 
@@ -807,6 +807,8 @@ def test_rows() -> None:
         "raw": ' ["small"]',
         "value": ["Small"],
         "confidence": None,
+        "probability": None,
+        "null_probability": None,
         "finish_reason": "stop",
         "tokens": 3,
         "span": None,

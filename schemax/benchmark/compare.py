@@ -86,9 +86,7 @@ def compare(request: Request, tell: Callable[[str], None] = lambda _: None) -> r
     Raises BenchmarkError where an engine does not write the given answers, and ModelError,
     InputError for what cannot be loaded or read.
     """
-    if request.threads is not None:
-        torch.set_num_threads(request.threads)
-    model, tokenizer = _load(request)
+    model, tokenizer = load_model(request)
     work, examples = _make_work(request, model, tokenizer)
     field = Field(
         model,
@@ -129,8 +127,10 @@ def _settings(request: Request) -> dict[str, Any]:
     return {**asdict(request.rules), **{name: getattr(request, name) for name in names}}
 
 
-def _load(request: Request) -> tuple[Any, Any]:
-    """The model, and what `compile_schema` takes for a tokenizer."""
+def load_model(request: Request) -> tuple[Any, Any]:
+    """The model, and what `compile_schema` takes for a tokenizer; sets the threads asked for."""
+    if request.threads is not None:
+        torch.set_num_threads(request.threads)
     if request.shape is None:
         loaded = load(str(request.model), device=request.device, dtype=request.dtype)
         return loaded.model.eval(), request.tokenizer or loaded.tokenizer

@@ -17,6 +17,7 @@ from schemax.commands.messages import UsageError, plain_warnings, refused_settin
 from schemax.resources import resource_dir
 
 if TYPE_CHECKING:
+    from schemax.benchmark.compare import Request
     from schemax.benchmark.report import Report
 
 _Model = Annotated[
@@ -92,6 +93,10 @@ def bench(
     sweep: Annotated[
         bool, typer.Option("--sweep", help="The grid of documents per prompt and batch sizes.")
     ] = False,
+    constraints: Annotated[
+        bool,
+        typer.Option("--constraints", help="Instead, what constraints cost a decode step."),
+    ] = False,
     against: Annotated[
         str | None,
         typer.Option(metavar="URL", show_default=False, help="A server of OpenAI's protocol."),
@@ -165,11 +170,33 @@ def bench(
             concurrency=concurrency,
             price_per_hour=price_per_hour,
         )
+    if constraints:
+        _measure_constraints(request, quiet)
+        return
     with plain_warnings(quiet=quiet):
         report = compare(request, (lambda _: None) if quiet else say)
     _publish(report, as_json, picture, page)
     if against is None and not quiet:
         say(ABSENT)
+
+
+def _measure_constraints(request: Request, quiet: bool) -> None:
+    from schemax.benchmark.compare import load_model
+    from schemax.benchmark.constraints import measure_constraints
+
+    with plain_warnings(quiet=quiet), refused_settings():
+        model, tokenizer = load_model(request)
+        costs = measure_constraints(
+            model,
+            tokenizer,
+            documents=request.documents,
+            document_tokens=request.sizes.document_tokens if request.sizes else 250,
+            repeats=request.rules.repeats,
+            seed=request.rules.seed,
+            tell=(lambda _: None) if quiet else say,
+        )
+    for line in costs.lines():
+        print(line)
 
 
 def _publish(report: Report, as_json: Path | None, picture: Path | None, page: Path | None) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel
 
 from schemax.commands.sight import Picture, picture, sentences
 from schemax.compiler import CompiledSchema, compile_schema
+from schemax.compiler.lists import Items, asked_of, leaves_of_item
 from schemax.compiler.skeleton import skeleton_text
 from schemax.config import DecodingConfig
 from schemax.formats import StopAt, StopRule
 from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop
 from schemax.runtime.plan import plan_prompt
 from schemax.schema import Attribute
+from schemax.tokens import SlotSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One blank, for the first document of a prompt.
+    """One blank, for the first document of a prompt; of the items of a list, for the first one.
 
     key_start, key_end, first_value: position ids.
     odd_boundary: whether the tokenizer would merge the end of the key with the value.
@@ -58,10 +61,13 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The most forward passes that a document takes part in, retries not counted."""
+    """The most forward passes that a document takes part in, retries not counted.
+
+    autoregressive: None for lists of nested models, which need a slot per leaf.
+    """
 
     this: int
-    autoregressive: int
+    autoregressive: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,7 @@ def contract_of(
             opening=len(prompt.opening),
             keys=sum(len(key) for row in prompt.keys for key in row),
         ),
-        steps=Steps(max(compiled.k_max), _autoregressive_steps(compiled)),
+        steps=Steps(_steps(compiled.k_max, compiled.slots), _autoregressive_steps(compiled)),
         visibility=sentences(config),
         picture=picture(config),
         warnings=_warnings(compiled),
@@ -149,32 +155,60 @@ def _skeleton(compiled: CompiledSchema) -> tuple[str, ...]:
         for row in compiled.key_texts
         for key, attribute, k_max in zip(row, compiled.attributes, compiled.k_max, strict=True)
     )
+    marked += tuple(
+        f"{compiled.format.key(leaf.labels, None)}⟦{leaf.name}, {k_max}⟧"
+        for leaf, k_max in _first_items(compiled.attributes, compiled.slots)
+    )
     return marked if compiled.decoding.layout == "branched" else ("".join(marked),)
 
 
 def _slots(compiled: CompiledSchema, sample: str) -> tuple[Slot, ...]:
     prompt = compiled.encode([sample] * _num_documents(compiled))[0]
     plan = plan_prompt(prompt, compiled.decoding)
-    slots = []
-    for n, attribute in enumerate(compiled.attributes):
-        end = int(plan.last_position[n])
-        num_tokens = len(compiled.keys[0][n])
-        slots.append(
-            Slot(
-                name=attribute.name,
-                shown=" > ".join(attribute.labels),
-                type=_type_in_words(attribute),
-                nullable=attribute.nullable,
-                k_max=compiled.k_max[n],
-                key=compiled.key_texts[0][n],
-                key_tokens=num_tokens,
-                key_start=end - num_tokens + 1,
-                key_end=end,
-                first_value=end + 1,
-                odd_boundary=attribute.name in compiled.odd_boundaries,
-            )
+
+    def slot(attribute: Attribute, key: str, num_tokens: int, k_max: int, end: int) -> Slot:
+        return Slot(
+            name=attribute.name,
+            shown=" > ".join(attribute.labels),
+            type=_type_in_words(attribute),
+            nullable=attribute.nullable,
+            k_max=k_max,
+            key=key,
+            key_tokens=num_tokens,
+            key_start=end - num_tokens + 1,
+            key_end=end,
+            first_value=end + 1,
+            odd_boundary=attribute.name in compiled.odd_boundaries,
         )
+
+    ends = plan.last_position.tolist()
+    lengths = list(map(len, compiled.keys[0]))
+    columns = (compiled.asked, compiled.key_texts[0], lengths, compiled.k_max, ends)
+    slots = [slot(*row) for row in zip(*columns, strict=False)]
+    for leaf, k_max in _first_items(compiled.attributes, compiled.slots):
+        key = compiled.format.key(leaf.labels, None)
+        length = len(compiled.codec.encode(key))
+        slots.append(slot(leaf, key, length, k_max, ends[0] - lengths[0] + length))
     return tuple(slots)
+
+
+def _first_items(
+    attributes: Sequence[Attribute], specs: Sequence[SlotSpec]
+) -> Iterator[tuple[Attribute, int]]:
+    """What the slots of lists' first items ask for, and their budgets."""
+    for attribute, spec in zip(attributes, specs, strict=False):
+        if isinstance(spec.expansion, Items):
+            leaves = leaves_of_item(attribute, 1)
+            yield from zip(map(asked_of, leaves), spec.expansion.k_max, strict=True)
+            yield from _first_items(leaves, spec.expansion.specs)
+
+
+def _steps(k_max: Sequence[int], specs: Sequence[SlotSpec]) -> int:
+    longest = max(k_max)
+    for budget, spec in zip(k_max, specs, strict=False):
+        if isinstance(spec.expansion, Items):
+            longest = max(longest, budget + _steps(spec.expansion.k_max, spec.expansion.specs))
+    return longest
 
 
 def _type_in_words(attribute: Attribute) -> str:
@@ -200,7 +234,9 @@ def _stop_in_words(rule: StopRule) -> str:
     return f"where {type(rule).__name__}, a rule of the format, is met"
 
 
-def _autoregressive_steps(compiled: CompiledSchema) -> int:
+def _autoregressive_steps(compiled: CompiledSchema) -> int | None:
+    if any(attribute.fields for attribute in compiled.attributes):
+        return None
     schema: type[BaseModel] = compiled.schema
     baseline = compile_schema(
         schema, compiled.codec, format=compiled.format, decoding="autoregressive"

@@ -22,6 +22,7 @@ from schemax.evaluation.comparison import Comparison, compare
 from schemax.evaluation.declared import check_labels, parts_of
 from schemax.evaluation.examples import (
     Example,
+    by_attribute,
     duplicated_ids,
     labelled,
     read_examples,
@@ -29,6 +30,7 @@ from schemax.evaluation.examples import (
     shown_record,
 )
 from schemax.evaluation.judge import Case, Judgement, Verdict, cases_of
+from schemax.evaluation.picture import reliability_svg
 from schemax.evaluation.runs import Judged, Run, check_alike, comparison_data, read_run
 from schemax.extractor import Extractor
 from schemax.progress import track
@@ -72,8 +74,21 @@ def evaluate(
         int | None, typer.Option(min=1, show_default=False, help="Read no more than so many.")
     ] = None,
     by: Annotated[
-        str, typer.Option(help="category, or attribute for counts of every attribute as well.")
+        str,
+        typer.Option(
+            help="category; attribute for counts of every attribute as well; confidence for how "
+            "far confidences can be relied on, bin by bin."
+        ),
     ] = "category",
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--reliability",
+            metavar="FILE.svg",
+            show_default=False,
+            help="Where to draw reliability, and risk over coverage.",
+        ),
+    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -102,8 +117,10 @@ def evaluate(
     score takes an attribute that is not annotated as null. Later settings are compared with the
     first one, product by product.
     """
-    if by not in ("category", "attribute"):
-        raise UsageError(f"--by takes category or attribute, not {by!r}")
+    if by not in ("category", "attribute", "confidence"):
+        raise UsageError(f"--by takes category, attribute or confidence, not {by!r}")
+    if picture is not None and picture.suffix != ".svg":
+        raise UsageError(f"--reliability takes a file that ends in .svg, not {picture}")
     if saved is not None:
         if data is not None:
             raise UsageError("give INPUT or --compare, not both")
@@ -135,7 +152,17 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(_as_data(runs, comparisons, details), indent=2))
     else:
-        scoreboard.show(runs, comparisons, _setting(extractor), attributes=by == "attribute")
+        scoreboard.show(runs, comparisons, _setting(extractor), by=by)
+    if picture is not None:
+        _draw(runs, picture)
+
+
+def _draw(runs: Sequence[Run], path: Path) -> None:
+    known = [(run.decoding, found) for run in runs if (found := run.reliability) is not None]
+    if known:
+        path.write_text(reliability_svg(known), "utf-8")
+    else:
+        say(f"note: {path} is not written: no predicted value has a confidence")
 
 
 def _measure(
@@ -171,11 +198,16 @@ def _measure(
         for parts in found
     ]
     predictions = labelled(examples, values, schemas)
+    sure = [
+        {name: field.confidence for item in parts for name, field in item.fields.items()}
+        for parts in found
+    ]
     ends = Counter(field.finish_reason for item in items for field in item.fields.values())
     return Run(
         decoding=name,
         examples=examples,
         predictions=predictions,
+        confidences=by_attribute(examples, sure, schemas),
         scores=score_predictions(examples, predictions),
         passes=mean(sum(item.steps for item in parts) for parts in found),
         seconds=seconds,

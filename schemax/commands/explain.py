@@ -207,10 +207,18 @@ def _show_steps(contract: Contract) -> None:
     if contract.decoding.layout == "autoregressive":
         typer.echo(f"At most {steps.this} forward passes: the rendered skeleton and every k_max.")
     else:
-        typer.echo(
-            f"At most {steps.this} forward passes, the longest k_max; autoregressive decoding "
-            f"takes up to {steps.autoregressive}, the rendered skeleton and the sum of all k_max."
+        usual = (
+            "autoregressive decoding cannot read lists of nested models"
+            if steps.autoregressive is None
+            else f"autoregressive decoding takes up to {steps.autoregressive}, the rendered "
+            "skeleton and the sum of all k_max"
         )
+        longest = (
+            "the longest k_max"
+            if steps.this == max(slot.k_max for slot in contract.slots)
+            else "the k_max of a count and of the items that it calls for"
+        )
+        typer.echo(f"At most {steps.this} forward passes, {longest}; {usual}.")
 
 
 def _title(text: str) -> None:

@@ -14,9 +14,9 @@ import typer
 from schemax.commands.messages import UsageError, refused_settings
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.extractor import EMBEDDED_WARNING, Extractor
+from schemax.extractor import Extractor
 from schemax.formats import get_format
-from schemax.resources import resource_dir
+from schemax.resources import EMBEDDED_WARNING, resource_dir
 
 Schema = Annotated[
     str,

@@ -12,26 +12,34 @@ from rich.text import Text
 from schemax.evaluation.comparison import Comparison, Paired
 from schemax.evaluation.intervals import Interval, f1_interval
 from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
+from schemax.evaluation.reliability import Reliability
 from schemax.evaluation.runs import Run
 
 _MOST_IDS = 20
+_MOST, _HALF = 0.8, 0.5
 
 
-def show(
-    runs: Sequence[Run], comparisons: Sequence[Comparison], setting: str, *, attributes: bool
-) -> None:
-    """Everything about runs on the same products; comparisons of the later ones with the first."""
+def show(runs: Sequence[Run], comparisons: Sequence[Comparison], setting: str, *, by: str) -> None:
+    """Everything about runs on the same products; comparisons of the later ones with the first.
+
+    by: "attribute" or "confidence" shows more of these.
+    """
     console = Console()
     _say(console, f"{len(runs[0].examples)} products; {setting}")
     console.print(_quality(runs))
     console.print(_costs(runs))
+    console.print(_reliability(runs))
     if len(runs[0].scores.by_category) > 1:
         _say(console, "F1 by category")
         console.print(_categories(runs))
-    if attributes:
-        for run in runs:
+    for run in runs:
+        if by == "attribute":
             _say(console, f"Attributes, {run.decoding}")
             console.print(_attributes(run))
+        if by == "confidence" and (found := run.reliability) is not None:
+            _say(console, f"Confidence, {run.decoding}")
+            console.print(_bins(found))
+            console.print(_coverages(found))
     if any(run.judged is not None for run in runs):
         _say(console, "LLM judge")
         console.print(_judged(runs))
@@ -74,6 +82,42 @@ def _costs(runs: Sequence[Run]) -> Table:
             *ends,
             *(str(run.invalid_fields), str(run.invalid_rows)),
         )
+    return table
+
+
+def _reliability(runs: Sequence[Run]) -> Table:
+    table = _table("decoding", "values", "mean\nconfidence", "right", "ECE", "Brier", "AURC")
+    for share in (_MOST, _HALF):
+        table.add_column(f"right of\nbest {share:.0%}", justify="right")
+    for run in runs:
+        found = run.reliability
+        if found is None:
+            table.add_row(Text(run.decoding), *["-"] * 8)
+            continue
+        right = {point.coverage: 1 - point.risk for point in found.curve}
+        figures = (found.confidence, found.accuracy, found.ece, found.brier, found.aurc)
+        shares = (right[_MOST], right[_HALF])
+        table.add_row(
+            *(Text(run.decoding), str(found.values)), *(f"{x:.3f}" for x in figures + shares)
+        )
+    return table
+
+
+def _bins(found: Reliability) -> Table:
+    table = _table("confidence", "values", "mean", "right")
+    for part in found.bins:
+        means = (
+            "-" if mean is None else f"{mean:.3f}" for mean in (part.confidence, part.accuracy)
+        )
+        table.add_row(f"{part.low:.1f} to {part.high:.1f}", str(part.count), *means)
+    return table
+
+
+def _coverages(found: Reliability) -> Table:
+    table = _table("most confident", "down to", "right", "wrong")
+    for point in found.curve:
+        figures = (point.confidence, 1 - point.risk, point.risk)
+        table.add_row(f"{point.coverage:.0%}", *(f"{figure:.3f}" for figure in figures))
     return table
 
 

@@ -12,11 +12,12 @@ from pydantic import BaseModel
 
 from schemax.commands import options
 from schemax.commands import train_options as given
+from schemax.commands.calibrate import calibration_line
 from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.messages import UsageError, plain_warnings, refused_settings, say
 from schemax.compiler.prompt import template_source
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.errors import ModelError
+from schemax.errors import InputError, ModelError
 from schemax.evaluation.examples import Example
 from schemax.extractor import Extractor
 from schemax.formats import get_format
@@ -127,8 +128,9 @@ def train(
             card=card,
         )
         outcome = _run(work, out, chosen, device, resume)
-    if _rank() == 0:
-        _report(outcome, out, data if data.is_dir() else Path("TEST.jsonl"), decoding)
+        if _rank() == 0:
+            _report(outcome, out, data if data.is_dir() else Path("TEST.jsonl"), decoding)
+            _calibrate(out, examples, declared, work, chosen, labels, loading, settings)
 
 
 def _check_choices(labels: str, teacher: str | None, absent: str, device: str) -> None:
@@ -287,6 +289,49 @@ def _report(outcome: Outcome, out: Path, data: Path, decoding: str) -> None:
     loss = "" if outcome.held_out_loss is None else f", held-out loss {outcome.held_out_loss:.4f}"
     say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{loss}")
     say(f"next: schemax evaluate {data} --model {out} --decoding {decoding}")
+
+
+def _calibrate(
+    out: Path,
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    work: Work,
+    settings: TrainingSettings,
+    labels: str,
+    device: str,
+    given: Mapping[str, Any],
+) -> None:
+    """Leaves a calibration in the folder, fitted on the held-out products, where these can tell."""
+    from schemax.calibration import FILE, write_calibration
+    from schemax.training.calibrating import FEWEST, calibrate
+    from schemax.training.run import split_lessons
+
+    (out / FILE).unlink(missing_ok=True)  # of a run that is taken up again
+    if labels != "gold" or settings.decoding.layout == "autoregressive" or not settings.held_out:
+        return
+    _, kept_back = split_lessons(work.lessons, settings.held_out, settings.seed)
+    texts = {lesson.text for lesson in kept_back}
+    lessons = zip(examples, work.lessons, strict=True)
+    held_out = [example for example, lesson in lessons if lesson.text in texts]
+    pairs = sum(len(example.attributes) for example in held_out)
+    if pairs < FEWEST or not (out / "config.json").is_file():
+        say(f"not calibrated: {pairs} held-out labels, and it takes {FEWEST}")
+        return
+    extractor = Extractor.from_pretrained(out, device=device)
+    try:
+        fit = calibrate(
+            extractor,
+            held_out,
+            schemas,
+            (given["format"],),
+            decoding=settings.decoding,
+            template=given["template"],
+        )
+    except InputError as error:
+        say(f"not calibrated: {error}")
+        return
+    write_calibration(fit.calibration, out)
+    say(calibration_line(fit))
 
 
 def _rank() -> int:

@@ -11,8 +11,8 @@ from typing import Any
 import jinja2
 from pydantic import BaseModel
 
-from schemax.compiler.budgets import slot_budget
 from schemax.compiler.examples import Example, written_examples
+from schemax.compiler.lists import Compiling, as_decoded, asked_of, asked_of_items
 from schemax.compiler.prompt import (
     DEFAULT_TEMPLATE,
     PromptText,
@@ -24,7 +24,6 @@ from schemax.compiler.prompt import (
     template_source,
 )
 from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, skeleton_text
-from schemax.compiler.slots import slot_specs
 from schemax.compiler.stops import compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
 from schemax.config import DecodingConfig, resolve_decoding
@@ -45,7 +44,9 @@ class CompiledSchema:
     key_texts: the same as text.
     k_max: (N,) token budgets, delimiter included. For the autoregressive layout (1,): the budget
         of the whole output.
-    slots: (N,) grammars, and how null begins; () for the autoregressive layout.
+    asked: (N,) what the slots ask for: the attributes, of a list in two phases its count.
+    slots: (N,) grammars, how null begins, and what a count calls for; () for the autoregressive
+        layout.
     stop, stop_rule: what ends a slot, over tokens and over bytes.
     odd_boundaries: attributes whose slot begins within what the tokenizer would merge.
     """
@@ -53,6 +54,7 @@ class CompiledSchema:
     schema: type[BaseModel]
     category: str
     attributes: tuple[Attribute, ...]
+    asked: tuple[Attribute, ...]
     format: OutputFormat
     decoding: DecodingConfig
     codec: TextCodec
@@ -148,7 +150,6 @@ def compile_schema(
     settings = settings_of(schema)
     output_format = get_format(format or settings.format or "json")
     config = resolve_decoding(decoding)
-    stacked = config.documents == "stacked"
     return _compile(
         schema,
         codec,
@@ -159,7 +160,7 @@ def compile_schema(
         tuple(codec.eos_ids if eos_ids is None else eos_ids),
         vocab_size or codec.vocab_size,
         # As text: instances need not be hashable.
-        written_examples(examples, schema, output_format, stacked=stacked) if examples else (),
+        written_examples(examples, schema, output_format, config) if examples else (),
     )
 
 
@@ -181,7 +182,8 @@ def _compile(
     vocab_size: int,
     examples: tuple[ShownExample, ...],
 ) -> CompiledSchema:
-    attributes = compile_attributes(schema)
+    attributes = as_decoded(schema.__name__, compile_attributes(schema), config)
+    asked = tuple(map(asked_of, attributes))
     check_names(schema.__name__, attributes, output_format)
     category = settings_of(schema).category
     stacked = config.documents == "stacked"
@@ -196,7 +198,10 @@ def _compile(
         codec=codec,
         examples=examples,
     )
-    budgets = tuple(slot_budget(item, output_format, codec, config) for item in attributes)
+    rule = NEWLINE if config.stop == "newline" else output_format.stop
+    name = schema.__name__
+    compiling = Compiling(name, output_format, config, codec, vocab_size, eos_ids, rule)
+    budgets = tuple(map(compiling.budget, attributes))
     autoregressive = config.layout == "autoregressive"
     if autoregressive:
         texts = [[""]]
@@ -205,15 +210,17 @@ def _compile(
         slots: tuple[SlotSpec, ...] = ()
         rule = output_format.end
     else:
-        texts = key_texts(attributes, output_format, config, num_documents)
-        odd = check_boundaries(texts[0], attributes, output_format, codec)
-        slots = slot_specs(schema.__name__, attributes, output_format, config, codec, vocab_size)
-        rule = NEWLINE if config.stop == "newline" else output_format.stop
+        texts = key_texts(asked, output_format, config, num_documents)
+        inner = list(asked_of_items(attributes))
+        blanks = [*texts[0], *(output_format.key(item.labels, None) for item in inner)]
+        odd = check_boundaries(blanks, [*asked, *inner], output_format, codec)
+        slots = compiling.specs(attributes)
     prefix = codec.encode_markup(prompt.chat_prefix) if prompt.chat_prefix else codec.prefix_ids
     return CompiledSchema(
         schema=schema,
         category=category,
         attributes=attributes,
+        asked=asked,
         format=output_format,
         decoding=config,
         codec=codec,

@@ -11,8 +11,10 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import to_jsonable_python
 
+from schemax.compiler.lists import Rows, as_decoded
 from schemax.compiler.prompt import ShownExample
 from schemax.compiler.skeleton import render_values
+from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.formats import DocumentKey, OutputFormat, Scalar, Writable
 from schemax.schema import Attribute, compile_attributes
@@ -60,18 +62,18 @@ def written_examples(
     examples: Sequence[Example],
     schema: type[BaseModel],
     output_format: OutputFormat,
-    *,
-    stacked: bool,
+    config: DecodingConfig,
 ) -> tuple[ShownExample, ...]:
     """Examples as templates show them: texts as they are, values as an output of that format.
 
-    stacked: whether outputs name their document. The ids of examples are "X1", "X2", ..., so that
-    none of them is taken for a document's.
+    Where outputs name their document, the ids of examples are "X1", "X2", ..., so that none of them
+    is taken for a document's.
 
     Raises InputError, naming the example, for a document that is no text, and for values that are
-    not of the schema.
+    not of the schema; SchemaError for lists that the decoding cannot write.
     """
-    attributes = compile_attributes(schema)
+    attributes = as_decoded(schema.__name__, compile_attributes(schema), config)
+    stacked = config.documents == "stacked"
     shown = []
     for place, (text, values) in enumerate(_pairs(examples, schema)):
         if not isinstance(text, str):
@@ -124,9 +126,12 @@ def _reason_of(error: Exception) -> str:
     )
 
 
-def _writable(attribute: Attribute, instance: BaseModel) -> Writable:
+def _writable(attribute: Attribute, instance: BaseModel) -> Writable | Rows:
     """The leaf's value, in the form in which extraction reads it."""
     value = _stated(instance, attribute.path)
+    if attribute.fields:
+        rows = [[_writable(leaf, _bare(item)) for leaf in attribute.fields] for item in value or ()]
+        return rows or None
     if value is None or not attribute.is_list:
         return _scalar(attribute, value)
     items = [_scalar(attribute, item) for item in value]

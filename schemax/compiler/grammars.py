@@ -34,7 +34,7 @@ from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
 from schemax.schema import Attribute
 
-_LIST_KEYWORDS = ("minItems", "maxItems", "uniqueItems")
+LIST_KEYWORDS = ("minItems", "maxItems", "uniqueItems")
 _LENGTH_KEYWORDS = ("minLength", "maxLength")
 
 # Counting characters multiplies the states of the automaton, those of a pattern above all.
@@ -143,7 +143,7 @@ def _why_not(attribute: Attribute, keyword: str, value: Any) -> str | None:
     kind = attribute.kind
     if keyword == "minItems" and ("uniqueItems", True) in attribute.constraints and value > 1:
         return " of different items"
-    if keyword in _LIST_KEYWORDS:
+    if keyword in LIST_KEYWORDS:
         return None  # uniqueItems too: a set drops what it is given twice
     if kind == "string" and keyword == "pattern":
         try:
@@ -169,7 +169,7 @@ class _Value:
         self.conditions = [
             (keyword, value)
             for keyword, value in attribute.constraints
-            if keyword in _LIST_KEYWORDS or _why_not(attribute, keyword, value) is None
+            if keyword in LIST_KEYWORDS or _why_not(attribute, keyword, value) is None
         ]
 
     def items(self) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from schemax.compiler.lists import asked_of, leaves_of_item
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import ModelError, TemplateError
 from schemax.resources import resource_dir
@@ -133,7 +134,7 @@ def render_prompt(
     try:
         text = load_template(template).render(
             category=category,
-            attributes=[_shown(attribute) for attribute in attributes],
+            attributes=[shown for attribute in attributes for shown in _shown(attribute)],
             documents=documents,
             examples=[
                 ShownExample(f"{marker}-text{n}\ue001", example.id, f"{marker}-output{n}\ue001")
@@ -306,15 +307,25 @@ def _raise_exception(message: str) -> None:
     raise jinja2.TemplateError(message)
 
 
-def _shown(attribute: Attribute) -> ShownAttribute:
-    return ShownAttribute(
-        name=" > ".join(attribute.labels),
-        description=attribute.description,
-        type=_type_name(attribute),
-        examples=attribute.examples,
-        choices=attribute.choices,
-        nullable=attribute.nullable,
+def _shown(attribute: Attribute) -> Iterator[ShownAttribute]:
+    """The attribute; of a list in two phases its count, and what is asked for of every item."""
+    asked = asked_of(attribute)
+    description = attribute.description
+    if attribute.long:
+        description = "how many there are; each of them is then asked for under its number"
+    yield ShownAttribute(
+        name=" > ".join(asked.labels),
+        description=description,
+        type=_type_name(asked),
+        examples=asked.examples,
+        choices=asked.choices,
+        nullable=asked.nullable,
     )
+    if attribute.long:
+        # "colors 1, colors 2, ..."
+        several = f"1, {attribute.label} 2, ..."
+        for leaf in leaves_of_item(attribute, several):
+            yield from _shown(leaf)
 
 
 _TYPE_NAMES = {

@@ -116,6 +116,8 @@ def days(conditions: Iterable[tuple[str, Any]]) -> str:
     """A date within bounds, as `date.isoformat` writes it."""
     kept = [f"/{DATE}/"]
     for keyword, value in conditions:
+        if keyword not in _BOUNDS:
+            continue  # of the list that it is in
         text = value.isoformat()
         above = [
             f"{text[:at]}[{int(digit) + 1}-9][0-9-]*"

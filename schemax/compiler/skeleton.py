@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+from schemax.compiler.lists import Rows, all_labels, written
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
@@ -45,7 +46,7 @@ def key_texts(
 def check_names(schema: str, attributes: Sequence[Attribute], output_format: OutputFormat) -> None:
     """Raises SchemaError if two keys would look the same in this format."""
     try:
-        output_format.check([attribute.labels for attribute in attributes])
+        output_format.check(list(all_labels(attributes)))
     except ValueError as error:
         raise SchemaError(schema, None, str(error)) from error
 
@@ -88,17 +89,18 @@ def _typical_values(attribute: Attribute) -> list[str | list[str] | None]:
 def render_values(
     attributes: Sequence[Attribute],
     output_format: OutputFormat,
-    values: Sequence[Writable],
+    values: Sequence[Writable | Rows],
     head: Path = (),
 ) -> str:
     """A whole output for one document, from its opening to its closing; `head` begins all paths."""
     parts = [output_format.opening()]
     previous: Path | None = None
     for attribute, value in zip(attributes, values, strict=True):
-        path = head + attribute.labels
-        parts.append(output_format.key(path, previous))
-        parts.append(output_format.escape(value))
-        previous = path
+        for labels, literal in written(attribute, value):
+            path = head + labels
+            parts.append(output_format.key(path, previous))
+            parts.append(output_format.escape(literal))
+            previous = path
     assert previous is not None  # a schema without attributes does not compile
     parts.append(output_format.closing(previous))
     return "".join(parts)

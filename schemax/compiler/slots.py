@@ -23,10 +23,11 @@ class TokenGrammar:
     strict: bool
     choices: bool
     codec: TextCodec
+    eos_ids: tuple[int, ...]
     vocab_size: int
 
     def new_matcher(self) -> Any:
-        return _prototype(self.text, self.codec, self.vocab_size).deep_copy()
+        return _prototype(self.text, self.codec, self.eos_ids, self.vocab_size).deep_copy()
 
     def encode(self, data: bytes) -> tuple[int, ...]:
         return _encoded(self.codec, data)
@@ -39,6 +40,7 @@ def slot_specs(
     config: DecodingConfig,
     codec: TextCodec,
     vocab_size: int,
+    eos_ids: tuple[int, ...] = (),
 ) -> tuple[SlotSpec, ...]:
     """(N,) specs. Raises SchemaError for conditions that nothing meets, or no grammar can hold."""
     specs = []
@@ -50,9 +52,8 @@ def slot_specs(
             text = slot_grammar(attribute, output_format, tails)
             if text is not None:
                 check_grammar(text, schema=schema, attribute=attribute)
-                grammar = TokenGrammar(
-                    text, is_typed(attribute), has_choices(attribute), codec, vocab_size
-                )
+                strict, choices = is_typed(attribute), has_choices(attribute)
+                grammar = TokenGrammar(text, strict, choices, codec, eos_ids, vocab_size)
         specs.append(SlotSpec(null[0] if may_be_null(attribute) else -1, grammar))
     return tuple(specs)
 
@@ -104,36 +105,43 @@ def choice_texts(
 
 @lru_cache(maxsize=4096)
 def _encoded(codec: TextCodec, data: bytes) -> tuple[int, ...]:
-    """Without a character that the bytes only begin."""
-    text = data.decode("utf-8", "ignore")
-    ids = tuple(codec.encode(text))
-    return ids if codec.decode_bytes(ids) == text.encode() else ()
+    """Without a character that the bytes only begin; nothing, if they begin within one."""
+    ids = tuple(codec.encode(data.decode("utf-8", "ignore")))
+    return ids if data.startswith(codec.decode_bytes(ids)) else ()
 
 
 @lru_cache(maxsize=4096)
-def _prototype(grammar: str, codec: TextCodec, vocab_size: int) -> Any:
+def _prototype(grammar: str, codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int) -> Any:
     from llguidance import LLMatcher
 
-    return LLMatcher(_tokenizer(codec, vocab_size), grammar, log_level=0, limits=parser_limits())
+    tokenizer = _tokenizer(codec, eos_ids, vocab_size)
+    return LLMatcher(tokenizer, grammar, log_level=0, limits=parser_limits())
 
 
 @lru_cache(maxsize=8)
-def _tokenizer(codec: TextCodec, vocab_size: int) -> Any:
+def _tokenizer(codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int) -> Any:
     from llguidance import LLTokenizer, TokenizerWrapper
 
-    return LLTokenizer(TokenizerWrapper(_Tokens(codec, vocab_size)))
+    return LLTokenizer(TokenizerWrapper(_Tokens(codec, eos_ids, vocab_size)))
 
 
 class _Tokens:
-    """A codec as llguidance asks for it: the bytes of every token, special ones without any."""
+    """A codec as llguidance asks for it: the bytes of every token, special ones without any.
+
+    Neither have those that end a slot: in the middle of a value, their text would be its end.
+    """
 
     bos_token_id = None
 
-    def __init__(self, codec: TextCodec, vocab_size: int) -> None:
+    def __init__(self, codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int) -> None:
         known = codec.token_bytes[:vocab_size]
         self.tokens = [*known, *[b""] * (vocab_size - len(known))]
-        self.eos_token_id = codec.eos_ids[0] if codec.eos_ids else 0
+        for number in (*eos_ids, *codec.eos_ids):
+            if number < vocab_size:
+                self.tokens[number] = b""
         self.special_token_ids = [number for number, data in enumerate(self.tokens) if not data]
+        # One that stands for no text; slots end before it is ever allowed.
+        self.eos_token_id = next(iter(self.special_token_ids), vocab_size)
         self._codec = codec
 
     def __call__(self, text: bytes) -> list[int]:

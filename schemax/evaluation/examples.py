@@ -19,6 +19,7 @@ from schemax.evaluation.pairs import OUTCOMES, Outcome, PairScore, count_outcome
 from schemax.schema import AttrSchema, compile_attributes
 
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 Label = str | None | tuple[str, ...]
 """What an annotator wrote: a value, an explicit null, or several accepted values, the first of
@@ -210,16 +211,26 @@ def labelled(
     An attribute is called as the labels call it. A field without a prediction, as of a product
     that could not be read, gets None.
     """
+    found = by_attribute(examples, predictions, schemas)
+    return [{name: as_text(value) for name, value in row.items()} for row in found]
+
+
+def by_attribute(
+    examples: Sequence[Example],
+    rows: Sequence[Mapping[str, V]],
+    schemas: Mapping[str, type[BaseModel]],
+) -> list[dict[str, V | None]]:
+    """What is known of fields, by attribute, as `labelled` calls them; None for the others."""
     names = {
         category: {a.name: a.label for a in compile_attributes(schema)}
         for category, schema in schemas.items()
     }
     return [
         {
-            name if name in example.attributes else label: as_text(predicted.get(name))
+            name if name in example.attributes else label: row.get(name)
             for name, label in names[example.category].items()
         }
-        for example, predicted in zip(examples, predictions, strict=True)
+        for example, row in zip(examples, rows, strict=True)
     ]
 
 

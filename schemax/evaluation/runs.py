@@ -14,6 +14,7 @@ from schemax.evaluation.examples import Example, Label, Scores, row_ids
 from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.judge import Case, JudgeScore, Verdict, score_verdicts
 from schemax.evaluation.pairs import mean_f1
+from schemax.evaluation.reliability import Reliability, reliability_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Run:
     """One decoding setting on all examples.
 
     predictions: attribute -> value or None, one mapping per example.
+    confidences: attribute -> confidence of its prediction, None where there is none.
     passes: forward passes that a product took part in, on average. seconds: for all products.
     finish_reasons: how many fields ended by "stop", "eos" and "length".
     invalid_fields: fields whose value could not be used; invalid_rows: products with any error;
@@ -43,6 +45,7 @@ class Run:
     decoding: str
     examples: Sequence[Example]
     predictions: Sequence[Mapping[str, Any]]
+    confidences: Sequence[Mapping[str, float | None]]
     scores: Scores
     passes: float
     seconds: float
@@ -56,11 +59,17 @@ class Run:
     def products_per_second(self) -> float:
         return len(self.examples) / self.seconds
 
+    @property
+    def reliability(self) -> Reliability | None:
+        """Of the annotated pairs with a predicted value; None without confidences."""
+        return reliability_of(self.scores, self.confidences)
+
     def to_data(self, *, details: bool = False) -> dict[str, Any]:
         """All figures, of JSON types; with details, "products" holds labels and predictions."""
         protocol, strict = self.scores.protocol, self.scores.strict
         by_category, by_attribute = self.scores.by_category, self.scores.by_attribute
         strict_by_category = self.scores.by_part(lambda pair: pair.category, strict=True)
+        reliability = self.reliability
         nested: dict[str, dict[str, Any]] = {name: {} for name in by_category}
         for (category, attribute), score in by_attribute.items():
             nested[category][attribute] = asdict(score) | {
@@ -95,6 +104,7 @@ class Run:
             "f1_by_category": {name: score.f1 for name, score in by_category.items()},
             "strict_f1_by_category": {n: score.f1 for n, score in strict_by_category.items()},
             "by_attribute": nested,
+            "reliability": None if reliability is None else asdict(reliability),
         }
         if self.judged is not None:
             judged = self.judged.score
@@ -116,9 +126,14 @@ class Run:
                 "category": example.category,
                 "labels": dict(example.attributes),
                 "predicted": dict(predicted),
+                "confidences": dict(confidences),
             }
-            for name, example, predicted in zip(
-                row_ids(self.examples), self.examples, self.predictions, strict=True
+            for name, example, predicted, confidences in zip(
+                row_ids(self.examples),
+                self.examples,
+                self.predictions,
+                self.confidences,
+                strict=True,
             )
         ]
         if self.judged is not None:

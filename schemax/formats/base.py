@@ -226,6 +226,16 @@ def items_of(value: Writable) -> Sequence[Scalar]:
     return [value]  # type: ignore[list-item]  # is_sequence() has told the two apart
 
 
+def count_in(raw: str, format: OutputFormat) -> int | None:
+    """How many items a slot says there are, None for null. Raises ValueError if it does not."""
+    value = format.unescape(raw)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip().isdecimal():
+        raise ValueError(f"{value!r} is no number of items")
+    return int(value)
+
+
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 
 

@@ -101,7 +101,8 @@ function fieldItem(row, field, active) {
   const more = make("span", { classes: "more" });
   for (const [, message] of cell.errors ?? []) more.append(make("span", { text: message }), make("br"));
   if (cell.r !== undefined) more.append("wrote ", make("code", { text: cell.r }), " · ");
-  more.append([counted(cell.t ?? 0, "token"), ENDS[cell.f ?? "stop"], grounding(cell)].filter(Boolean).join(" · "));
+  const facts = [counted(cell.t ?? 0, "token"), ENDS[cell.f ?? "stop"], grounding(cell), otherwise(cell)];
+  more.append(facts.filter(Boolean).join(" · "));
   return make("button", {
     type: "button", classes: ["item", ...classesOf(cell), active ? "active" : ""].join(" "),
     "aria-pressed": active, onclick: () => choose(field),
@@ -109,6 +110,12 @@ function fieldItem(row, field, active) {
 }
 
 const ENDS = { stop: "stopped", eos: "end of output", length: "ran out of its budget" };
+
+/** What else the model could have written, and how probable that was. */
+function otherwise(cell) {
+  const others = cell.a ?? (cell.n >= 0.005 && !isNull(cell) ? [["null", cell.n]] : []);
+  return others.length ? `or ${others.map(([text, p]) => `${text} (${p.toFixed(2)})`).join(", ")}` : "";
+}
 
 function grounding(cell) {
   if (cell.g === undefined || isNull(cell)) return "";

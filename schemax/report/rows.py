@@ -5,7 +5,8 @@ Keys are short, and what is usual is left out, since there are many thousands of
 row: i index, id, l layout, c cells in the layout's order, t texts as [name, text], e errors as
     [field, message, raw], n forward passes, x 1 if there is no instance.
 cell: v value, r raw, c confidence, s spans as [start, end, text] or null, g 1 or 0 for grounded,
-    f finish reason if not "stop", t tokens.
+    f finish reason if not "stop", t tokens; n probability of null, a the likeliest alternatives as
+    [text, probability].
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from schemax.results import Extraction, FieldResult, Span
 from schemax.schema import settings_of
 
 _LARGEST = 2**53  # beyond it, JavaScript's numbers are not exact
+_MOST_SHOWN, _LEAST_SHOWN = 4, 0.005  # of alternatives
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -38,7 +40,7 @@ class Layouts:
 
         A failed row does not tell its schema; it is taken for the first one with these fields.
         """
-        fields = tuple(item.fields)
+        fields = tuple(_columns(item))
         names = self._names.setdefault(fields, {})
         name = None if item.value is None else settings_of(type(item.value)).category
         if name is None and names:
@@ -69,7 +71,7 @@ def plain_row(item: Extraction[Any], layouts: Layouts) -> dict[str, Any]:
         row["id"] = item.document_id
     if item.fields:
         row["l"] = layouts.of(item)
-        row["c"] = [_cell(result, item.texts) for result in item.fields.values()]
+        row["c"] = [_cell(result, item.texts) for result in _columns(item).values()]
     if item.texts:
         row["t"] = list(item.texts.items())
     if item.errors:
@@ -81,6 +83,18 @@ def plain_row(item: Extraction[Any], layouts: Layouts) -> dict[str, Any]:
     return row
 
 
+def _columns(item: Extraction[Any]) -> dict[str, FieldResult]:
+    """Without the leaves of lists of nested models: such a list is one column, whatever its length.
+
+    Their names have the number of an item in them, "items.0.price".
+    """
+    return {
+        name: result
+        for name, result in item.fields.items()
+        if not any(part.isdecimal() for part in name.split("."))
+    }
+
+
 def _cell(result: FieldResult, texts: Mapping[str, str]) -> dict[str, Any]:
     cell: dict[str, Any] = {}
     value = _plain(result.value)
@@ -90,6 +104,10 @@ def _cell(result: FieldResult, texts: Mapping[str, str]) -> dict[str, Any]:
         cell["r"] = result.raw
     if result.confidence is not None and isfinite(result.confidence):
         cell["c"] = round(result.confidence, 4)
+    if result.null_probability is not None and isfinite(result.null_probability):
+        cell["n"] = round(result.null_probability, 4)
+    if alternatives := _likeliest(result):
+        cell["a"] = alternatives
     if any(result.spans):
         cell["s"] = [span and _place(span, texts) for span in result.spans]
     if result.grounded is not None:
@@ -99,6 +117,16 @@ def _cell(result: FieldResult, texts: Mapping[str, str]) -> dict[str, Any]:
     if result.tokens:
         cell["t"] = result.tokens
     return cell
+
+
+def _likeliest(result: FieldResult) -> list[tuple[str, float]]:
+    """Choices other than the value, as texts; those that would show as 0 are left out."""
+    others = [
+        (str(_plain(choice)) if choice is not None else "null", round(probability, 4))
+        for choice, probability in result.alternatives.items()
+        if choice != result.value and probability >= _LEAST_SHOWN
+    ]
+    return sorted(others, key=lambda other: -other[1])[:_MOST_SHOWN]
 
 
 def _place(span: Span, texts: Mapping[str, str]) -> tuple[int, int, int]:

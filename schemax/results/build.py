@@ -18,10 +18,11 @@ from pydantic import BaseModel, RootModel, ValidationError
 
 from schemax.formats import OutputFormat
 from schemax.results.extraction import Extraction, FieldError, FieldResult, SlotText, Span
-from schemax.results.layout import Group, Layout, Leaf, Way, layout_of
+from schemax.results.layout import Group, Layout, Leaf, Way, items_of, layout_of
+from schemax.results.lists import taken_together
 from schemax.results.messages import joined, reason_of
 from schemax.results.spans import Source
-from schemax.results.values import as_seconds, texts_of, value_of
+from schemax.results.values import as_seconds, count_of, texts_of, value_of
 from schemax.schema import Attribute
 
 T = TypeVar("T", bound=BaseModel)
@@ -55,13 +56,13 @@ def build(
         if slot is not None:
             row.read(leaf, slot, format)
     instance = row.instance(schema)
-    results = {
-        attribute.name: row.result(row.layout.leaves[attribute.path], slot, instance)
-        for attribute, slot in zip(attributes, slots, strict=True)
-    }
+    results: dict[str, FieldResult] = {}
+    for attribute, slot in zip(attributes, slots, strict=True):
+        results.update(row.results(row.layout.leaves[attribute.path], slot, instance))
     return Extraction(instance, index, document_id, tuple(row.errors), results, steps, texts or {})
 
 
+_MOVED = object()
 _NO_VALUE = "the text states no value, and the field is required"
 
 
@@ -71,15 +72,22 @@ class _Row:
     chosen: per leaf the value that was read, or the way that is taken instead.
     stated: per leaf the texts of the value that was read.
     left: per leaf that was at fault, the ways not tried yet.
-    taken, tried: per nested model, the way of the latest attempt and those that did not work.
+    lists, items: per leaf that is a list in two phases, its group, and its items' leaves with their
+        slots.
+    kept: per such list, by path, the names of the items that were passed to Pydantic.
+    taken, tried: per group, the way of the latest attempt and those that did not work.
     """
 
     __slots__ = (
         "chosen",
+        "dated",
         "errors",
         "faulty",
+        "items",
+        "kept",
         "layout",
         "left",
+        "lists",
         "raws",
         "source",
         "stated",
@@ -90,19 +98,32 @@ class _Row:
     def __init__(self, layout: Layout, source: Source | None) -> None:
         self.layout = layout
         self.source = source
-        self.chosen: list[Any] = [
-            leaf.when_null[0] if leaf.when_null else Way.LOST for leaf in layout.root.leaves
-        ]
-        self.raws: list[str | None] = [None] * len(self.chosen)
-        self.stated: list[list[str]] = [[]] * len(self.chosen)
+        self.chosen: list[Any] = []
+        self.raws: list[str | None] = []
+        self.stated: list[list[str]] = []
+        self.dated: list[Leaf] = []
+        self.begin(layout.root.leaves)
+        self.lists: dict[int, Group] = {}
+        self.items: dict[int, list[tuple[Leaf, SlotText]]] = {}
+        self.kept: dict[tuple[str, ...], list[str]] = {}
         self.errors: list[FieldError] = []
         self.faulty: set[int] = set()
         self.left: dict[int, tuple[Way, ...]] = {}
         self.taken: dict[tuple[str, ...], Way] = {}
         self.tried: dict[tuple[str, ...], set[Way]] = {}
 
+    def begin(self, leaves: Sequence[Leaf]) -> None:
+        """Takes up the leaves that are numbered next."""
+        self.chosen += [leaf.when_null[0] if leaf.when_null else Way.LOST for leaf in leaves]
+        self.raws += [None] * len(leaves)
+        self.stated += [[] for _ in leaves]
+        self.dated += [leaf for leaf in leaves if leaf.attribute.kind in ("date", "datetime")]
+
     def read(self, leaf: Leaf, slot: SlotText, format: OutputFormat) -> None:
         self.raws[leaf.index] = slot.raw
+        if slot.items is not None:
+            self.read_items(leaf, slot, slot.items, format)
+            return
         try:
             texts = texts_of(leaf, slot, format)
             value = None if texts is None else value_of(leaf, texts)
@@ -113,6 +134,44 @@ class _Row:
             if texts is not None:
                 self.stated[leaf.index] = texts
                 self.chosen[leaf.index] = value
+
+    def read_items(
+        self,
+        leaf: Leaf,
+        slot: SlotText,
+        slots: Sequence[Sequence[SlotText]],
+        format: OutputFormat,
+    ) -> None:
+        try:
+            count = count_of(slot, format)
+        except Exception as error:  # a format may be the user's own
+            self.chosen[leaf.index] = slot.raw
+            self.fault(leaf, reason_of(error))
+            return
+        if count is None:
+            return
+        nodes = items_of(leaf, len(slots), len(self.chosen))
+        rows = [(node,) if isinstance(node, Leaf) else node.leaves for node in nodes]
+        for row in rows:
+            self.begin(row)
+        pairs = [pair for row in zip(rows, slots, strict=True) for pair in zip(*row, strict=True)]
+        for inner, one in pairs:
+            self.read(inner, one, format)
+        self.chosen[leaf.index] = []  # stated, whatever becomes of its items
+        placed = (inner for inner, _ in pairs if inner.attribute.kind != "boolean")
+        self.stated[leaf.index] = [text for inner in placed for text in self.stated[inner.index]]
+        self.items[leaf.index] = pairs
+        self.lists[leaf.index] = Group(
+            path=leaf.attribute.path,
+            children={str(number): node for number, node in enumerate(nodes)},
+            leaves=(leaf,),
+            ways=leaf.when_invalid,
+            is_list=True,
+        )
+
+    def node(self, child: Leaf | Group) -> Leaf | Group:
+        """The child itself, or the group of the list that it is."""
+        return self.lists.get(child.index, child) if isinstance(child, Leaf) else child
 
     def instance(self, schema: type[T]) -> T | None:
         """The instance, once all that is at fault has been replaced; None if the row fails.
@@ -137,15 +196,23 @@ class _Row:
                 self.errors += self.discarded(self.layout.root)
                 return instance
 
+    def results(
+        self, leaf: Leaf, slot: SlotText | None, instance: BaseModel | None
+    ) -> Iterator[tuple[str, FieldResult]]:
+        """Of the leaf, and of all leaves of the nested models that it is a list of."""
+        yield leaf.attribute.name, self.result(leaf, slot, instance)
+        for inner, one in self.items.get(leaf.index, ()):
+            if inner.number is None:
+                yield from self.results(inner, one, instance)
+
     def result(self, leaf: Leaf, slot: SlotText | None, instance: BaseModel | None) -> FieldResult:
-        if instance is not None:
-            value = _final(instance, leaf.attribute.path)
-        else:
-            chosen = self.chosen[leaf.index]
-            value = None if isinstance(chosen, Way) else chosen
+        value = _MOVED if instance is None else self.final(instance, leaf.attribute.path)
+        if value is _MOVED:
+            value = self.read_value(leaf)
         if slot is None:
             return FieldResult(raw=None, value=value, finish_reason="eos", tokens=0)
         spans = () if value is None else self.spans(leaf, instance)
+        slot = taken_together(slot)
         return FieldResult(
             raw=slot.raw,
             value=value,
@@ -161,7 +228,7 @@ class _Row:
     def spans(self, leaf: Leaf, instance: BaseModel | None) -> tuple[Span | None, ...]:
         """Where the texts of the leaf's value stand; nowhere, if the value is not made of them."""
         path, source = leaf.attribute.path, self.source
-        around = (self.taken.get(path[:depth]) for depth in range(1, len(path)))
+        around = (self.taken.get(path[:depth], Way.BUILD) for depth in range(1, len(path) + 1))
         if (
             source is None
             or leaf.attribute.kind == "boolean"
@@ -171,9 +238,35 @@ class _Row:
             return ()
         return tuple(source.locate(text) for text in self.stated[leaf.index])
 
+    def read_value(self, leaf: Leaf) -> Any:
+        """What was read, before Pydantic."""
+        group = self.lists.get(leaf.index)
+        chosen = self.chosen[leaf.index] if group is None else self.filling(group)
+        return None if isinstance(chosen, Way) else chosen
+
+    def final(self, instance: Any, path: tuple[str, ...]) -> Any:
+        """The leaf's value in the instance; None where a nested model is absent.
+
+        _MOVED where it cannot be told which of a list's items is meant, since Pydantic or the
+        model's validators have dropped or added some.
+        """
+        for depth, name in enumerate(path):
+            while isinstance(instance, RootModel):
+                instance = instance.root
+            kept = self.kept.get(path[:depth])
+            if kept is None:
+                instance = getattr(instance, name, None)
+            elif name not in kept:
+                return None
+            elif not isinstance(instance, Sequence) or len(instance) != len(kept):
+                return _MOVED
+            else:
+                instance = instance[kept.index(name)]
+        return instance
+
     # What is passed to Pydantic.
 
-    def assembled(self, group: Group) -> dict[str, Any] | Way:
+    def assembled(self, group: Group) -> dict[str, Any] | list[Any] | Way:
         """The group's data by field name, or LOST; goes on to the end to report all reasons."""
         data: dict[str, Any] = {}
         lost = False
@@ -185,9 +278,13 @@ class _Row:
                 lost = True
             elif value is not Way.OMIT:
                 data[name] = [] if value is Way.EMPTY else None
+        if group.is_list:
+            self.kept[group.path] = list(data)
+            return list(data.values())
         return Way.LOST if lost else data
 
     def filling(self, node: Leaf | Group) -> Any:
+        node = self.node(node)
         if isinstance(node, Leaf):
             chosen = self.chosen[node.index]
             if chosen is Way.LOST and node.index not in self.faulty:
@@ -195,6 +292,7 @@ class _Row:
             return chosen
         while True:
             way = self.taken[node.path] = self.way_of(node)
+            self.kept.pop(node.path, None)
             data = self.assembled(node) if way is Way.BUILD else way
             if way is not Way.BUILD or data is not Way.LOST:
                 return data
@@ -218,6 +316,8 @@ class _Row:
         self.chosen[leaf.index] = ways[0] if ways else Way.LOST
         self.left[leaf.index] = ways[1:]
         self.faulty.add(leaf.index)
+        if leaf.number is not None:
+            message = f"item {leaf.number}: {message}"
         self.errors.append(FieldError(leaf.attribute.name, message, self.raws[leaf.index]))
 
     def blamed(self, error: ValidationError) -> bool:
@@ -247,9 +347,11 @@ class _Row:
         """The deepest node on the way that was passed to Pydantic, and what is left of the way."""
         node: Leaf | Group = self.layout.root
         for depth, part in enumerate(loc):
-            if isinstance(node, Leaf) or str(part) not in node.children:
+            kept = self.kept.get(node.path) if isinstance(node, Group) else None
+            name = kept[part] if kept and type(part) is int and part < len(kept) else str(part)
+            if isinstance(node, Leaf) or name not in node.children:
                 return node, loc[depth:]
-            node = node.children[str(part)]
+            node = self.node(node.children[name])
             if isinstance(node, Group) and self.taken[node.path] is not Way.BUILD:
                 return node, loc[depth + 1 :]  # the error is in its default
         return node, ()
@@ -260,34 +362,27 @@ class _Row:
         Looks at the outcome, because a validator may well make a date of a year.
         """
         before = len(self.errors)
-        for leaf in self.layout.dated:
+        for leaf in self.dated:
             chosen = self.chosen[leaf.index]
             texts = chosen if isinstance(chosen, list) else [chosen]
             if seconds := [reading for text in texts for reading in as_seconds(leaf, text)]:
-                final = _final(instance, leaf.attribute.path)
-                many = leaf.attribute.is_list and isinstance(final, Iterable)
+                final = self.final(instance, leaf.attribute.path)
+                is_list = leaf.attribute.is_list or leaf.number is not None
+                many = is_list and isinstance(final, Iterable)
                 if any(value in seconds for value in (final if many else [final])):
                     self.fault(leaf, "Input should be a date, not a bare number")
         return len(self.errors) > before
 
     def discarded(self, group: Group) -> Iterator[FieldError]:
         """A reason for every usable value that went with the nested model around it."""
-        for child in group.children.values():
+        for child in map(self.node, group.children.values()):
             if isinstance(child, Leaf):
                 continue
             if self.taken[child.path] is Way.BUILD:
                 yield from self.discarded(child)
+            if self.taken[child.path] is Way.BUILD or child.is_list:
                 continue
             message = f"discarded, because {'.'.join(child.path)} could not be built"
             for leaf in child.leaves:
                 if not isinstance(self.chosen[leaf.index], Way):
                     yield FieldError(leaf.attribute.name, message, self.raws[leaf.index])
-
-
-def _final(instance: Any, path: tuple[str, ...]) -> Any:
-    """The leaf's value in the instance; None where a nested model is absent."""
-    for name in path:
-        while isinstance(instance, RootModel):
-            instance = instance.root
-        instance = getattr(instance, name, None)
-    return instance

@@ -51,13 +51,14 @@ class Choices:
         reached = 1.0
         for place, step in enumerate(steps):
             taken = steps[place + 1].before if place + 1 < len(steps) else None
+            behind = () if taken is None else self._begun(taken)
             onward = 0.0
             for token, probability in zip(step.tokens, step.probabilities, strict=True):
                 written = step.before + token
-                if taken is not None and taken.startswith(written):
+                values = self._begun(written)
+                if taken is not None and taken.startswith(written) and values == behind:
                     onward += probability
                     continue
-                values = self._begun(written)
                 for value in values:
                     found[value] += reached * probability / len(values)
             reached *= onward

@@ -42,12 +42,16 @@ class Span(NamedTuple):
 class FieldResult:
     """One leaf of one document, beside its value in the instance.
 
+    Of a list in two phases, everything stands for the count and all items: see docs/lists.md.
+
     raw: what the model wrote, delimiter dropped; None if its output did not mention the field.
     value: the final one, validators and defaults included. Of a failed row, what was read.
     confidence: how probable the value is under the model. Of a typed value, among all that its
-        type allows; of free text, the geometric mean over its tokens. None where the model wrote
+        type allows; of free text, the geometric mean over its tokens. Of a calibrated model, how
+        often such values are right (schemax.calibration), but for null. None where the model wrote
         keys and values itself, and for a field that the output did not mention.
-    probability: of the whole value: the product over its tokens, where `confidence` is a mean.
+    probability: of the whole value: the product over its tokens, where `confidence` is a mean. One
+        below the decoding's `min_probability` has become null, though `raw` says what was written.
     null_probability: how probable it is that there is no value; None where there has to be one.
     alternatives: of an Enum, Literal or bool, every choice and its probability, None for null.
     spans: where the text that the model wrote stands in the document: of a list, one per item that
@@ -85,7 +89,8 @@ class FieldResult:
 class Extraction(Generic[T]):
     """One document, read: the instance, or why there is none.
 
-    fields: dotted names to results, in declaration order; empty if the document was not read.
+    fields: dotted names to results, in declaration order; empty if the document was not read. Of a
+        list of nested models, behind the list's own, those of its items' leaves, "lines.0.price".
     steps: forward passes that the document took part in.
     texts: what the model was shown, by key of the record ("text" for a bare str), as it was given:
         spans are offsets into these. Empty if the document was not read.
@@ -134,6 +139,8 @@ class SlotText:
 
     raw: its text, delimiter dropped.
     complete: whether its stop rule was met, so that nothing of the value can be missing.
+    left_out: whether the value is too improbable to be taken for one.
+    items: of a list in two phases, whose raw text is the count, the slots of every item.
     confidence, probability, null_probability, alternatives: see `FieldResult`.
     """
 
@@ -145,6 +152,8 @@ class SlotText:
     probability: float | None = None
     null_probability: float | None = None
     alternatives: Mapping[Any, float] = field(default_factory=dict)
+    left_out: bool = False
+    items: tuple[tuple[SlotText, ...], ...] | None = None
 
 
 def _as_dict(item: FieldError | FieldResult) -> dict[str, Any]:

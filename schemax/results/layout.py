@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -27,7 +27,11 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """An attribute, and its ways where the text states no value, or one that cannot be used."""
+    """An attribute, and its ways where the text states no value, or one that cannot be used.
+
+    item: of a list of nested models, one of them as if it were a schema of its own.
+    number: of an item of a list that was read in two phases, from 1 on.
+    """
 
     index: int
     attribute: Attribute
@@ -35,6 +39,8 @@ class Leaf:
     when_invalid: tuple[Way, ...]
     choices: Mapping[str, Any]
     folded_choices: Mapping[str, Any]
+    item: Group | None = None
+    number: int | None = None
 
     @property
     def key(self) -> str:
@@ -43,19 +49,23 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """The root or a nested model. `ways`: besides building it; `leaves`: all below it."""
+    """The root or a nested model. `ways`: besides building it; `leaves`: all below it.
+
+    is_list: whether it is a list that was read in two phases, whose children are its items, named
+        "0", "1", ...; the list is then all of its leaves.
+    """
 
     path: tuple[str, ...]
     children: Mapping[str, Leaf | Group]
     leaves: tuple[Leaf, ...]
     ways: tuple[Way, ...]
+    is_list: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     root: Group
     leaves: Mapping[tuple[str, ...], Leaf]
-    dated: tuple[Leaf, ...]
     title: str
 
 
@@ -69,7 +79,6 @@ def layout_of(schema: type[BaseModel]) -> Layout:
     return Layout(
         root=root,
         leaves={leaf.attribute.path: leaf for leaf in root.leaves},
-        dated=tuple(leaf for leaf in root.leaves if leaf.attribute.kind in ("date", "datetime")),
         title=schema.__pydantic_validator__.title,
     )
 
@@ -86,8 +95,10 @@ def _group(
         shape = shape_of(annotation_of(info))
         inner = [] if info.is_required() else [Way.OMIT]
         inner += [Way.NONE] if shape.nullable else []
-        if shape.model is None:
+        if shape.model is None or shape.is_list:
             leaf = _leaf(*numbered[*path, name], tuple(inner))
+            if shape.model is not None:
+                leaf = replace(leaf, item=_item(shape.model, leaf.attribute))
             children[name] = leaf
             leaves.append(leaf)
         else:
@@ -95,6 +106,58 @@ def _group(
             children[name] = group
             leaves += group.leaves
     return Group(path, children, tuple(leaves), ways)
+
+
+def _item(model: type[BaseModel], attribute: Attribute) -> Group:
+    numbered = {leaf.path: (at, leaf) for at, leaf in enumerate(attribute.fields)}
+    return _group(model, (), (Way.OMIT,), numbered)
+
+
+def items_of(leaf: Leaf, count: int, first: int) -> list[Leaf | Group]:
+    """The items of a list, which are left out where they cannot be used.
+
+    first: index of the first one's first leaf.
+    """
+    if leaf.item is not None:
+        width = len(leaf.item.leaves)
+        places = [(*leaf.attribute.path, str(number)) for number in range(count)]
+        return [_moved(leaf.item, at, first + n * width) for n, at in enumerate(places)]
+    scalar = replace(leaf.attribute, is_list=False, long=False)
+    omit = (Way.OMIT,)
+    return [
+        replace(
+            leaf,
+            index=first + number,
+            attribute=scalar,
+            when_null=omit,
+            when_invalid=omit,
+            number=number + 1,
+        )
+        for number in range(count)
+    ]
+
+
+def _moved(group: Group, path: tuple[str, ...], first: int) -> Group:
+    """The group below a path, its leaves' indices counted from `first` on."""
+    leaves = tuple(
+        replace(
+            leaf,
+            index=leaf.index + first,
+            attribute=replace(leaf.attribute, path=(*path, *leaf.attribute.path)),
+        )
+        for leaf in group.leaves
+    )
+    moved = {leaf.index - first: leaf for leaf in leaves}
+
+    def below(node: Group) -> Group:
+        children = {
+            name: moved[child.index] if isinstance(child, Leaf) else below(child)
+            for name, child in node.children.items()
+        }
+        own = tuple(moved[leaf.index] for leaf in node.leaves)
+        return replace(node, path=(*path, *node.path), children=children, leaves=own)
+
+    return below(group)
 
 
 def _leaf(index: int, attribute: Attribute, ways: tuple[Way, ...]) -> Leaf:

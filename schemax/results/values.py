@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from schemax.formats import OutputFormat
+from schemax.formats import OutputFormat, count_in
 from schemax.results.extraction import SlotText
 from schemax.results.layout import Leaf, folded
 
@@ -18,14 +18,15 @@ _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
 
 
 def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat) -> list[str] | None:
-    """The items of a list, nulls dropped, or one text; None for null.
+    """The items of a list, nulls dropped, or one text; None for null, and for what is left out.
 
     Without white space around them, which small models like to copy along with a word.
 
     Raises ValueError, which says why, and whatever a format of the user's own raises.
     """
-    if slot.finish_reason == "length" and not slot.complete:
-        raise ValueError(f"ran out of its budget of {slot.tokens} tokens (truncated)")
+    _check_whole(slot)
+    if slot.left_out:
+        return None
     value = format.unescape(slot.raw, is_list=leaf.attribute.is_list)
     if value is None:
         return None
@@ -36,6 +37,17 @@ def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat) -> list[str] | No
     if len(texts) > 1:
         raise ValueError(f"{len(texts)} values where one belongs")
     return texts or None
+
+
+def count_of(slot: SlotText, format: OutputFormat) -> int | None:
+    """How many items a slot says there are; None for null. Raises as `texts_of` does."""
+    _check_whole(slot)
+    return count_in(slot.raw, format)
+
+
+def _check_whole(slot: SlotText) -> None:
+    if slot.finish_reason == "length" and not slot.complete:
+        raise ValueError(f"ran out of its budget of {slot.tokens} tokens (truncated)")
 
 
 def value_of(leaf: Leaf, texts: list[str]) -> Any:

@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from schemax.config import DecodingConfig
+from schemax.runtime.masks import Bits, Masks, allowed_ids, are_few, rule_out
 from schemax.runtime.plan import Ids, Ints
-from schemax.runtime.sampling import choose, log_probabilities
+from schemax.runtime.sampling import choose, log_probabilities, parts
 from schemax.tokens import DONE, Alternatives, Grammar, SlotSpec, StopTable
 
 logger = logging.getLogger(__name__)
@@ -30,8 +31,6 @@ logger = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float32]
 # Alternatives that are less probable are not kept.
 _LEAST_PROBABLE = 1e-6
-# Rows whose masks are unpacked at once.
-_CHUNK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +42,31 @@ class Chosen:
     null_logprobs: Floats
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Guide:
     """A slot's grammar and how far it has come."""
 
+    slot: int
     grammar: Grammar
     matcher: Any
+
+    def accepts(self, token: int) -> bool:
+        """Whether the token is allowed; if so, takes it for written."""
+        return bool(self.matcher.try_consume_tokens([int(token)]) == 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """One choice for each of (S,) slots: what it is made from, and what came of it.
+
+    keys: (S, 2) for random numbers; steps: (S,); nulls: (S,) null tokens, -1 where there is none.
+    """
+
+    logits: Tensor
+    keys: Tensor
+    steps: Ints
+    nulls: Ints
+    chosen: Chosen
 
 
 class Chooser:
@@ -63,7 +81,8 @@ class Chooser:
         self._alternatives: dict[int, list[Alternatives]] = {}
         # Matchers of slots that are done, by grammar: they know their automaton's states.
         self._idle: dict[Grammar, list[Any]] = {}
-        self._executor: Any = None
+        self._failed: set[Grammar] = set()
+        self._masks = Masks()
 
     # --- slots come and go -----------------------------------------------------------------------
 
@@ -81,7 +100,7 @@ class Chooser:
                 continue
             idle = self._idle.setdefault(spec.grammar, [])
             matcher = idle.pop() if idle else spec.grammar.new_matcher()
-            self._guides[slot] = _Guide(spec.grammar, matcher)
+            self._guides[slot] = _Guide(slot, spec.grammar, matcher)
 
     def end(self, slot: int) -> tuple[Alternatives, ...]:
         """Lets go of a slot that is done; what else it could have written."""
@@ -90,6 +109,14 @@ class Chooser:
         if (guide := self._guides.pop(slot, None)) is not None and guide.matcher.reset():
             self._idle[guide.grammar].append(guide.matcher)
         return tuple(self._alternatives.pop(slot, ()))
+
+    def _give_up(self, guide: _Guide) -> None:
+        """Lets a slot go on without its grammar, whose matcher has failed."""
+        del self._guides[guide.slot]
+        if guide.grammar not in self._failed:
+            self._failed.add(guide.grammar)
+            reason = guide.matcher.get_error().strip().partition("\n")[0]
+            logger.warning("slots go on without their grammar: %s", reason or "nothing is allowed")
 
     # --- choices ---------------------------------------------------------------------------------
 
@@ -105,104 +132,134 @@ class Chooser:
 
         keys: (S, 2), as `sampling.choose` takes them; steps: (S,) how many tokens each slot has.
         given: (S,) tokens to be taken whatever the model says; -1 where it chooses.
-        May write into the logits.
         """
         numbers: list[int] = slots.tolist()
         taken = np.full(len(slots), -1) if given is None else given.copy()
         waiting = [row for row, slot in enumerate(numbers) if slot in self._forced]
         for row in waiting:
             taken[row] = self._next_forced(numbers[row])
-        guided = [
-            (row, guide)
+        guides = {
+            row: guide
             for row, slot in enumerate(numbers)
             if taken[row] < 0 and (guide := self._guides.get(slot)) is not None
-        ]
+        }
+        nulls = np.array([self._null_ids.get(slot, -1) for slot in numbers], np.int64)
+        unknown = np.full(len(slots), np.nan, np.float32)
+        draw = _Draw(logits, keys, steps, nulls, Chosen(taken, unknown, unknown.copy()))
         sampled = self._config.temperature > 0
-        strict = [(row, guide) for row, guide in guided if sampled or guide.grammar.strict]
-        allowed = self._mask(logits, strict)
-        device_steps = torch.from_numpy(steps).to(logits.device)
-        ids = choose(logits, keys, device_steps, self._config).cpu().numpy()
-        ids = np.where(taken >= 0, taken, ids)
-        refused = [
-            (row, guide) for row, guide in guided if not self._accept(numbers[row], guide, ids[row])
-        ]
-        if refused:
-            rows = torch.tensor([row for row, _ in refused], device=logits.device)
-            part = logits[rows]
-            self._mask(part, [(place, guide) for place, (_, guide) in enumerate(refused)])
-            again = choose(part, keys[rows], device_steps[rows], self._config).tolist()
-            for (row, guide), token in zip(refused, again, strict=True):
-                ids[row] = token
-                self._accept(numbers[row], guide, token, finally_=True)
-        nulls = np.array([self._null_ids.get(slot, -1) for slot in numbers])
-        wanted = torch.from_numpy(np.stack([ids, np.maximum(nulls, 0)], axis=1)).to(logits.device)
-        found = log_probabilities(logits, wanted).cpu().numpy()
-        self._keep_alternatives(logits, strict, allowed, numbers, steps)
-        logprobs, null_logprobs = found[:, 0].copy(), np.where(nulls < 0, np.nan, found[:, 1])
-        logprobs[waiting] = 0.0
-        return Chosen(ids, logprobs, null_logprobs)
+        asked = [row for row, guide in guides.items() if sampled or guide.grammar.strict]
+        rows, bits = self._ask(asked, guides, logits.shape[1])
+        strict = np.array([guides[row].grammar.strict for row in rows.tolist()], bool)
+        choices = np.array([guides[row].grammar.choices for row in rows.tolist()], bool)
+        few = strict & (are_few(bits) | choices)
+        self._choose_of_few(draw, rows[few], bits[few], guides)
+        rest = np.setdiff1d(np.arange(len(slots)), rows[few])
+        for some in parts(len(rest), logits.device):
+            masked = ~few & np.isin(rows, rest[some])
+            asked_for = strict[masked], rows[masked], bits[masked]
+            self._choose_of_many(draw, rest[some], *asked_for, guides)
+        draw.chosen.logprobs[waiting] = 0.0
+        return draw.chosen
 
-    def _accept(self, slot: int, guide: _Guide, token: int, finally_: bool = False) -> bool:
-        """Tells a matcher of a token; False if its grammar does not allow it.
+    def _ask(
+        self, rows: Sequence[int], guides: dict[int, _Guide], vocab_size: int
+    ) -> tuple[Ints, Bits]:
+        """What the grammars of some rows allow: (n,) rows, but for those that fail, (n, V / 32)."""
+        bits = self._masks.of([guides[row].matcher for row in rows], vocab_size)
+        kept = []
+        for place, row in enumerate(rows):
+            if guides[row].matcher.is_error() or not bits[place].any():
+                self._give_up(guides.pop(row))
+            else:
+                kept.append(place)
+        return np.array(rows, np.int64)[kept], bits[kept]
 
-        finally_: there is no other token. A matcher that has failed constrains nothing any more.
-        """
-        if guide.matcher.try_consume_tokens([int(token)]) == 1:
-            return True
-        if finally_ or guide.matcher.is_error():
-            logger.warning("a slot goes on without its grammar: %s", guide.matcher.get_error())
-            del self._guides[slot]
-            return True
-        return False
-
-    def _mask(self, logits: Tensor, guided: Sequence[tuple[int, _Guide]]) -> npt.NDArray[np.int32]:
-        """Rules out, in place, what the grammars of some rows do not allow.
-
-        Returns (len(guided), V / 32) bits of what they do allow.
-        """
-        from llguidance import LLExecutor
-        from llguidance.numpy import fill_next_token_bitmask_par
-
-        words = -(-logits.shape[1] // 32)
-        bits = np.zeros((len(guided), words), np.int32)
-        if not guided:
-            return bits
-        if self._executor is None:
-            self._executor = LLExecutor()
-        pairs = [(guide.matcher, place) for place, (_, guide) in enumerate(guided)]
-        fill_next_token_bitmask_par(self._executor, pairs, bits)
-        bits[~bits.any(axis=1)] = -1  # of a matcher that has failed
-        rows = np.array([row for row, _ in guided])
-        for first in range(0, len(rows), _CHUNK):
-            chunk = torch.from_numpy(rows[first : first + _CHUNK]).to(logits.device)
-            packed = torch.from_numpy(bits[first : first + _CHUNK].view(np.uint8))
-            shifts = torch.arange(8, dtype=torch.uint8, device=logits.device)
-            unpacked = (packed.to(logits.device)[:, :, None] >> shifts) & 1
-            ruled_out = unpacked.flatten(1)[:, : logits.shape[1]] == 0
-            logits[chunk] = logits[chunk].masked_fill(ruled_out, -torch.inf)
-        return bits
-
-    def _keep_alternatives(
-        self,
-        logits: Tensor,
-        strict: Sequence[tuple[int, _Guide]],
-        bits: npt.NDArray[np.int32],
-        numbers: Sequence[int],
-        steps: Ints,
+    def _choose_of_few(
+        self, draw: _Draw, rows: Ints, bits: Bits, guides: dict[int, _Guide]
     ) -> None:
-        for (row, guide), packed in zip(strict, bits, strict=True):
-            if not guide.grammar.choices:
-                continue
-            ids = np.flatnonzero(np.unpackbits(packed.view(np.uint8), bitorder="little"))
-            if len(ids) < 2:
-                continue
-            among = logits[row, torch.from_numpy(ids).to(logits.device)].float().softmax(dim=0)
-            probabilities = among.cpu().numpy()
-            kept = probabilities >= _LEAST_PROBABLE
-            found = Alternatives(
-                int(steps[row]), tuple(ids[kept].tolist()), tuple(probabilities[kept].tolist())
-            )
-            self._alternatives.setdefault(numbers[row], []).append(found)
+        """For some rows under strict grammars: looks at the allowed tokens, and at no others."""
+        if not len(rows):
+            return
+        device = draw.logits.device
+        ids, counts = allowed_ids(bits)
+        real = np.arange(ids.shape[1]) < counts[:, None]
+        places = torch.from_numpy(rows).to(device)
+        logits = draw.logits[places[:, None], torch.from_numpy(ids).to(device)]
+        logits = logits.masked_fill(~torch.from_numpy(real).to(device), -torch.inf)
+        steps = torch.from_numpy(draw.steps[rows]).to(device)
+        picked = choose(logits, draw.keys[places], steps, self._config).cpu().numpy()
+        # Drawn at the very end, rounding could take it beyond the last one.
+        picked = np.minimum(picked, counts - 1)
+        found = logits.float().log_softmax(dim=-1).cpu().numpy()
+        every = np.arange(len(rows))
+        draw.chosen.ids[rows] = ids[every, picked]
+        draw.chosen.logprobs[rows] = found[every, picked]
+        nulls = draw.nulls[rows]
+        is_null = real & (ids == nulls[:, None])
+        of_null = np.where(is_null, found, -np.inf).max(axis=1)
+        draw.chosen.null_logprobs[rows] = np.where(nulls < 0, np.nan, of_null)
+        for place, row in enumerate(rows.tolist()):
+            guide, count = guides[row], int(counts[place])
+            if not guide.accepts(draw.chosen.ids[row]):
+                self._give_up(guide)
+            if guide.grammar.choices and count > 1:
+                probabilities = np.exp(found[place, :count])
+                kept = probabilities >= _LEAST_PROBABLE
+                kept[picked[place]] = True
+                self._alternatives.setdefault(guide.slot, []).append(
+                    Alternatives(
+                        int(draw.steps[row]),
+                        tuple(ids[place, :count][kept].tolist()),
+                        tuple(probabilities[kept].tolist()),
+                    )
+                )
+
+    def _choose_of_many(
+        self,
+        draw: _Draw,
+        rows: Ints,
+        strict: npt.NDArray[np.bool_],
+        masked: Ints,
+        bits: Bits,
+        guides: dict[int, _Guide],
+    ) -> None:
+        """For some of all other rows: looks at all logits.
+
+        masked: (m,) those of the rows whose grammars have been asked, with what these allow;
+            strict: (m,) whether probabilities are among that.
+        """
+        places = torch.from_numpy(rows).to(draw.logits.device)
+        logits = draw.logits[places]
+        keys, steps = draw.keys[places], torch.from_numpy(draw.steps[rows]).to(places.device)
+        masked = np.searchsorted(rows, masked)
+        rule_out(logits, masked[strict], bits[strict])
+        source = logits
+        if not strict.all():  # sampled: free text as well
+            source = logits.clone()
+            rule_out(source, masked[~strict], bits[~strict])
+        given = draw.chosen.ids[rows]
+        ids = choose(source, keys, steps, self._config).cpu().numpy()
+        ids = np.where(given >= 0, given, ids)
+        refused = [
+            row
+            for row, token in zip(rows.tolist(), ids.tolist(), strict=True)
+            if row in guides and not guides[row].accepts(token)
+        ]
+        again, bits = self._ask(refused, guides, logits.shape[1])
+        if len(again):
+            some = np.searchsorted(rows, again)
+            part = logits[torch.from_numpy(some).to(places.device)]
+            rule_out(part, np.arange(len(some)), bits)
+            ids[some] = choose(part, keys[some], steps[some], self._config).cpu().numpy()
+            for row, token in zip(again.tolist(), ids[some].tolist(), strict=True):
+                if not guides[row].accepts(token):
+                    self._give_up(guides[row])
+        nulls = draw.nulls[rows]
+        wanted = torch.from_numpy(np.stack([ids, np.maximum(nulls, 0)], axis=1)).to(places.device)
+        found = log_probabilities(logits, wanted).cpu().numpy()
+        draw.chosen.ids[rows] = ids
+        draw.chosen.logprobs[rows] = found[:, 0]
+        draw.chosen.null_logprobs[rows] = np.where(nulls < 0, np.nan, found[:, 1])
 
     # --- what is forced --------------------------------------------------------------------------
 

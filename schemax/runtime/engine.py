@@ -13,6 +13,7 @@ from itertools import islice, takewhile
 import torch
 
 from schemax.config import DecodingConfig
+from schemax.runtime.called_prompts import called_prompt, with_children
 from schemax.runtime.decoder import decode
 from schemax.runtime.fork import ForkModel, decode_forked
 from schemax.runtime.limits import is_out_of_memory
@@ -47,13 +48,16 @@ class _Job:
     steps: list[int]
 
     def finished(self) -> Iterator[tuple[int, DocumentOutput]]:
-        width = len(self.prompt.k_max)
         for j, place in enumerate(self.places):
             if self.outputs is None:
                 yield place, DocumentOutput((), 0, NO_MEMORY)
             else:
-                slots = tuple(self.outputs[j * width : (j + 1) * width])
-                yield place, DocumentOutput(slots, self.steps[j])
+                yield place, DocumentOutput(tuple(self.slots(j)), self.steps[j])
+
+    def slots(self, j: int) -> list[SlotOutput]:
+        """(N,) outputs of a document."""
+        width = len(self.prompt.k_max)
+        return (self.outputs or [])[j * width : (j + 1) * width]
 
 
 def fill(
@@ -96,18 +100,46 @@ def _fill_window(
             continue
         for place, document in zip(places, prompt.documents, strict=True):
             yield place, too_long(problem, len(document))
-    batches = _Batches(model, stop, config)
-    jobs.sort(key=lambda job: batches.rank(job.plan))
+    for job in _decoded(jobs, _Batches(model, stop, config), config):
+        yield from job.finished()
+
+
+def _decoded(jobs: Sequence[_Job], batches: _Batches, config: DecodingConfig) -> Iterator[_Job]:
+    """Jobs as they are done, like lengths together, retries and what values call for included."""
+    jobs = sorted(jobs, key=lambda job: batches.rank(job.plan))
     while jobs:
         size = batches.size([job.plan for job in jobs])
         batch, jobs = jobs[:size], jobs[size:]
         for job, outputs in zip(batch, batches.run([job.plan for job in batch]), strict=True):
             job.outputs = outputs
-            job.steps = _steps(job, model)
+            job.steps = _steps(job, batches.model)
         for attempt in range(1, config.max_retries + 1):
             _retry(batch, batches, config, attempt)
-        for job in batch:
-            yield from job.finished()
+        _fill_called(batch, batches, config)
+        yield from batch
+
+
+def _fill_called(batch: Sequence[_Job], batches: _Batches, config: DecodingConfig) -> None:
+    """Fills the slots that values call for, with every such document read once more."""
+    further: list[tuple[_Job, int, _Job]] = []
+    for job in batch:
+        if job.outputs is None or not any(spec.expansion for spec in job.prompt.slots):
+            continue
+        for j in range(len(job.places)):
+            prompt = called_prompt(single(job.prompt, j), job.slots(j))
+            if prompt is not None:
+                called = _Job(prompt, plan_prompt(prompt, config), job.places[j : j + 1], None, [0])
+                further.append((job, j, called))
+    for _ in _decoded([called for _, _, called in further], batches, config):
+        pass
+    for job, j, called in further:
+        if job.outputs is None or called.outputs is None:
+            job.outputs = None  # memory did not suffice
+            continue
+        start = j * len(job.prompt.k_max)
+        slots = with_children(single(job.prompt, j), job.slots(j), called.outputs)
+        job.outputs[start : start + len(slots)] = slots
+        job.steps[j] += called.steps[0]
 
 
 def shares(model: Model, prompt: PromptIds, config: DecodingConfig) -> bool:

@@ -8,102 +8,22 @@ nothing waits for the slowest. All bookkeeping is by arrays: no Python per slot 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
+from schemax.runtime.calls import Calls
 from schemax.runtime.choosing import Chooser, Chosen
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.requests import Request
+from schemax.runtime.slots import Entry, Resident, Slots, Stack, grown, ranks
 from schemax.runtime.writing import slot_outputs
-from schemax.tokens import DONE, SlotOutput, StopTable
+from schemax.tokens import DONE, SlotOutput, SlotSpec, StopTable
 
 # Room is made for so many documents at once, unless they are long, and for ones longer by this
 # factor: moving costs.
 _FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
 _GROWTH = 1.25
-
-
-@dataclass(slots=True)
-class Slots:
-    """The slots that still grow, all (S,) in one order.
-
-    row: of the document; home: in the tables of what they wrote and where it lies.
-    step: tokens written; length: tokens in cells; position: of the newest token.
-    pending: how many of the newest tokens the model has not read: one, and those that were forced.
-    passes: forward passes so far.
-    state: of the stop rule; budget: tokens; visible: of the document's; instruction: its handle.
-    keys: (S, 2) for random numbers; index: see `Request`.
-    """
-
-    row: Ints
-    home: Ints
-    step: Ints
-    length: Ints
-    position: Ints
-    pending: Ints
-    passes: Ints
-    state: Ints
-    budget: Ints
-    visible: Ints
-    instruction: Ints
-    index: Ints
-    keys: Ints
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    def keep(self, kept: Any) -> Slots:
-        return Slots(*(getattr(self, field.name)[kept] for field in fields(self)))
-
-    def joined(self, others: list[Slots]) -> Slots:
-        names = [field.name for field in fields(self)]
-        return Slots(*(np.concatenate([getattr(s, n) for s in (self, *others)]) for n in names))
-
-    @classmethod
-    def none(cls) -> Slots:
-        empty = np.zeros(0, np.int64)
-        columns: list[Ints] = [*[empty] * 12, np.zeros((0, 2), np.int64)]
-        return cls(*columns)
-
-
-class Stack:
-    """Numbers from 0 on, taken and given back; what is out is never given out twice."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._free = np.zeros(0, np.int64)
-
-    def take(self, count: int) -> Ints:
-        if (missing := count - len(self._free)) > 0:
-            grown = self.size + max(missing, self.size // 2)
-            self._free = np.concatenate([np.arange(grown - 1, self.size - 1, -1), self._free])
-            self.size = grown
-        kept = len(self._free) - count
-        self._free, taken = self._free[:kept], self._free[kept:]
-        return taken[::-1].copy()
-
-    def give(self, numbers: Ints) -> None:
-        self._free = np.concatenate([self._free, numbers])
-
-
-@dataclass(slots=True)
-class Resident:
-    """A document in flight: its row, its slots' homes, and how many still grow."""
-
-    request: Request
-    row: int
-    homes: Ints
-    growing: int
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A document that is read in the next pass."""
-
-    request: Request
-    row: int
 
 
 class Flight:
@@ -135,6 +55,7 @@ class Flight:
         self._reason = np.zeros(0, np.int64)
         self._passes = np.zeros(0, np.int64)
         self._answers: Ints | None = None
+        self._calls = Calls()
         self._footprint = 0
 
     @property
@@ -206,13 +127,9 @@ class Flight:
         row = next(row for row in range(self.num_rows) if row not in self.residents)
         count = request.num_slots
         homes = self._homes.take(count)
-        self._reserve(int(request.budgets.max()))
-        self._written[homes] = -1
-        self._chooser.begin(homes.tolist(), request.specs, request.answers)
-        if request.answers is not None or self._answers is not None:
-            self._set_answers(homes, request.answers or ((),) * count)
+        self._begin(homes, int(request.budgets.max()), request.specs, request.answers)
         self.positions[row, : len(request.stem)] = request.stem_positions
-        self.residents[row] = Resident(request, row, homes, count)
+        self.residents[row] = Resident(request, row, homes, count, request.footprint)
         self._footprint += request.footprint
         self.entries.insert(0, Entry(request, row))
         zeros = np.zeros(count, np.int64)
@@ -233,17 +150,43 @@ class Flight:
         )
         self.slots = fresh.joined([self.slots])
 
+    def spawn(self, room: int) -> int:
+        """Takes up slots that others have called for, as far as there is room for their keys.
+
+        Returns how many tokens the next pass reads of these.
+        """
+        calls = self._calls.take(room, alone=not len(self.slots))
+        if not calls:
+            return 0
+        homes = self._homes.take(len(calls))
+        specs = [call.child.spec for call in calls]
+        fresh = self._calls.slots(calls, homes)
+        self._begin(homes, int(fresh.budget.max()), specs, None)
+        self._footprint += sum(call.footprint for call in calls)
+        self.slots = self.slots.joined([fresh])
+        return int(fresh.pending.sum())
+
+    def _begin(
+        self, homes: Ints, budget: int, specs: Sequence[SlotSpec], answers: Sequence[Ids] | None
+    ) -> None:
+        self._reserve(budget)
+        self._written[homes] = -1
+        self._chooser.begin(homes.tolist(), specs, answers)
+        self._calls.begin(homes, specs)
+        if answers is not None or self._answers is not None:
+            self._set_answers(homes, answers or ((),) * len(homes))
+
     def _reserve(self, budget: int) -> None:
-        self._written = _grown(self._written, self._homes.size, budget, -1)
-        self._logprobs = _grown(self._logprobs, self._homes.size, budget, 0)
-        self.cell_table = _grown(self.cell_table, self._homes.size, 1, 0)
+        self._written = grown(self._written, self._homes.size, budget, -1)
+        self._logprobs = grown(self._logprobs, self._homes.size, budget, 0)
+        self.cell_table = grown(self.cell_table, self._homes.size, 1, 0)
         for name in ("_reason", "_passes", "_null_logprobs"):
             setattr(self, name, np.resize(getattr(self, name), self._homes.size))
 
     def _set_answers(self, homes: Ints, answers: Sequence[Sequence[int]]) -> None:
         table = np.zeros((0, 0), np.int64) if self._answers is None else self._answers
         longest = max(1, *map(len, answers))
-        table = _grown(table, self._homes.size, longest, -1)
+        table = grown(table, self._homes.size, longest, -1)
         table[homes] = -1
         for home, answer in zip(homes, answers, strict=True):
             table[home, : len(answer)] = answer
@@ -256,7 +199,7 @@ class Flight:
         owner = np.repeat(np.arange(len(self.slots)), pending)
         column = self.slots.length[owner] + ranks(pending)
         if total:
-            self.cell_table = _grown(self.cell_table, self._homes.size, int(column.max()) + 1, 0)
+            self.cell_table = grown(self.cell_table, self._homes.size, int(column.max()) + 1, 0)
         self.cell_table[self.slots.home[owner], column] = cells
         self.slots.length = self.slots.length + pending
         return cells
@@ -268,7 +211,10 @@ class Flight:
         counts = self.slots.pending[slots]
         owner = np.repeat(slots, counts)
         behind = np.repeat(counts, counts) - ranks(counts)
-        unread: Ints = self._written[self.slots.home[owner], self.slots.step[owner] - behind]
+        step = self.slots.step[owner]
+        unread: Ints = self._written[self.slots.home[owner], np.maximum(step - behind, 0)]
+        # Slots that have been called for begin with the pass that reads their keys, in this order.
+        unread[step == 0] = self._calls.keys
         return unread
 
     def given(self) -> Ints | None:
@@ -298,6 +244,7 @@ class Flight:
         done = stopped | ended | (slots.step >= slots.budget)
         self._reason[slots.home] = np.where(ended, 1, np.where(stopped, 0, 2))
         self._passes[slots.home] = slots.passes
+        self._calls.end(slots.keep(done & (ended | stopped)), self.residents, self._written)
         self._free(slots.keep(done))
         self.slots = slots.keep(~done)
         self.entries = []
@@ -307,8 +254,8 @@ class Flight:
             resident.growing -= count
             if not resident.growing:
                 del self.residents[row]
-                self._footprint -= resident.request.footprint
-                yield resident.request, self._outputs(resident)
+                self._footprint -= resident.footprint
+                yield resident.request, self._outputs(resident, resident.homes)
 
     def _write_forced(self, forced: dict[int, Ids]) -> None:
         """Writes forced tokens behind the chosen ones, as far as the budgets go."""
@@ -330,25 +277,16 @@ class Flight:
         used = np.arange(self.cell_table.shape[1]) < done.length[:, None]
         self.cells.give(self.cell_table[done.home][used])
 
-    def _outputs(self, resident: Resident) -> tuple[SlotOutput, ...]:
-        homes = resident.homes
+    def _outputs(self, resident: Resident, homes: Ints) -> tuple[SlotOutput, ...]:
         self._homes.give(homes)
         tables = (self._written, self._logprobs, self._reason, self._null_logprobs, self._passes)
-        return slot_outputs(self._chooser, homes, *(table[homes] for table in tables))
-
-
-def ranks(counts: Ints) -> Ints:
-    """0, 1, ... within each run of `counts`."""
-    ends = counts.cumsum()
-    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
-
-
-def _grown(table: Any, rows: int, columns: int, fill: int) -> Any:
-    """The table with at least so many rows and columns, and some to spare."""
-    if rows <= table.shape[0] and columns <= table.shape[1]:
-        return table
-    height = max(rows, table.shape[0])
-    width = columns if columns <= table.shape[1] else max(columns, 2 * table.shape[1])
-    grown = np.full((height, max(width, table.shape[1])), fill, table.dtype)
-    grown[: table.shape[0], : table.shape[1]] = table
-    return grown
+        outputs = slot_outputs(self._chooser, homes, *(table[homes] for table in tables))
+        self._calls.forget(homes)
+        if not resident.children:
+            return outputs
+        return tuple(
+            replace(output, children=self._outputs(resident, np.array(resident.children[home])))
+            if home in resident.children
+            else output
+            for output, home in zip(outputs, homes.tolist(), strict=True)
+        )

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,7 +21,7 @@ from schemax.runtime.blocks import BlockCache
 from schemax.runtime.kvcache import SlotCache
 from schemax.runtime.language_model import SLACK, LanguageModel
 from schemax.runtime.packing import Pass, pack_instruction
-from schemax.runtime.plan import Ints, Plan
+from schemax.runtime.plan import Ints, Plan, with_retries
 from schemax.runtime.visibility import Span, TokenInfo, visible
 
 # An instruction's ids, and whether longrope takes its long factors.
@@ -127,15 +126,14 @@ class DecoderModel(LanguageModel):
         A slot that runs out of its budget just goes on: its own tokens are all that it adds to what
         it sees, so going on is what decoding it once more, by itself, would come to.
         """
+        return with_retries(plan.k_max, plan.last_position, max_retries, self.bound(plan))
+
+    def bound(self, plan: Plan) -> int | None:
+        """Position ids that a prompt must stay below, retries included; None without a bound."""
         bounds = [self.max_positions]
         if self.anatomy.switch is not None and not self.is_long(plan):
             bounds.append(self.anatomy.switch)
-        budgets = plan.k_max
-        for _ in range(max_retries):
-            furthest = plan.last_position + 2 * budgets - 1
-            fits = np.all([furthest < bound for bound in bounds if bound is not None], axis=0)
-            budgets = np.where(fits, 2 * budgets, budgets)
-        return budgets
+        return min((bound for bound in bounds if bound is not None), default=None)
 
     def run_pass(self, work: Pass, cache: BlockCache) -> Tensor:
         """One packed pass -> (S, V) logits at its selection; keys and values go to the cache."""

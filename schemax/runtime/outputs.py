@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schemax.tokens import SlotOutput
@@ -21,6 +22,11 @@ class DocumentOutput:
     slots: tuple[SlotOutput, ...]
     steps: int
     problem: str | None = None
+
+
+def passes_of(slots: Sequence[SlotOutput]) -> int:
+    """Forward passes until the last of some slots was done, with those that they called for."""
+    return max((slot.passes + passes_of(slot.children) for slot in slots), default=0)
 
 
 def too_long(problem: str, num_tokens: int) -> DocumentOutput:

@@ -23,8 +23,9 @@ from torch import Tensor
 
 from schemax.runtime.attention import Fetch, Part
 from schemax.runtime.blocks import BlockLayer, Write
-from schemax.runtime.flight import Flight, ranks
+from schemax.runtime.flight import Flight
 from schemax.runtime.plan import Ints
+from schemax.runtime.slots import ranks
 from schemax.runtime.visibility import Span, within_span
 
 # Slots' own tokens are gathered side by side: up to 8 with up to 8, not with one of 200.

@@ -28,7 +28,7 @@ class Plan:
     last_index: (S,) the token whose logits give the slot's first token: the end of its key.
     last_position: (S,) the position id of that token; the k-th value token gets this plus k.
     k_max: (S,) token budgets.
-    sampling_keys: (S, 2) what random numbers depend on: the document's digest and n.
+    sampling_keys: (S, 2) what random numbers depend on: the document's digest and, as a rule, n.
     specs: (S,) what else is known of the slots.
     answers: (S,) tokens to be written whatever the model says; None lets it choose.
     """
@@ -49,8 +49,14 @@ class Plan:
 
     @property
     def max_position(self) -> int:
-        """The largest position id that can occur; gaps and budgets count."""
-        return int(max(self.position_ids.max(), (self.last_position + self.k_max - 1).max()))
+        """The largest position id that can occur; gaps, budgets and further slots count."""
+        furthest = max(self.position_ids.max(), (self.last_position + self.k_max - 1).max())
+        for place, spec in enumerate(self.specs):
+            if spec.expansion is not None:
+                key = (self.slot == self.slot_ids[place]).sum()
+                stem = self.last_position[place] - key
+                furthest = max(furthest, stem + spec.expansion.extent - 1)
+        return int(furthest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +122,23 @@ def plan_prompt(
         return plan
     given = [answer for row in prompt.answers for answer in row]
     return replace(plan, answers=tuple(given[slot] for slot in plan.slot_ids.tolist()))
+
+
+def with_retries(budgets: Ints, last_position: Ints, retries: int, bound: int | None) -> Ints:
+    """(S,) budgets, twice as large for each retry as long as positions stay below the bound.
+
+    last_position: (S,) see `Plan`.
+    """
+    for _ in range(retries):
+        furthest = last_position + 2 * budgets - 1
+        fits = np.full(len(budgets), True) if bound is None else furthest < bound
+        budgets = np.where(fits, 2 * budgets, budgets)
+    return budgets
+
+
+def child_number(parent: int, place: int) -> int:
+    """What random numbers depend on in the place of n, for a slot that another one called for."""
+    return ((parent + 1) * 2**20 + place) % 2**62
 
 
 def single(prompt: PromptIds, j: int) -> PromptIds:
@@ -234,6 +257,7 @@ class _Builder:
             )
         )
         names = _ints(targets)
+        numbers = _ints(prompt.numbers)[names] if prompt.numbers else names
         digests = np.full(len(names), prompt.sampling_keys[j])
         self.slots.append(
             (
@@ -242,7 +266,7 @@ class _Builder:
                 keys.last_index + self.length,
                 keys.last_position + self.position,
                 _ints(prompt.k_max)[names] * scale,
-                np.stack([digests, names], axis=1),
+                np.stack([digests, numbers], axis=1),
             )
         )
         self.length += count

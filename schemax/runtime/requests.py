@@ -30,6 +30,7 @@ class Request:
     places: whose output it is: documents with equal tokens are read once.
     index: (N,) the slots' places among all of a run, for traces.
     long: whether longrope takes its long factors.
+    retries, bound: of slots that others call for; see `plan.with_retries`.
     """
 
     instruction: Ids
@@ -47,6 +48,8 @@ class Request:
     places: list[int]
     index: Ints
     long: bool
+    retries: int = 0
+    bound: int | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -64,12 +67,18 @@ class Request:
 
 
 def split_requests(
-    plan: Plan, budgets: Ints, first_place: int, first_slot: int, long: bool
+    plan: Plan,
+    budgets: Ints,
+    first_place: int,
+    first_slot: int,
+    long: bool,
+    retries: int = 0,
+    bound: int | None = None,
 ) -> Iterator[Request]:
     """The requests of a prompt of isolated documents, in order.
 
     budgets: (S,) of the plan's slots, retries included; first_place, first_slot: of its first
-        document and of its first slot.
+        document and of its first slot; retries, bound: see `Request`.
     """
     (common,) = np.nonzero(plan.document < 0)
     shared = len(common) > _LEAST_SHARED
@@ -99,4 +108,6 @@ def split_requests(
             places=[first_place + document],
             index=first_slot + slots,
             long=long,
+            retries=retries,
+            bound=bound,
         )

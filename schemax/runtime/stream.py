@@ -21,7 +21,7 @@ from schemax.runtime.decoder import Trace
 from schemax.runtime.flight import Flight
 from schemax.runtime.limits import Limits, is_out_of_memory
 from schemax.runtime.model import DecoderModel, InstructionKey
-from schemax.runtime.outputs import NO_MEMORY, DocumentOutput, too_long
+from schemax.runtime.outputs import NO_MEMORY, DocumentOutput, passes_of, too_long
 from schemax.runtime.packing import pack
 from schemax.runtime.plan import Ids, Ints, Plan, plan_prompt, single
 from schemax.runtime.requests import Request, split_requests
@@ -58,7 +58,7 @@ def fill_stream(
         request, slots = done
         output = DocumentOutput((), 0, NO_MEMORY)
         if slots is not None:
-            output = DocumentOutput(slots, max(slot.passes for slot in slots))
+            output = DocumentOutput(slots, passes_of(slots))
         for place in request.places:
             yield place, output
 
@@ -106,7 +106,8 @@ def _requests(
                 yield Refused(place, too_long(problem, len(prompt.documents[0])))
                 continue
             budgets = model.budgets(plan, config.max_retries)
-            (found[prompt],) = split_requests(plan, budgets, place, 0, model.is_long(plan))
+            limits = config.max_retries, model.bound(plan)
+            (found[prompt],) = split_requests(plan, budgets, place, 0, model.is_long(plan), *limits)
         # Up and down in turn, so that neighbours are alike from one window to the next as well.
         yield from sorted(found.values(), key=_alike, reverse=descending)
         descending = not descending
@@ -228,10 +229,12 @@ def _admit(
 ) -> list[Refused]:
     """Takes up whole documents while a pass has room for them; a long one gets a pass of its own.
 
-    A request leaves `waiting` when it is in flight, so that it is never in neither. What is met on
+    Slots that documents in flight have called for come first: these are done all the sooner. A
+    request leaves `waiting` when it is in flight, so that it is never in neither. What is met on
     the way and cannot be run is given back.
     """
     room = limits.pass_tokens - flight.num_growing
+    room -= flight.spawn(room)
     refused: list[Refused] = []
     while len(refused) < _WINDOW:
         if not waiting and flight.num_repeated < _READ_AHEAD:

@@ -53,8 +53,15 @@ def make_pieces(
 
     Warns of documents that are too long for the model, by name, and leaves them out; and of values
     that are longer than their slot's budget, of which only the beginning can be learnt. Raises
-    InputError if nothing is left to be learnt.
+    InputError for lists in two phases, and if nothing is left to be learnt.
     """
+    for category, schema in compiled.items():
+        if found := next((item for item in schema.attributes if item.long), None):
+            way = "leave it out" if found.fields else "declare it without long=True"
+            raise InputError(
+                f"{category}: {found.name} is a list that is read in two phases, which cannot be "
+                f"trained; {way}"
+            )
     pieces: dict[str, list[Piece]] = {}
     too_long: list[str] = []
     empty: list[str] = []

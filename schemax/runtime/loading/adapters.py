@@ -10,6 +10,7 @@ from typing import Any
 from huggingface_hub import snapshot_download
 from torch import nn
 
+from schemax.calibration import FILE as CALIBRATION
 from schemax.errors import ModelError
 from schemax.runtime.loading.files import read_object
 from schemax.runtime.loading.refusals import NOT_FOUND, need, refusing, some
@@ -22,6 +23,7 @@ _FILES = (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
     "added_tokens.json",
+    CALIBRATION,
     "chat_template.jinja",
     "prompt.jinja",
     "special_tokens_map.json",

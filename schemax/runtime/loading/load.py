@@ -10,6 +10,8 @@ from typing import Any, get_args
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from schemax.calibration import FILE as CALIBRATION
+from schemax.calibration import Calibration, read_calibration
 from schemax.errors import ModelError
 from schemax.runtime.loading.adapters import put_adapter
 from schemax.runtime.loading.files import find_file
@@ -22,11 +24,12 @@ _AUTOMATIC = ("auto", "balanced", "balanced_low_0", "sequential")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model, its tokenizer, and the prompt template that came along."""
+    """A model, its tokenizer, and the prompt template and calibration that came along."""
 
     model: Any
     tokenizer: Any
     template: str | None
+    calibration: Calibration | None
 
 
 def load(
@@ -51,14 +54,15 @@ def load(
     revision: of `name` on the Hub: branch, tag or commit.
 
     Raises ModelError for a folder without config, safetensors weights or tokenizer, for models
-    that transformers cannot load without remote code, for adapters other than LoRA, and where a
-    device or a package is missing; ValueError for an unknown quantization, and for a device
-    together with a device_map.
+    that transformers cannot load without remote code, for adapters other than LoRA, for a broken
+    calibration.json, and where a device or a package is missing; ValueError for an unknown
+    quantization, and for a device together with a device_map.
     """
     _check_options(device, device_map, quantization)
     place = pick_device(device) if device_map is None else _first_choice(device_map)
     source = find_source(str(name), None if adapter is None else str(adapter), revision)
     config = load_config(source)
+    calibration = _calibration(source)  # before the weights, since it may be refused
     tokenizer = _tokenizer(source, config)
     model = _weights(
         source,
@@ -71,7 +75,7 @@ def load(
     )
     if source.adapter is not None:
         model = put_adapter(model, source.adapter)
-    return Loaded(model=model, tokenizer=tokenizer, template=_template(source))
+    return Loaded(model, tokenizer, _template(source), calibration)
 
 
 def pick_device(device: str | int | torch.device) -> torch.device:
@@ -163,6 +167,16 @@ def _template(source: Source) -> str | None:
     with refusing(name):
         path = find_file(name, "prompt.jinja", revision)
         return path.read_text("utf-8") if path else None
+
+
+def _calibration(source: Source) -> Calibration | None:
+    """That of the adapter, if there is one: what the base model's says holds no more with it."""
+    name, revision = source.name, source.revision
+    if source.adapter is not None:
+        name, revision = str(source.adapter), None
+    with refusing(name):
+        path = find_file(name, CALIBRATION, revision)
+        return read_calibration(path) if path else None
 
 
 def _weights(

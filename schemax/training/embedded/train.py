@@ -17,8 +17,11 @@ from torch import nn
 from torch.nn import functional
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from schemax.calibration import FILE as CALIBRATION
+from schemax.calibration import write_calibration
 from schemax.compiler import TextCodec, load_codec
 from schemax.config import DecodingConfig, resolve_decoding
+from schemax.errors import InputError
 from schemax.evaluation.examples import (
     Example,
     Scores,
@@ -28,11 +31,13 @@ from schemax.evaluation.examples import (
 )
 from schemax.extractor import Extractor
 from schemax.runtime.model import DecoderModel
+from schemax.training.calibrating import calibrate
 from schemax.training.embedded.listings import FOLDER, Category, merged, read_listings, without
 from schemax.training.embedded.mixture import Variety, batches, compile_tasks
 from schemax.training.embedded.tokenizer import train_tokenizer
 from schemax.training.sequences import IGNORE, collate
 
+FORMATS = ("json", "yaml", "xml")
 # Categories that are never trained on: they show what the model makes of a new one.
 UNSEEN = "unseen.txt"
 
@@ -111,6 +116,7 @@ def train(
     """
     rng = random.Random(recipe.seed)
     torch.manual_seed(recipe.seed)
+    (out / CALIBRATION).unlink(missing_ok=True)
     every = [e for category in data.train.values() for e in category.examples]
     codec = train_tokenizer(every, recipe.vocab_size, 8, out)
     model = new_model(recipe, codec, out)
@@ -164,7 +170,8 @@ def train(
         if done - checked > 0.125:
             checked = done
             check(decoder, average, data, codec, source, out, ("json",), only)
-    check(decoder, average, data, codec, source, out, ("json", "yaml", "xml"), only)
+    check(decoder, average, data, codec, source, out, FORMATS, only)
+    leave_calibration(data.held_out, out, only)
 
 
 def schedule(done: float) -> float:
@@ -281,6 +288,21 @@ def check(
                 f"  {format} {name}: F1 {scores.protocol.f1:.3f} strict {scores.strict.f1:.3f}",
                 flush=True,
             )
+
+
+def leave_calibration(titles: Sequence[Example], out: Path, only: DecodingConfig | None) -> None:
+    """Calibrates the model that was written on titles that it was not trained on."""
+    decoding = only or DecodingConfig()
+    if decoding.layout == "autoregressive" or not titles:
+        return
+    extractor = Extractor.from_pretrained(out, device="cpu")
+    try:
+        fit = calibrate(extractor, titles, schemas_of(titles), FORMATS, decoding=decoding)
+    except InputError as error:  # of a model that was hardly trained
+        print(f"not calibrated: {error}", flush=True)
+        return
+    write_calibration(fit.calibration, out)
+    print(f"{fit.calibration}  ECE {fit.before.ece:.3f} -> {fit.after.ece:.3f}", flush=True)
 
 
 def evaluate(extractor: Extractor, titles: Sequence[Example], format: str) -> Scores:

@@ -1,0 +1,240 @@
+"""What constraints cost: the same tokens decoded with grammars and without, by turns."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any, Literal
+
+import torch
+from pydantic import create_model
+
+from schemax.compiler import CompiledSchema, as_codec, compile_schema
+from schemax.config import DecodingConfig
+from schemax.runtime.choosing import Chooser
+from schemax.runtime.engine import fill, streams
+from schemax.runtime.model import DecoderModel
+from schemax.runtime.prepare import prepare
+from schemax.schema import AttrSchema, attr
+from schemax.tokens import PromptIds
+
+Tell = Callable[[str], None]
+_TEMPLATE = "Read the attributes.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
+_WORDS = ("black", "steel", "cotton", "4K", "wireless", "2024", "mini", "USB-C", "55", "inch")
+
+
+class Product(AttrSchema):
+    """A mix of types as products have them; texts are as long as theirs mostly are."""
+
+    colour: Literal["black", "white", "dark red", "dark blue", "silver", "multicolour"] | None
+    material: Literal["cotton", "linen", "leather", "steel", "oak", "glass", "plastic"] | None
+    resolution: Literal["720p", "1080p", "4K", "8K"] | None
+    energy_class: Literal["A", "B", "C", "D", "E", "F", "G"]
+    smart: bool | None
+    waterproof: bool
+    pieces: int | None = attr(ge=1, le=999)
+    warranty: int = attr(ge=0, le=120)
+    weight: float | None
+    price: float = attr(ge=0)
+    released: date | None
+    code: str | None = attr(pattern="^[A-Z]{2,3}-[0-9]{3,5}$")
+    brand: str | None = attr(k_max=6)
+    model: str | None = attr(k_max=6)
+    style: str | None = attr(k_max=6)
+    ports: list[str] = attr(default_factory=list, k_max=8)
+
+
+@dataclass(slots=True)
+class Run:
+    """One run, in seconds.
+
+    whole: of it; decoding: of each pass that read no document, and choosing: of the part of it that
+    chose tokens; slots: how many they were for.
+    """
+
+    whole: float = 0.0
+    passes: int = 0
+    decoding: list[float] = field(default_factory=list)
+    choosing: list[float] = field(default_factory=list)
+    slots: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Medians over runs. compiled: seconds to compile so many choices and to mask them first."""
+
+    documents: int
+    tokens: int
+    constrained: Run
+    free: Run
+    compiled: dict[int, tuple[float, float]]
+
+    @property
+    def share(self) -> float:
+        """Of the time of constrained decode steps, what choosing takes beyond free choosing.
+
+        Per slot and step, since forced tokens leave fewer of them.
+        """
+        with_, without = self.constrained, self.free
+        more = sum(with_.choosing) / with_.slots - sum(without.choosing) / without.slots
+        return max(0.0, more) * with_.slots / sum(with_.decoding)
+
+    def lines(self) -> Iterator[str]:
+        yield f"{self.documents} documents, 16 typed attributes each, {self.tokens:,} value tokens"
+        for name, run in (("with constraints", self.constrained), ("without", self.free)):
+            step = sum(run.decoding) / max(1, len(run.decoding))
+            chosen = sum(run.choosing)
+            yield (
+                f"{name:>16}: {run.whole:.2f} s, {run.passes} passes; a decode step "
+                f"{1e3 * step:.1f} ms, {chosen / sum(run.decoding):.1%} of it choosing "
+                f"({1e6 * chosen / run.slots:.0f} us per slot)"
+            )
+        yield f"masks: {self.share:.1%} of a decode step"
+        for count, (compiling, masking) in self.compiled.items():
+            yield (
+                f"{count:,} choices: compiled in {1e3 * compiling:.0f} ms, "
+                f"first mask {1e3 * masking:.1f} ms"
+            )
+
+
+def measure_constraints(
+    model: Any,
+    tokenizer: Any,
+    *,
+    documents: int = 32,
+    document_tokens: int = 120,
+    repeats: int = 3,
+    choices: tuple[int, ...] = (1_000, 10_000),
+    seed: int = 0,
+    tell: Tell = lambda _: None,
+) -> Costs:
+    """Decodes documents of random words with grammars, and the same tokens without, by turns.
+
+    Raises ValueError for a model that does not decode as a stream, ModelError for a tokenizer that
+    is not the model's.
+    """
+    prepared = prepare(model)
+    config = DecodingConfig(max_retries=0)
+    if not isinstance(prepared, DecoderModel) or not streams(prepared, config):
+        raise ValueError("constraints are measured on models that decode in sequence")
+    vocab_size = prepared.vocab_size
+    as_codec(tokenizer).check_vocabulary(vocab_size)
+    compiled = compile_schema(
+        Product, tokenizer, template=_TEMPLATE, decoding=config, vocab_size=vocab_size
+    )
+    prompts = _prompts(compiled, documents, document_tokens, seed)
+    replayed = [replace(p, slots=()) for p in prompts]
+    with_, without = [], []
+    for number in range(repeats + 1):
+        tell(f"round {number} of {repeats}" if number else "warm-up")
+        run, answers = _timed_run(prepared, compiled, prompts)
+        if not number:
+            replayed = [
+                replace(p, answers=(ids,)) for p, ids in zip(replayed, answers, strict=True)
+            ]
+        other, same = _timed_run(prepared, compiled, replayed)
+        assert same == answers
+        if number:
+            with_.append(run)
+            without.append(other)
+    return Costs(
+        documents=documents,
+        tokens=sum(len(ids) for row in answers for ids in row),
+        constrained=_middle(with_),
+        free=_middle(without),
+        compiled={count: _compile_choices(tokenizer, vocab_size, count) for count in choices},
+    )
+
+
+def _prompts(compiled: CompiledSchema, count: int, length: int, seed: int) -> list[PromptIds]:
+    chance = random.Random(seed)
+    texts = [" ".join(chance.choices(_WORDS, k=length)) for _ in range(count)]
+    documents = [tuple(compiled.codec.encode(text)[:length]) for text in texts]
+    return [compiled.assemble([ids]) for ids in documents]
+
+
+def _timed_run(
+    model: DecoderModel, compiled: CompiledSchema, prompts: list[PromptIds]
+) -> tuple[Run, list[tuple[tuple[int, ...], ...]]]:
+    model.forget_instructions()
+    start = time.perf_counter()
+    with _clocked(model.device) as run:
+        found = dict(fill(model, prompts, compiled.stop, compiled.decoding))
+        run.whole = time.perf_counter() - start
+    ids = [tuple(s.ids for s in found[place].slots) for place in range(len(prompts))]
+    return run, ids
+
+
+@contextmanager
+def _clocked(device: torch.device) -> Iterator[Run]:
+    """Times passes, and what chooses tokens behind them, for as long as it lasts."""
+    run = Run()
+    run_pass, choose, forced = DecoderModel.run_pass, Chooser.choose, Chooser.forced
+    passed, reading = 0.0, True
+
+    def timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+        start = time.perf_counter()
+        result = work(*arguments)
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        return result, time.perf_counter() - start
+
+    def timed_pass(*arguments: Any) -> Any:
+        nonlocal passed
+        result, passed = timed(run_pass, *arguments)
+        run.passes += 1
+        return result
+
+    def timed_choice(*arguments: Any) -> Any:
+        result, seconds = timed(choose, *arguments)
+        nonlocal reading
+        steps = arguments[4]
+        reading = bool((steps == 0).any())
+        if not reading:
+            run.decoding.append(passed + seconds)
+            run.choosing.append(seconds)
+            run.slots += len(steps)
+        return result
+
+    def timed_forcing(*arguments: Any) -> Any:
+        result, seconds = timed(forced, *arguments)
+        if not reading:
+            run.decoding[-1] += seconds
+            run.choosing[-1] += seconds
+        return result
+
+    changed: list[tuple[Any, str, Any, Any]] = [
+        (DecoderModel, "run_pass", run_pass, timed_pass),
+        (Chooser, "choose", choose, timed_choice),
+        (Chooser, "forced", forced, timed_forcing),
+    ]
+    for owner, name, _, stand_in in changed:
+        setattr(owner, name, stand_in)
+    try:
+        yield run
+    finally:
+        for owner, name, usual, _ in changed:
+            setattr(owner, name, usual)
+
+
+def _middle(runs: list[Run]) -> Run:
+    """The run of median length, of an even number the shorter one."""
+    return sorted(runs, key=lambda run: run.whole)[(len(runs) - 1) // 2]
+
+
+def _compile_choices(tokenizer: Any, vocab_size: int, count: int) -> tuple[float, float]:
+    names = tuple(f"Model {n * 7919 % 99991} {_WORDS[n % len(_WORDS)]}" for n in range(count))
+    schema = create_model("Choices", choice=Literal[names])  # type: ignore[call-overload]
+    start = time.perf_counter()
+    compiled = compile_schema(schema, tokenizer, template=_TEMPLATE, vocab_size=vocab_size)
+    (spec,) = compiled.slots
+    assert spec.grammar is not None
+    matcher = spec.grammar.new_matcher()
+    compiling = time.perf_counter() - start
+    start = time.perf_counter()
+    matcher.compute_bitmask()
+    return compiling, time.perf_counter() - start

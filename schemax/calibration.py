@@ -1,0 +1,76 @@
+"""How a model's probabilities are read: what it has been found to know of its own mistakes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from math import exp, isfinite, log
+from pathlib import Path
+
+from schemax.errors import ModelError
+
+FILE = "calibration.json"
+
+# Nearer to 0 or 1, a probability says nothing but how a sum was rounded.
+LEAST = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Of a model, fitted on products that it was not trained on.
+
+    temperature, bias: a value's confidence is sigmoid(logit(raw) / temperature + bias), which keeps
+        the order of confidences. The temperature after Guo et al., On Calibration of Modern Neural
+        Networks, 2017; the bias after Platt, Probabilistic Outputs for Support Vector Machines,
+        1999.
+    min_probability: a value that is less probable is taken for null, where its field may go
+        without one.
+
+    Raises ValueError for what is no finite number, a temperature that is not above 0, and a
+    min_probability that is not from 0 to 1.
+    """
+
+    temperature: float = 1.0
+    bias: float = 0.0
+    min_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
+                raise ValueError(f"{name} must be a finite number, not {value!r}")
+        if self.temperature <= 0:
+            raise ValueError(f"temperature must be above 0, not {self.temperature!r}")
+        if not 0 <= self.min_probability <= 1:
+            raise ValueError(f"min_probability must be from 0 to 1, not {self.min_probability!r}")
+
+    def confidence(self, raw: float) -> float:
+        """The share of values of this raw confidence that are right, as far as was measured."""
+        if (self.temperature, self.bias) == (1, 0):
+            return raw
+        scaled = logit(raw) / self.temperature + self.bias
+        # Written so that exp never overflows.
+        return 1 / (1 + exp(-scaled)) if scaled >= 0 else exp(scaled) / (1 + exp(scaled))
+
+
+def logit(probability: float) -> float:
+    """Finite for 0 and 1 too, which are taken for a millionth more or less."""
+    kept = min(max(probability, LEAST), 1 - LEAST)
+    return log(kept / (1 - kept))
+
+
+def read_calibration(path: Path) -> Calibration:
+    """What a file says; other keys are ignored. Raises ModelError, naming a file that is broken."""
+    try:
+        written = json.loads(path.read_text("utf-8"))
+        if not isinstance(written, dict):
+            raise ValueError("it holds no JSON object")
+        names = [field.name for field in fields(Calibration) if field.name in written]
+        return Calibration(**{name: written[name] for name in names})
+    except (OSError, ValueError, OverflowError, RecursionError) as error:
+        raise ModelError(f"{path} cannot be used: {error}; delete it, or calibrate anew") from error
+
+
+def write_calibration(calibration: Calibration, folder: Path) -> None:
+    """Into a model's folder, from where the model is loaded with it."""
+    text = json.dumps(asdict(calibration), indent=2) + "\n"
+    (folder / FILE).write_text(text, "utf-8")

@@ -1,0 +1,159 @@
+"""`schemax calibrate`: what a model's probabilities are worth, measured on annotated products."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from schemax.calibration import FILE, write_calibration
+from schemax.commands import options
+from schemax.commands.datasets import dataset, declared_schemas
+from schemax.commands.messages import UsageError, plain_warnings, say
+from schemax.config import DecodingConfig
+from schemax.evaluation.declared import check_labels
+from schemax.evaluation.examples import read_examples
+from schemax.extractor import Extractor
+
+if TYPE_CHECKING:
+    from schemax.evaluation.fitting import Fit
+
+_FEW = 300
+
+
+def calibrate(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="INPUT",
+            show_default=False,
+            help="Annotated products, as `evaluate` reads them, that the model was not trained on. "
+            "Of a folder train.jsonl, and attributes.json where it is there.",
+        ),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="FOLDER",
+            show_default=False,
+            help="The model's folder, into which calibration.json is written. "
+            "Default: $SCHEMAX_MODEL.",
+        ),
+    ] = None,
+    spec: Annotated[
+        str | None,
+        typer.Option("--schemas", metavar="SCHEMAS", show_default=False, help=options.SCHEMAS_HELP),
+    ] = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    format: Annotated[
+        str | None,
+        typer.Option(
+            show_default=False,
+            help="json, yaml or xml, or several by commas, to be fitted together. "
+            "Default: the schema's, else json.",
+        ),
+    ] = None,
+    template: options.Template = None,
+    decoding: options.Decoding = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, show_default=False, help="Read no more than so many.")
+    ] = None,
+) -> None:
+    """Fits confidences to how often values are right, and finds which values to leave out.
+
+    Writes calibration.json into the model's folder: a temperature and a bias for confidences, and
+    the probability below which a value is taken for null. A few hundred annotated values will do.
+    """
+    folder = _folder(model)
+    formats = [None] if format is None else [name.strip() for name in format.split(",")]
+    for name in formats:
+        settings = options.checked_settings(name, template, decoding)
+    config: DecodingConfig | None = settings["decoding"]
+    if config is not None and config.layout == "autoregressive":
+        raise UsageError("values of the autoregressive layout have no confidence to calibrate")
+    found = dataset(data, "train", spec)
+    _refuse_training_data(folder, found.file)
+    examples = read_examples(found.file)[:limit]
+    schemas = declared_schemas(found.schemas, examples)
+    check_labels(examples, schemas)
+    # Here and not above: it imports torch, which other commands need not wait for.
+    from schemax.training.calibrating import calibrate
+
+    with plain_warnings():
+        options.hush_libraries()
+        extractor = Extractor.from_pretrained(folder, device=device, dtype=dtype)
+        fit = calibrate(
+            extractor,
+            examples,
+            schemas,
+            formats,
+            decoding=config,
+            template=template,
+            show_progress=True,
+        )
+    write_calibration(fit.calibration, folder)
+    _show(fit)
+    if fit.before.values < _FEW:
+        say(f"note: {fit.before.values} values are few; with {_FEW} or more, expect less noise")
+    say(f"{folder / FILE}: {calibration_line(fit)}")
+
+
+def calibration_line(fit: Fit) -> str:
+    """What was fitted, on how much, and what it does to the calibration error."""
+    found = fit.calibration
+    return (
+        f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}, min_probability "
+        f"{found.min_probability:.3f}, fitted on {fit.before.values} values of {fit.products} "
+        f"products (ECE {fit.before.ece:.3f} -> {fit.after.ece:.3f})"
+    )
+
+
+def _folder(model: str | None) -> Path:
+    name = model or os.environ.get("SCHEMAX_MODEL")
+    if not name:
+        raise UsageError("name the model's folder with --model")
+    options.check_folder(name)
+    if not Path(name).is_dir():
+        raise UsageError(
+            f"{name} is no folder here, and {FILE} is written into the model's own; download the "
+            f"model first (hf download {name} --local-dir FOLDER) and name that folder"
+        )
+    return Path(name)
+
+
+def _refuse_training_data(folder: Path, file: Path) -> None:
+    """Of what a model was trained on, it is surer than of anything else."""
+    from schemax.training.card import CARD, digest
+
+    try:
+        card = json.loads((folder / CARD).read_text("utf-8"))
+        trained_on = card["settings"]["data"]["train"]["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if file.is_file() and trained_on == digest(file):
+        raise UsageError(
+            f"{folder} was trained on {file}, and is surer there than anywhere else; calibrate it "
+            "on other products"
+        )
+
+
+def _show(fit: Fit) -> None:
+    """F1 by the probability below which values are left out."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("min_probability", "F1", "strict F1"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for point in fit.curve:
+        figures = (f"{x:.3f}" for x in (point.f1, point.strict_f1))
+        same = "as good as the best" if point.alike else ""
+        table.add_row(f"{point.min_probability:.2f}", *figures, same)
+    Console().print(table)

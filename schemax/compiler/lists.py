@@ -1,0 +1,217 @@
+"""Lists in two phases: a slot that asks how many items there are, then slots for all of them.
+
+After PaDeLLM-NER (Lu et al. 2024, arXiv 2402.04838). "colors (count)" stands in the place of the
+list, and "colors 1", "colors 2", ... follow once it is known; of nested models, every leaf of every
+item has a slot of its own, "items 1" > "price". What is asked for is an attribute like any other,
+so that keys, budgets and grammars are those of counts and scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from schemax.compiler.budgets import slot_budget
+from schemax.compiler.grammars import LIST_KEYWORDS, may_be_null
+from schemax.compiler.slots import slot_specs
+from schemax.compiler.tokenizer import TextCodec
+from schemax.config import DecodingConfig
+from schemax.errors import SchemaError
+from schemax.formats import OutputFormat, StopRule, Writable, count_in, split_at_stop
+from schemax.schema import Attribute
+from schemax.tokens import ChildSlot, SlotSpec
+
+Path = tuple[str, ...]
+Rows = Sequence[Sequence["Writable | Rows"]]
+"""The items of a list of nested models, each as the values of its leaves."""
+
+# Items of a list that declares no max_length.
+MOST_ITEMS = 64
+
+
+def as_decoded(
+    schema: str, attributes: Sequence[Attribute], config: DecodingConfig
+) -> tuple[Attribute, ...]:
+    """The attributes as a decoding reads their lists: in one slot each, where it has no branches.
+
+    An item's key comes after the count, so it has to depend on nothing but what stands before all
+    keys. Raises SchemaError for lists of nested models, which no single slot can hold.
+    """
+    if config.layout == "branched" and config.documents == "isolated":
+        return tuple(attributes)
+    for attribute in attributes:
+        if attribute.fields:
+            raise SchemaError(
+                schema,
+                attribute.name,
+                "a list of nested models needs isolated documents in the layout 'branched' (the "
+                f"preset 'isolated'), not {config.documents} ones in {config.layout!r}",
+            )
+    return tuple(replace(attribute, long=False) for attribute in attributes)
+
+
+def limits_of(attribute: Attribute) -> tuple[int, int]:
+    """How many items there may be: from min_length to max_length, or to 64 if none is declared."""
+    least = [value for keyword, value in attribute.constraints if keyword == "minItems"]
+    most = [value for keyword, value in attribute.constraints if keyword == "maxItems"]
+    fewest = max(least, default=0)
+    return fewest, min(most, default=max(fewest, MOST_ITEMS))
+
+
+def asked_of(attribute: Attribute) -> Attribute:
+    """What the attribute's own slot asks for: itself, or how many items a list has."""
+    if not attribute.long:
+        return attribute
+    fewest, most = limits_of(attribute)
+    return replace(
+        attribute,
+        labels=(*attribute.labels[:-1], f"{attribute.label} (count)"),
+        examples=(),
+        kind="integer",
+        choices=(),
+        choice_values=(),
+        is_list=False,
+        k_max=None,
+        omittable=may_be_null(attribute),
+        constraints=(("minimum", fewest), ("maximum", most)),
+        long=False,
+        fields=(),
+    )
+
+
+def leaves_of_item(attribute: Attribute, number: int | str) -> tuple[Attribute, ...]:
+    """What is asked for of an item, which are numbered from 1 on: itself, or a model's leaves."""
+    head = (*attribute.labels[:-1], f"{attribute.label} {number}")
+    if attribute.fields:
+        return tuple(
+            replace(leaf, path=(*attribute.path, *leaf.path), labels=(*head, *leaf.labels))
+            for leaf in attribute.fields
+        )
+    return (
+        replace(
+            attribute,
+            labels=head,
+            is_list=False,
+            nullable=False,
+            required=True,
+            omittable=False,
+            constraints=tuple(c for c in attribute.constraints if c[0] not in LIST_KEYWORDS),
+            long=False,
+        ),
+    )
+
+
+def all_labels(attributes: Sequence[Attribute]) -> Iterator[Path]:
+    """The paths of all keys that an output may have, in order."""
+    for attribute in attributes:
+        yield asked_of(attribute).labels
+        if attribute.long:
+            for number in range(1, limits_of(attribute)[1] + 1):
+                yield from all_labels(leaves_of_item(attribute, number))
+
+
+def asked_of_items(attributes: Sequence[Attribute]) -> Iterator[Attribute]:
+    """What the slots of first items ask for."""
+    for attribute in attributes:
+        if attribute.long:
+            leaves = leaves_of_item(attribute, 1)
+            yield from map(asked_of, leaves)
+            yield from asked_of_items(leaves)
+
+
+def written(attribute: Attribute, value: Writable | Rows) -> Iterator[tuple[Path, Writable]]:
+    """A value as it stands in an output: keys' paths, and what `escape` writes behind them."""
+    if not attribute.long:
+        yield attribute.labels, value  # type: ignore[misc]  # no rows
+        return
+    items: Sequence[object] = value or ()  # type: ignore[assignment]
+    yield asked_of(attribute).labels, None if value is None else len(items)
+    for number, item in enumerate(items, 1):
+        leaves = leaves_of_item(attribute, number)
+        for leaf, part in zip(leaves, item if attribute.fields else (item,), strict=True):  # type: ignore[call-overload]
+            yield from written(leaf, part)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """What slots' specs depend on, beside their attributes."""
+
+    schema: str
+    format: OutputFormat
+    config: DecodingConfig
+    codec: TextCodec
+    vocab_size: int
+    eos_ids: tuple[int, ...]
+    stop_rule: StopRule
+
+    def budget(self, attribute: Attribute) -> int:
+        """`k_max` of the attribute's own slot; that of a count is a count's, whoever names one."""
+        if not attribute.long:
+            return slot_budget(attribute, self.format, self.codec, self.config)
+        widest = (self.format.escape(value) for value in (None, limits_of(attribute)[1]))
+        delimiter = self.format.delimiter
+        return max(len(self.codec.encode(text + delimiter)) for text in widest) + 1
+
+    def specs(self, attributes: Sequence[Attribute]) -> tuple[SlotSpec, ...]:
+        """(N,) specs, those of counts with the slots of items. Raises SchemaError."""
+        specs = slot_specs(
+            self.schema,
+            [asked_of(attribute) for attribute in attributes],
+            self.format,
+            self.config,
+            self.codec,
+            self.vocab_size,
+            self.eos_ids,
+        )
+        return tuple(
+            replace(spec, expansion=self._items(attribute)) if attribute.long else spec
+            for attribute, spec in zip(attributes, specs, strict=True)
+        )
+
+    def _items(self, attribute: Attribute) -> Items:
+        # As the first item's: grammars know of numbers only in what follows a value.
+        leaves = leaves_of_item(attribute, 1)
+        budgets = tuple(self.budget(leaf) for leaf in leaves)
+        specs = self.specs(leaves)
+        return Items(attribute, self.format, self.codec, self.stop_rule, budgets, specs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Items:
+    """The slots that a count calls for, item by item; see `tokens.Expansion`.
+
+    k_max, specs: (leaves of an item,)
+    """
+
+    attribute: Attribute
+    format: OutputFormat
+    codec: TextCodec
+    stop_rule: StopRule
+    k_max: tuple[int, ...]
+    specs: tuple[SlotSpec, ...]
+
+    @property
+    def extent(self) -> int:
+        last = _slots_of_item(self, limits_of(self.attribute)[1]) if self.specs else ()
+        inner = (spec.expansion.extent for spec in self.specs if spec.expansion is not None)
+        return max((*(len(slot.key) + slot.k_max for slot in last), *inner), default=0)
+
+    def children(self, ids: tuple[int, ...]) -> tuple[ChildSlot, ...]:
+        data, _ = split_at_stop(self.stop_rule, self.codec.decode_bytes(ids))
+        try:
+            count = count_in(data.decode("utf-8", "replace"), self.format) or 0
+        except Exception:  # no number, as the results tell; a format may be the user's own
+            count = 0
+        numbers = range(1, min(count, limits_of(self.attribute)[1]) + 1)
+        return tuple(slot for number in numbers for slot in _slots_of_item(self, number))
+
+
+@lru_cache(maxsize=4096)
+def _slots_of_item(items: Items, number: int) -> tuple[ChildSlot, ...]:
+    leaves = leaves_of_item(items.attribute, number)
+    keys = (items.format.key(asked_of(leaf).labels, None) for leaf in leaves)
+    return tuple(
+        ChildSlot(tuple(items.codec.encode(key)), k_max, spec)
+        for key, k_max, spec in zip(keys, items.k_max, items.specs, strict=True)
+    )

@@ -1,0 +1,41 @@
+"""Lists that were read in two phases: what their slots come to, taken together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from schemax.results.extraction import SlotText
+from schemax.tokens import FinishReason
+
+_WORST: tuple[FinishReason, ...] = ("length", "eos", "stop")
+
+
+def taken_together(slot: SlotText) -> SlotText:
+    """A count and its items as one slot; any other slot as it is.
+
+    raw: what was written for the items, with ", " between an item's leaves and "; " between items;
+    the count, where there are none. confidence: the count's, times the geometric mean of those of
+    all leaves. probability: the product. finish_reason: the worst. tokens: all of them.
+    """
+    if not slot.items:
+        return slot
+    items = [[taken_together(leaf) for leaf in item] for item in slot.items]
+    leaves = [leaf for item in items for leaf in item]
+    reasons = {slot.finish_reason, *(leaf.finish_reason for leaf in leaves)}
+    return replace(
+        slot,
+        raw="; ".join(", ".join(leaf.raw.strip() for leaf in item) for item in items),
+        finish_reason=next(reason for reason in _WORST if reason in reasons),
+        tokens=slot.tokens + sum(leaf.tokens for leaf in leaves),
+        complete=slot.complete and all(leaf.complete for leaf in leaves),
+        confidence=_product(slot.confidence, [leaf.confidence for leaf in leaves], 1 / len(leaves)),
+        probability=_product(slot.probability, [leaf.probability for leaf in leaves], 1),
+    )
+
+
+def _product(count: float | None, leaves: list[float | None], exponent: float) -> float | None:
+    known = [leaf for leaf in leaves if leaf is not None]
+    if count is None or len(known) < len(leaves):
+        return None
+    return float(count * prod(probability**exponent for probability in known))

@@ -1,0 +1,115 @@
+"""Slots that other slots' values call for: in line until a pass has room to read their keys.
+
+The items of a list, once a slot has written how many there are. They join the slots of a document
+that is in flight, whose keys and values are in the store, so nothing is read twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from schemax.runtime.plan import Ints, child_number, with_retries
+from schemax.runtime.slots import Resident, Slots
+from schemax.tokens import ChildSlot, Expansion, SlotSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One such slot. parent: the home of the slot that called for it."""
+
+    resident: Resident
+    parent: int
+    child: ChildSlot
+    instruction: int
+    sampling_key: tuple[int, int]
+
+    @property
+    def position(self) -> int:
+        """Of the last token of its key, which stands right behind the stem."""
+        return int(self.resident.request.stem_positions[-1]) + len(self.child.key)
+
+    @property
+    def budget(self) -> int:
+        request = self.resident.request
+        k_max, position = np.array([self.child.k_max]), np.array([self.position])
+        return int(with_retries(k_max, position, request.retries, request.bound)[0])
+
+    @property
+    def footprint(self) -> int:
+        """Tokens that are kept for it, by a guess."""
+        return len(self.child.key) + self.budget // 4
+
+
+class Calls:
+    """Which slots may call for others, and what has been called for.
+
+    keys: of the slots that the next pass takes up, one after the other.
+    """
+
+    def __init__(self) -> None:
+        self._expansions: dict[int, Expansion] = {}
+        self._waiting: deque[Call] = deque()
+        self.keys = np.zeros(0, np.int64)
+
+    def begin(self, homes: Ints, specs: Sequence[SlotSpec]) -> None:
+        for home, spec in zip(homes.tolist(), specs, strict=True):
+            if spec.expansion is not None:
+                self._expansions[home] = spec.expansion
+
+    def end(self, done: Slots, residents: dict[int, Resident], written: Ints) -> None:
+        """Puts in line what slots call for that are done, by their homes in the table of tokens."""
+        self.keys = self.keys[:0]
+        if not self._expansions:
+            return
+        for place in np.flatnonzero(np.isin(done.home, list(self._expansions))).tolist():
+            home, resident = int(done.home[place]), residents[int(done.row[place])]
+            ids = written[home, : done.step[place]].tolist()
+            children = self._expansions[home].children(tuple(ids))
+            digest, number = done.keys[place].tolist()
+            instruction = int(done.instruction[place])
+            resident.growing += len(children)
+            self._waiting += [
+                Call(resident, home, child, instruction, (digest, child_number(number, at)))
+                for at, child in enumerate(children)
+            ]
+
+    def forget(self, homes: Ints) -> None:
+        for home in homes.tolist() if self._expansions else ():
+            self._expansions.pop(home, None)
+
+    def take(self, room: int, alone: bool) -> list[Call]:
+        """The first in line, as many as a pass has room for; at least one, if they are alone."""
+        taken: list[Call] = []
+        while self._waiting:
+            room -= len(self._waiting[0].child.key)
+            if room < 0 and (taken or not alone):
+                break
+            taken.append(self._waiting.popleft())
+        return taken
+
+    def slots(self, taken: Sequence[Call], homes: Ints) -> Slots:
+        """Those of (c,) calls, at their homes, with their keys still to be read."""
+        self.keys = np.array([token for call in taken for token in call.child.key], np.int64)
+        for call, home in zip(taken, homes.tolist(), strict=True):
+            call.resident.children.setdefault(call.parent, []).append(home)
+            call.resident.footprint += call.footprint
+        zeros = np.zeros(len(taken), np.int64)
+        return Slots(
+            row=np.array([call.resident.row for call in taken]),
+            home=homes,
+            step=zeros,
+            length=zeros,
+            position=np.array([call.position for call in taken]),
+            pending=np.array([len(call.child.key) for call in taken]),
+            passes=zeros,
+            state=zeros,
+            budget=np.array([call.budget for call in taken]),
+            visible=np.array([len(call.resident.request.stem) for call in taken]),
+            instruction=np.array([call.instruction for call in taken]),
+            index=np.full(len(taken), -1),
+            keys=np.array([call.sampling_key for call in taken]),
+        )

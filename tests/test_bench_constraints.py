@@ -1,0 +1,57 @@
+"""`schemax bench --constraints`: the same tokens with grammars and without."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import tiny_model
+from families import FORK
+from typer.testing import CliRunner
+
+from schemax.benchmark.constraints import measure_constraints
+from schemax.cli import app
+from schemax.compiler import TextCodec
+from schemax.runtime.choosing import Chooser
+from schemax.runtime.model import DecoderModel
+
+
+def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
+    usual = DecoderModel.run_pass, Chooser.choose, Chooser.forced
+    told: list[str] = []
+    costs = measure_constraints(
+        tiny_model("qwen3", codec.vocab_size),
+        codec,
+        documents=3,
+        document_tokens=12,
+        repeats=2,
+        choices=(20,),
+        tell=told.append,
+    )
+    assert (DecoderModel.run_pass, Chooser.choose, Chooser.forced) == usual
+    assert told == ["warm-up", "round 1 of 2", "round 2 of 2"]
+    with_, without = costs.constrained, costs.free
+    assert costs.tokens > 3 * 16
+    # Forced tokens are passed together with others.
+    assert with_.passes <= without.passes
+    assert with_.slots < without.slots
+    for run in (with_, without):
+        assert 0 < sum(run.choosing) < sum(run.decoding) < run.whole
+        assert len(run.choosing) == len(run.decoding) < run.passes
+    assert 0 <= costs.share < 1
+    assert list(costs.compiled) == [20]
+    assert len(list(costs.lines())) == 5
+
+
+def test_models_that_fork_are_not_measured(codec: TextCodec) -> None:
+    with pytest.raises(ValueError, match="decode in sequence"):
+        measure_constraints(FORK[0].model(codec.vocab_size), codec)
+
+
+def test_the_command(codec: TextCodec) -> None:
+    sizes = ("--documents", "2", "--document-tokens", "8", "--repeats", "1")
+    result = CliRunner().invoke(app, ["bench", "--constraints", "-q", *sizes])
+    assert result.exit_code == 0, result.output
+    assert "masks: " in result.output
+    assert "10,000 choices: compiled in" in result.output
+    alien = CliRunner().invoke(app, ["bench", "--constraints", "--shape", "qwen3-tiny", *sizes])
+    assert alien.exit_code == 2
+    assert "they do not belong together" in alien.output
