@@ -391,9 +391,7 @@ def extract(
         raise ValueError("give a model or an extractor, not both")
     # Refused before a model is loaded.
     if strange := sorted(options.keys() - Options.__annotations__.keys()):
-        raise TypeError(
-            f"extract() has no option {strange[0]!r}; it has {', '.join(Options.__annotations__)}"
-        )
+        raise TypeError(f"extract() has no option {strange[0]!r}; it has {', '.join(Options.__annotations__)}")
     if isinstance(products, (str, bytes, Mapping)):
         read_documents(products, Shown())
     if extractor is None:

@@ -167,12 +167,36 @@ def decompressed(raw: BinaryIO, compression: str) -> Any:
     if compression == ".gz":
         return gzip.GzipFile(fileobj=raw, mode="rb")
     if compression == ".zst":
-        zstandard = optional("zstandard", "a .zst file")
-        stream = zstandard.ZstdDecompressor().stream_reader(
-            raw, read_across_frames=True, closefd=False
-        )
-        return io.BufferedReader(stream, 1 << 20)
+        return io.BufferedReader(_Zstd(raw), 1 << 20)
     return nullcontext(raw)
+
+
+class _Zstd(io.RawIOBase):
+    """The plain bytes of frames of zstd; unlike the package's own reader, it sees a missing end."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._decompressor = optional("zstandard", "a .zst file").ZstdDecompressor()
+        self._frame: Any = None
+        self._rest = self._plain = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._plain:
+            if self._frame is not None and self._frame.eof:
+                self._rest, self._frame = self._frame.unused_data, None
+            data, self._rest = self._rest or self._raw.read(1 << 14), b""
+            if not data and self._frame is not None:
+                raise EOFError("it ends in the middle of a frame")
+            if not data:
+                return 0
+            self._frame = self._frame or self._decompressor.decompressobj()
+            self._plain = self._frame.decompress(data)
+        count = min(len(buffer), len(self._plain))
+        buffer[:count], self._plain = self._plain[:count], self._plain[count:]
+        return count
 
 
 def _broken() -> tuple[type[Exception], ...]:
