@@ -21,7 +21,7 @@ def arrow_schema(schema: Schemas, *, details: bool = False) -> Any:
     Text is string, int int64, float double, bool bool, date date32; Enum and Literal are
     dictionaries; lists are lists and nested models structs. Decimal is decimal128 of the declared
     `max_digits` and `decimal_places`, else of (38, 9). A datetime is timestamp[us]; AwareDatetime
-    is in UTC. All columns but `index` are nullable, since a row may fail.
+    is in UTC. All columns are nullable, since a row may fail.
 
     Raises InputError without pyarrow; SchemaError for what cannot be declared, and for categories
     that differ in the type of a field.

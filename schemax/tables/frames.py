@@ -32,13 +32,14 @@ def extract_frame(
     frame: of pandas or polars. The model is shown all columns but `id` and `category`, or those
         named by `text`.
     schema: a Pydantic model, or one per category.
-    model, extractor: as `schemax.extract` takes them.
+    model: a folder or Hub id, loaded for this call; extractor: one that is loaded already. Without
+        either, `Extractor.default()`.
     details: with the raw text, the confidence and the place of every value.
     options: those of `Extractor.stream`.
 
     Gives a frame of the same kind with a column per field, typed as `arrow_schema` says, `_error`
     (why a row failed, else null) and `_field_errors`; its rows are those of the input, in order,
-    and of pandas the index is, so that `frame.join(found)` puts both side by side.
+    and of pandas the index is, so that `concat([frame, found], axis=1)` puts both side by side.
 
     Raises InputError for anything but a frame and without pyarrow, and what `schemax.extract`
     raises before it computes. Rows that fail raise nothing.
