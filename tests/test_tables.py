@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import fsspec
@@ -25,9 +26,12 @@ from pydantic import AwareDatetime, BaseModel, Field, computed_field
 from stand_in import StandIn
 
 import schemax
+from schemax.documents import Shown
 from schemax.errors import InputError, SchemaError
-from schemax.results import failed
-from schemax.schema import AttrSchema, attr
+from schemax.formats import get_format
+from schemax.results import SlotText, build, failed
+from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.tables.fitting import fitted
 from schemax.tables.reading import Shard, Source, read_file
 from schemax.tables.rows import Layout
 from schemax.tables.writing import open_table
@@ -366,3 +370,56 @@ def test_frames_give_frames(kind: str, tmp_path: Path, monkeypatch: pytest.Monke
 def test_only_frames_are_frames() -> None:
     with pytest.raises(InputError, match="not list"):
         schemax.extract_frame([{"t": "x"}], Shoe)
+
+
+def test_pieces_of_a_long_text_are_put_together() -> None:
+    written = get_format("json")
+    compiled: Any = {
+        "": SimpleNamespace(schema=Shoe, attributes=compile_attributes(Shoe), format=written)
+    }
+
+    def extract(records: Any) -> Any:
+        """Reads what stands in a piece; a guess, where nothing does."""
+        for index, record in reversed(list(enumerate(records))):
+            text = record["t"]
+            brand = "Crocs" if "Crocs" in text else "so"
+            size, colour = (7 if "size 7" in text else None), "red" if "red" in text else None
+            slots = [
+                SlotText(written.escape(value), "stop", 3, complete=True, confidence=confidence)
+                for value, confidence in (
+                    (brand, 0.9 if brand == "Crocs" else 0.2),
+                    (size, 0.5),
+                    (None, 1.0),
+                    (colour, 0.7),
+                )
+            ]
+            attributes = compile_attributes(Shoe)
+            yield build(
+                Shoe,
+                attributes,
+                slots,
+                written,
+                index=index,
+                document_id=record["id"],
+                steps=2,
+                texts={"t": text},
+            )
+
+    whole = f"Crocs clogs {'and so on ' * 40}size 7, red"
+    records = [{"id": "a", "t": whole}, {"id": "b", "t": "Crocs"}]
+    made = fitted(
+        extract,
+        compiled,
+        lambda _, text: len(text) <= 100,
+        Shown(("t",)),
+        mixed=False,
+        mode="chunk",
+    )
+    long, short = sorted(made(records), key=lambda item: item.index)
+    assert short.value == Shoe(brand="Crocs", size=None, sold=None, colour=None)
+    assert long.value == Shoe(brand="Crocs", size=7, sold=None, colour="red")
+    assert (long.document_id, long.errors) == ("a", ())
+    assert long.texts == {"t": whole}
+    spans = [long.fields[name].span for name in ("brand", "size", "colour")]
+    assert [whole[span.start : span.end] for span in spans if span] == ["Crocs", "7", "red"]
+    assert long.steps > 2

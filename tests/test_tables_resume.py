@@ -475,3 +475,36 @@ def test_a_dry_run_tells_what_it_would_take(
     assert said["expected"].endswith(" hours")
     assert float(said["expected cost"]) >= 0
     assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.parametrize("mode", ["error", "truncate", "chunk"])
+def test_documents_that_are_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    if not (resource_dir("embedded") / "model.safetensors").is_file():
+        pytest.skip("the embedded model is not here")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SCHEMAX_MODEL", raising=False)
+    filling = "and so on and so forth " * 370
+    long = f"Crocs Women's Jayna Ballet Flat, {filling} Navy, 4 M US"
+    made = [
+        {"id": "a", "title": "Crocs Flat, Navy", "more": long},
+        {"id": "b", "title": "Crocs Flat, Navy"},
+        {"id": "c", "title": long},
+        {"id": "d", "title": ""},
+    ]
+    source = jsonl(tmp_path / "in.jsonl", made)
+    args = ["extract", "shoes", source, "-o", "out.jsonl", "--details", "--on-too-long", mode]
+    result = CliRunner().invoke(app, args)
+    found = rows((tmp_path / "out.jsonl").read_text())
+    assert [row["id"] for row in found] == ["a", "b", "c", "d"]
+    a, b, c, d = found
+    assert (b["errors"], d["attributes"]) == ([], None)
+    for row, text in ((a, made[0]), (c, made[2])):
+        assert (row["attributes"] is None) is (mode == "error"), result.output
+        if mode == "truncate":
+            assert "too long for the model: cut to" in row["errors"][-1]["message"]
+        for field in (row["fields"] or {}).values():
+            if field["span"]:
+                place = field["span"]
+                assert 0 <= place["start"] < place["end"] <= len(text[place["field"]])

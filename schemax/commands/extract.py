@@ -14,6 +14,7 @@ from schemax.commands.few_shot import few_shot
 from schemax.commands.messages import UsageError, plain_warnings, refused_settings
 from schemax.documents import Shown
 from schemax.report import MOST_ROWS
+from schemax.tables.fitting import TooLong
 from schemax.tables.reading import Shard, Source
 from schemax.tables.run import PART_ROWS
 
@@ -109,6 +110,13 @@ def extract(
     details: Annotated[
         bool, typer.Option("--details", help="Add every field's raw text and how it ended.")
     ] = False,
+    on_too_long: Annotated[
+        TooLong,
+        typer.Option(
+            help="What becomes of documents that the model's context does not hold: a failed row; "
+            "their beginning is read; or all of it, in pieces.",
+        ),
+    ] = "error",
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Only read a sample, and say what the run would take."),
@@ -153,6 +161,7 @@ def extract(
             device=device,
             dtype=dtype,
             quiet=quiet,
+            too_long=on_too_long,
         )
         if dry_run:
             work.estimate(price_per_hour)

@@ -23,11 +23,12 @@ from schemax.schema import settings_of
 from schemax.tables import identity
 from schemax.tables.columns import Schemas
 from schemax.tables.estimate import estimate
+from schemax.tables.fitting import TooLong, compiled_schemas, fits_model, fitted
 from schemax.tables.parts import Parts
 from schemax.tables.places import check_folder, is_remote, local_path
 from schemax.tables.reading import Source
 from schemax.tables.rows import Layout
-from schemax.tables.run import Job, as_row, in_order, refuse_changes
+from schemax.tables.run import Extract, Job, as_row, in_order, refuse_changes
 from schemax.tables.summary import Duplicates, Tally, reasons
 from schemax.tables.writing import Writer, check_target, is_typed, open_table
 
@@ -50,6 +51,7 @@ class Work:
     device: str
     dtype: str
     quiet: bool
+    too_long: TooLong = "error"
 
     def estimate(self, price_per_hour: float | None) -> None:
         """Prints what the run would take."""
@@ -101,7 +103,8 @@ class Work:
         )
         with sink as writer:
             extractor = self._load()
-            stream = self._stream(extractor, (record for _, record in self.source.rows()))
+            records = (record for _, record in self.source.rows())
+            stream = self._extract(extractor)(records)
             tally.start()
             with closing(in_order(self._tracked(stream, output, 0))) as items:
                 for found in items:
@@ -126,7 +129,7 @@ class Work:
         job = Job(
             self.source,
             parts,
-            lambda records: self._stream(extractor, records),
+            self._extract(extractor),
             part_rows,
             self.details,
             separable=not self.details
@@ -151,6 +154,22 @@ class Work:
         extractor = options.load_extractor(self.model, self.device, self.dtype)
         self._stream(extractor, ())  # so that schemas and settings are refused before all else
         return extractor
+
+    def _extract(self, extractor: Extractor) -> Extract:
+        def extract(records: Iterable[Record]) -> Iterator[Extraction[Any]]:
+            return self._stream(extractor, records)
+
+        if self.too_long == "error":
+            return extract
+        compiled = compiled_schemas(extractor, self.schemas, self.shown, self.settings)
+        return fitted(
+            extract,
+            compiled,
+            fits_model(extractor.model, compiled),
+            self.shown,
+            mixed=isinstance(self.schemas, Mapping),
+            mode=self.too_long,
+        )
 
     def _stream(self, extractor: Extractor, records: Iterable[Record]) -> Iterator[Extraction[Any]]:
         shown = self.shown
@@ -189,6 +208,7 @@ class Work:
             "shard": str(self.source.shard),
             "part rows": part_rows,
             "details": self.details,
+            "on too long": self.too_long,
         }
 
     def _loaded(self, extractor: Extractor) -> dict[str, Any]:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from schemax.compiler import CompiledSchema
-from schemax.compiler.examples import read_examples
-from schemax.documents import Shown, read_documents, shown_text
+from schemax.documents import Shown, read_documents
 from schemax.extractor import Extractor
 from schemax.io import Record
 from schemax.tables.columns import Schemas
+from schemax.tables.fitting import compiled_schemas, fits_model
 from schemax.tables.reading import Source
 from schemax.tables.summary import Duplicates, counted
 
@@ -83,7 +82,8 @@ def estimate(
 
     Raises what `Extractor.stream` raises.
     """
-    compiled = _compiled(extractor, schemas, shown, settings)
+    compiled = compiled_schemas(extractor, schemas, shown, settings)
+    fits = fits_model(extractor.model, compiled)
     with closing(source.rows()) as rows:
         sample = [record for _, record in islice(rows, SAMPLE)]
         total = source.count()
@@ -98,9 +98,8 @@ def estimate(
         if document.text is None or name not in compiled:
             unreadable += 1
             continue
-        schema = compiled[name]
-        sizes.append(len(schema.codec.encode(document.text)))
-        too_long += _exceeds(extractor, schema, document.text)
+        sizes.append(len(compiled[name].codec.encode(document.text)))
+        too_long += not fits(name, document.text)
 
     def run(records: Iterable[Record]) -> Iterator[Any]:
         return extractor.stream(
@@ -120,30 +119,6 @@ def estimate(
         timed=timed,
         seconds_per_row=seconds / timed if timed else None,
     )
-
-
-def _compiled(
-    extractor: Extractor, schemas: Schemas, shown: Shown, settings: Mapping[str, Any]
-) -> dict[str, CompiledSchema]:
-    named = schemas if isinstance(schemas, Mapping) else {"": schemas}
-    plain = dict(settings)
-    shots = read_examples(
-        plain.pop("examples", None),
-        named,
-        isinstance(schemas, Mapping),
-        lambda document: shown_text(document, shown)[0],
-    )
-    return {
-        name: extractor.compile(schema, examples=shots.get(name, ()), **plain)
-        for name, schema in named.items()
-    }
-
-
-def _exceeds(extractor: Extractor, compiled: CompiledSchema, text: str) -> bool:
-    from schemax.runtime.plan import plan_prompt
-
-    (prompt,) = compiled.encode([text])
-    return extractor.model.misfit(plan_prompt(prompt, compiled.decoding)) is not None
 
 
 def _timed(run: Any, sample: list[Record]) -> tuple[int, float]:
