@@ -137,7 +137,7 @@ class Work:
         )
         with parts.opened(manifest, overwrite=overwrite):
             finished = job.finished_rows() if going_on else 0
-            if going_on and not self.quiet:
+            if finished and not self.quiet:
                 say(f"note: going on after {finished:,} finished rows, in {parts.name}")
                 if tally.page is not None:
                     say("note: the report shows the rows of this run only")

@@ -1,13 +1,15 @@
-"""Frames in, frames out: pandas and polars."""
+"""Frames in, frames out: pandas, polars, and data sets of Hugging Face."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Unpack
 
 from schemax.errors import InputError
 from schemax.extractor import Extractor, Options
+from schemax.progress import track
 from schemax.tables.arrow import record_batch
 from schemax.tables.columns import Schemas
 from schemax.tables.places import optional
@@ -15,6 +17,7 @@ from schemax.tables.rows import Layout
 from schemax.tables.run import as_row, in_order
 
 _BATCH = 1024
+_KINDS = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("datasets", "Dataset"))
 
 
 def extract_frame(
@@ -29,8 +32,8 @@ def extract_frame(
 ) -> Any:
     """Reads the attributes of a schema from every row of a frame: a frame with the same rows.
 
-    frame: of pandas or polars. The model is shown all columns but `id` and `category`, or those
-        named by `text`.
+    frame: a DataFrame of pandas or polars, or a Dataset of Hugging Face's `datasets`. The model is
+        shown all columns but `id` and `category`, or those named by `text`.
     schema: a Pydantic model, or one per category.
     model: a folder or Hub id, loaded for this call; extractor: one that is loaded already. Without
         either, `Extractor.default()`.
@@ -44,13 +47,11 @@ def extract_frame(
     Raises InputError for anything but a frame and without pyarrow, and what `schemax.extract`
     raises before it computes. Rows that fail raise nothing.
     """
-    from schemax.progress import track
-
-    kind = type(frame).__module__.partition(".")[0]
-    if kind not in ("pandas", "polars") or type(frame).__name__ != "DataFrame":
+    kind, name = type(frame).__module__.partition(".")[0], type(frame).__name__
+    if (kind, name) not in _KINDS:
         raise InputError(
-            f"extract_frame takes a DataFrame of pandas or polars, not {type(frame).__name__}; "
-            "of a LazyFrame, collect() it"
+            "extract_frame takes a DataFrame of pandas or polars, or a Dataset of datasets, not "
+            f"{name}; of a LazyFrame, collect() it; of a DatasetDict, choose a split"
         )
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
@@ -72,6 +73,9 @@ def extract_frame(
             gathered = []
     batches.append(record_batch(columns, gathered))
     table = pyarrow.Table.from_batches(batches)
+    if kind == "datasets":
+        datasets: Any = import_module("datasets")
+        return datasets.Dataset(datasets.table.InMemoryTable(table))
     if kind == "polars":
         return optional("polars", "extract_frame").from_arrow(table)
     return _to_pandas(table).set_index(frame.index)
@@ -79,8 +83,8 @@ def extract_frame(
 
 def _records(frame: Any, kind: str) -> Iterator[dict[str, Any]]:
     """Rows as mappings of plain values: what is missing is None."""
-    if kind == "polars":
-        for row in frame.iter_rows(named=True):
+    if kind != "pandas":
+        for row in frame.iter_rows(named=True) if kind == "polars" else frame:
             yield {key: _shown(value) for key, value in row.items()}
         return
     isna = optional("pandas", "extract_frame").isna
