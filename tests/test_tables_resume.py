@@ -374,6 +374,7 @@ def test_another_schema_model_or_input_is_refused(
     refused(run(*args), "schema changed")
     (tmp_path / "shop.py").write_text(DECLARATION)
     (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
     monkeypatch.setenv("SCHEMAX_MODEL", str(tmp_path / "model"))
     refused(run(*args), "model changed")
     monkeypatch.delenv("SCHEMAX_MODEL")
@@ -425,6 +426,19 @@ def test_a_second_run_is_kept_out(
     assert result.exit_code == 2
     assert "another run is writing" in result.stderr
     assert run(*args).exit_code == 0
+
+
+def test_a_link_stays_a_link(run: Run, stopping: Callable[[int], None], tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "in.jsonl", records(40))
+    (tmp_path / "far").mkdir()
+    (tmp_path / "out.csv").symlink_to(tmp_path / "far" / "real.csv")
+    stopping(10)
+    assert run("extract", SCHEMA, source, "-o", "out.csv").exit_code == 130
+    assert (tmp_path / "far" / "real.csv.parts").is_dir()
+    stopping(-1)
+    assert run("extract", SCHEMA, source, "-o", "out.csv").exit_code == 0
+    assert (tmp_path / "out.csv").is_symlink()
+    assert [path.name for path in (tmp_path / "far").iterdir()] == ["real.csv"]
 
 
 def test_shards_together_are_the_whole(run: Run, tmp_path: Path) -> None:

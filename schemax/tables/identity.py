@@ -22,6 +22,9 @@ from schemax.schema import compile_attributes
 from schemax.tables.columns import Schemas
 from schemax.tables.places import filesystem, is_remote, reading
 
+# Weights, configurations, tokenizers, templates; not cards and logs.
+_MODEL_FILES = (".json", ".jinja", ".model", ".safetensors", ".tiktoken", ".txt")
+
 _EDGE = 1 << 20  # bytes of a file's beginning and end that stand for what it holds
 
 # Rows do not depend on it where documents are isolated, in float32 and greedily; and who runs out
@@ -103,18 +106,22 @@ def of_file(path: Path | None) -> str | None:
 
 
 def of_model(name: str | Path, loaded: Any) -> str:
-    """The commit of a model of the Hub, else a digest of its folder's files, adapters included.
+    """The commit of a model of the Hub, else a digest of its folder's files.
 
+    Of an adapter, with that of the model that it is for.
     loaded: the model of transformers, whose configuration knows the commit.
     """
     folder = Path(name)
     if not folder.is_dir():
-        commit = getattr(loaded.config, "_commit_hash", None)
-        return f"{name}@{commit}"
-    files = sorted(file for file in folder.iterdir() if file.is_file())
+        return f"{name}@{getattr(loaded.config, '_commit_hash', None)}"
+    files = sorted(file for file in folder.iterdir() if file.suffix in _MODEL_FILES)
     with ThreadPoolExecutor() as pool:  # digests let other threads run
         digests = list(pool.map(_digest_of_file, files))
     said = [f"{file.name} {found}" for file, found in zip(files, digests, strict=True)]
+    adapter = folder / "adapter_config.json"
+    if adapter.is_file():
+        base = json.loads(adapter.read_text("utf-8")).get("base_model_name_or_path")
+        said.append(of_model(str(base), loaded))
     return _digest("\n".join(said))
 
 

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, TypeAlias
 from schemax.errors import InputError
 from schemax.io import Record
 from schemax.tables.folders import Folder, locked, open_folder
+from schemax.tables.places import is_remote
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -45,6 +46,8 @@ class Parts:
     """The finished rows beside an output `name`."""
 
     def __init__(self, name: str) -> None:
+        if not is_remote(name) and os.path.islink(name):
+            name = os.path.realpath(name)  # where the whole can be put in place by renaming it
         self.name = f"{name}.parts"
         self._folder: Folder = open_folder(self.name)
 
