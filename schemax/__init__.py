@@ -1,5 +1,7 @@
 """schemax: declare a schema, extract every field of many documents in parallel."""
 
+from typing import TYPE_CHECKING, Any
+
 from schemax.calibration import Calibration
 from schemax.catalog import load_schema, schema_names
 from schemax.compiler import CompiledSchema, compile_schema
@@ -19,6 +21,10 @@ from schemax.report import report
 from schemax.results import Extraction, FieldError, FieldResult, Span
 from schemax.schema import AttrSchema, attr
 
+if TYPE_CHECKING:
+    from schemax.tables.arrow import arrow_schema
+    from schemax.tables.frames import extract_frame
+
 __all__ = [
     "AttrSchema",
     "Calibration",
@@ -37,12 +43,27 @@ __all__ = [
     "SchemaxError",
     "Span",
     "TemplateError",
+    "arrow_schema",
     "attr",
     "compile_schema",
     "doctor",
     "extract",
+    "extract_frame",
     "load_schema",
     "register_format",
     "report",
     "schema_names",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs packages of the extra `tables` is imported when it is asked for."""
+    if name == "arrow_schema":
+        from schemax.tables.arrow import arrow_schema
+
+        return arrow_schema
+    if name == "extract_frame":
+        from schemax.tables.frames import extract_frame
+
+        return extract_frame
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -74,11 +74,12 @@ def count_records(name: str, limit: int | None = None) -> int | None:
 
 
 class RowWriter:
-    """Writes rows as JSON Lines, each of them right away; `rows` counts them."""
+    """Writes rows as JSON Lines, each of them right away if `flush`; `rows` counts them."""
 
-    def __init__(self, handle: BinaryIO) -> None:
+    def __init__(self, handle: BinaryIO, *, flush: bool = True) -> None:
         self.rows = 0
         self._handle = handle
+        self._flush = flush
 
     def write(self, row: Mapping[str, Any]) -> None:
         try:
@@ -86,7 +87,8 @@ class RowWriter:
         except UnicodeEncodeError:  # a lone surrogate, which JSON can hold only escaped
             line = json.dumps(row, allow_nan=False).encode()
         self._handle.write(line + b"\n")
-        self._handle.flush()
+        if self._flush:
+            self._handle.flush()
         self.rows += 1
 
 

@@ -57,24 +57,30 @@ def test_a_reader_that_leaves_ends_the_run_quietly(run: Run, tmp_path: Path) -> 
     assert job.returncode == 141
 
 
-def test_an_interrupt_keeps_what_was_written(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stop", "status", "word"),
+    [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")],
+)
+def test_a_run_that_is_stopped_keeps_its_rows(
+    run: Run, tmp_path: Path, stop: signal.Signals, status: int, word: bytes
+) -> None:
     # All different and equally long: read one after the other, in their order.
     source = jsonl(tmp_path / "in.jsonl", [f"Sony KD-{i:04} 55 inch" for i in range(3000)])
     (tmp_path / "out.jsonl").write_text("old")
     args = ("-m", "schemax", "extract", SCHEMA, source, "-o", "out.jsonl", "--batch-size", "2")
+    parts = tmp_path / "out.jsonl.parts"
     with process(*args, cwd=tmp_path) as job:
-        while not [path for path in tmp_path.glob("*.partial") if path.stat().st_size]:
+        while not [path for path in parts.glob("open-*") if path.stat().st_size]:
             assert job.poll() is None
             time.sleep(0.05)
-        job.send_signal(signal.SIGINT)
+        job.send_signal(stop)
         _, err = job.communicate()
-    assert job.returncode == 130
-    (partial,) = tmp_path.glob("*.partial")
-    assert rows(partial.read_text("utf-8"))[0]["index"] == 0
+    assert job.returncode == status
     assert (tmp_path / "out.jsonl").read_text() == "old"
-    assert b"interrupted" in err
-    assert partial.name.encode() in err
+    assert word in err
+    assert b"finished rows are kept in out.jsonl.parts" in err
     assert b"Traceback" not in err
+    assert b"\r" not in err
 
 
 def test_a_bar_on_the_terminal_leaves_the_rows_alone(run: Run, tmp_path: Path) -> None:

@@ -1,44 +1,33 @@
-"""`schemax extract`: JSON Lines in, JSON Lines out."""
+"""`schemax extract`: files of records in, files of rows out."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Generator, Iterable
-from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from schemax.commands import options
 from schemax.commands.declarations import read_schemas
+from schemax.commands.extraction import Work
 from schemax.commands.few_shot import few_shot
-from schemax.commands.messages import (
-    UsageError,
-    one_line,
-    plain_warnings,
-    refused_settings,
-    say,
-)
-from schemax.io import STANDARD, RowWriter, count_records, open_sink, open_source, read_records
-from schemax.progress import track
-from schemax.report import MOST_ROWS, Report, open_report
-from schemax.results import Extraction, failed
-
-_MOST_REPORTS = 20
+from schemax.commands.messages import UsageError, plain_warnings, refused_settings
+from schemax.documents import Shown
+from schemax.report import MOST_ROWS
+from schemax.tables.fitting import TooLong
+from schemax.tables.reading import Shard, Source
+from schemax.tables.run import PART_ROWS
 
 
 def extract(
     schema: options.Schema,
     input: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            metavar="INPUT",
+            metavar="INPUT...",
             show_default=False,
-            help="JSON Lines, one product per line: an object or a string. - reads stdin.",
+            help="Files, addresses (s3://...) and patterns ('*.parquet'): JSON Lines (also .gz, "
+            ".zst), .csv, .parquet, .arrow, .feather. - reads JSON Lines from stdin.",
         ),
     ],
     output: Annotated[
@@ -48,7 +37,8 @@ def extract(
             "-o",
             metavar="OUT",
             show_default=False,
-            help="Where rows go, as JSON Lines; it is replaced once all are done. Default: stdout.",
+            help="Where rows go: a file of one of these kinds, which is replaced once all are "
+            "done. Default: stdout, JSON Lines.",
         ),
     ] = None,
     report: Annotated[
@@ -83,6 +73,15 @@ def extract(
         int | None,
         typer.Option(min=0, show_default=False, help="Read the first so many records only."),
     ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            show_default=False,
+            help="Read every N-th record only, from the I-th on: 0/4, 1/4, 2/4 and 3/4 are all. "
+            "Sorting by index puts their rows in order.",
+        ),
+    ] = None,
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -94,6 +93,14 @@ def extract(
         int | None,
         typer.Option(min=1, show_default=False, help="Prompts in flight. Default: what fits."),
     ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Start anew where an unfinished run (OUT.parts) lies."),
+    ] = False,
+    part_rows: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="Rows of a part, which is kept if the run stops."),
+    ] = PART_ROWS,
     max_errors: Annotated[
         str,
         typer.Option(
@@ -103,6 +110,21 @@ def extract(
     details: Annotated[
         bool, typer.Option("--details", help="Add every field's raw text and how it ended.")
     ] = False,
+    on_too_long: Annotated[
+        TooLong,
+        typer.Option(
+            help="What becomes of documents that the model's context does not hold: a failed row; "
+            "their beginning is read; or all of it, in pieces.",
+        ),
+    ] = "error",
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only read a sample, and say what the run would take."),
+    ] = False,
+    price_per_hour: Annotated[
+        float | None,
+        typer.Option(min=0, show_default=False, help="Of the machine, for the cost in a dry run."),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress, no notes, no summary.")
     ] = False,
@@ -110,35 +132,41 @@ def extract(
     """Reads the attributes of SCHEMA from every product of INPUT.
 
     Rows are written in the order of the input. A record that cannot be read becomes a row that
-    says why, and the others are done all the same. Exit status: 0 done, 1 more failed rows than
-    --max-errors allows, 2 bad usage or input that stops the run.
+    says why, and the others are done all the same. A run from files to a file that was stopped
+    goes on where it stopped when the same command is given again. Exit status: 0 done, 1 more
+    failed rows than --max-errors allows, 2 bad usage or input that stops the run.
     """
     allowed = Allowance.parse(max_errors)
     keys = None if text is None else [key.strip() for key in text.split(",") if key.strip()]
     if keys == []:
         raise UsageError("--text names no key")
+    if price_per_hour is not None and not dry_run:
+        raise UsageError("--price-per-hour is of --dry-run")
     with plain_warnings(quiet=quiet):
         schemas = read_schemas(schema)
         settings = options.checked_settings(format, template, decoding, batch_size)
         settings["examples"] = few_shot(examples, schemas)
-        with (
-            open_source(input) as lines,
-            _open_page(report, input, report_rows) as page,
-            open_sink(output) as sink,
-        ):
-            extractor = options.load_extractor(model, device, dtype)
-            records = islice(read_records(lines), limit)
-            with refused_settings():
-                stream = extractor.stream(
-                    records, schemas, text=keys, id=id, category=category, **settings
-                )
-            if _shows_progress(quiet, output):
-                stream = track(stream, total=count_records(input, limit))
-            tally = Tally()
-            with closing(in_order(stream)) as rows:
-                _write(rows, sink, page, tally, details)
-    if not quiet:
-        say(tally.summary())
+        with refused_settings():
+            part = Shard() if shard is None else Shard.parse(shard)
+        needed = None if keys is None else [*keys, id, category or "category"]
+        work = Work(
+            source=Source.of(input, needed, limit, part),
+            schemas=schemas,
+            settings=settings,
+            shown=Shown.of(keys, id, category),
+            category=category,
+            details=details,
+            examples=examples,
+            model=model,
+            device=device,
+            dtype=dtype,
+            quiet=quiet,
+            too_long=on_too_long,
+        )
+        if dry_run:
+            work.estimate(price_per_hour)
+            return
+        tally = work.run(output, report, report_rows, part_rows, overwrite=overwrite)
     if tally.failed > allowed.of(tally.rows):
         raise typer.Exit(1)
 
@@ -165,95 +193,3 @@ class Allowance:
 
     def of(self, rows: int) -> float:
         return self.number * rows / 100 if self.percent else self.number
-
-
-class Tally:
-    """Counts what became of the rows; the clock starts with it."""
-
-    def __init__(self) -> None:
-        self.rows = self.failed = self.field_errors = self.steps = self.decoded = 0
-        self._started = time.monotonic()
-
-    def add(self, item: Extraction[Any]) -> None:
-        self.rows += 1
-        self.steps += item.steps
-        self.decoded += item.steps > 0
-        if item.value is None:
-            self.failed += 1
-            self._report(item)
-        else:
-            self.field_errors += len(item.errors)
-
-    def _report(self, item: Extraction[Any]) -> None:
-        if self.failed <= _MOST_REPORTS:
-            name = "" if item.document_id is None else f" ({item.document_id})"
-            reasons = "; ".join(
-                f"{error.field}: {error.message}" if error.field else error.message
-                for error in item.errors
-            )
-            say(f"failed: record {item.index}{name}: {reasons}")
-        elif self.failed == _MOST_REPORTS + 1:
-            say("failed: more records, whose rows say why")
-
-    def summary(self) -> str:
-        seconds = max(1e-9, time.monotonic() - self._started)
-        parts = [
-            _counted(self.rows, "row"),
-            f"{self.failed:,} failed",
-            _counted(self.field_errors, "field error"),
-            f"{self.rows / seconds:,.1f} products/s",
-        ]
-        if self.decoded:
-            parts.append(f"{self.steps / self.decoded:.1f} passes per product")
-        return ", ".join(parts)
-
-
-def in_order(items: Iterable[Extraction[Any]]) -> Generator[Extraction[Any], None, None]:
-    """Extractions by index, as soon as all before them are there.
-
-    Bounded, because a stream finishes one window of records before it reads the next.
-    """
-    waiting: dict[int, Extraction[Any]] = {}
-    due = 0
-    for item in items:
-        waiting[item.index] = item
-        while due in waiting:
-            yield waiting.pop(due)
-            due += 1
-
-
-def _open_page(
-    name: str | None, input: str, most_rows: int
-) -> AbstractContextManager[Report | None]:
-    title = "stdin" if input == STANDARD else Path(input).name
-    return nullcontext() if name is None else open_report(name, title, most_rows)
-
-
-def _write(
-    items: Iterable[Extraction[Any]],
-    sink: RowWriter,
-    page: Report | None,
-    tally: Tally,
-    details: bool,
-) -> None:
-    for item in items:
-        try:
-            row = item.to_row(details=details)
-        except Exception as error:  # a serializer's of the user's schema: costs this row only
-            reason = f"cannot be written: {type(error).__name__}: {one_line(error)}"
-            item = failed(item.index, item.document_id, reason, steps=item.steps)
-            row = item.to_row(details=details)
-        sink.write(row)
-        if page is not None:
-            page.add(item)
-        tally.add(item)
-
-
-def _shows_progress(quiet: bool, output: str | None) -> bool:
-    """Not on a terminal that the rows themselves are going to."""
-    to_stdout = output is None or output == STANDARD
-    return not quiet and not (to_stdout and sys.stdout.isatty())
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

@@ -107,6 +107,11 @@ def load_extractor(model: str | None, device: str = "auto", dtype: str = "auto")
     return Extractor.from_pretrained(name or resource_dir("embedded"), device=device, dtype=dtype)
 
 
+def model_place(model: str | None) -> str | Path:
+    """Folder or Hub id of the model that `load_extractor` gives."""
+    return model or os.environ.get("SCHEMAX_MODEL") or resource_dir("embedded")
+
+
 def check_folder(name: str) -> None:
     """Raises UsageError for a path that leads nowhere, which the Hub would call a malformed id."""
     is_path = name.startswith((".", "~")) or Path(name).is_absolute() or name.count("/") > 1

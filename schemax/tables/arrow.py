@@ -1,0 +1,102 @@
+"""Columns in pyarrow: types, arrays, and the schema of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any
+
+from schemax.tables.columns import Column, Schemas
+from schemax.tables.places import optional
+from schemax.tables.rows import Layout
+
+
+def arrow_schema(schema: Schemas, *, details: bool = False) -> Any:
+    """The pyarrow schema of the table that `schemax extract -o OUT.parquet` writes.
+
+    schema: a Pydantic model, or one per category: then the table has the fields of all of them.
+    details: with the raw text, the confidence and the place of every value.
+
+    Text is string, int int64, float double, bool bool, date date32; Enum and Literal are
+    dictionaries; lists are lists and nested models structs. Decimal is decimal128 of the declared
+    `max_digits` and `decimal_places`, else of (38, 9). A datetime is timestamp[us]; AwareDatetime
+    is in UTC. All columns are nullable, since a row may fail.
+
+    Raises InputError without pyarrow; SchemaError for what cannot be declared, and for categories
+    that differ in the type of a field.
+    """
+    return table_schema(Layout.of(schema, details=details).columns)
+
+
+def table_schema(columns: Sequence[Column]) -> Any:
+    pyarrow = _pyarrow()
+    return pyarrow.schema([(column.name, arrow_type(column)) for column in columns])
+
+
+def record_batch(columns: Sequence[Column], cells: Sequence[Mapping[str, Any]]) -> Any:
+    """Rows of cells, as `Layout.cells` gives them, as a pyarrow.RecordBatch."""
+    arrays = [_array(column, [row[column.name] for row in cells]) for column in columns]
+    return _pyarrow().record_batch(arrays, schema=table_schema(columns))
+
+
+@lru_cache(maxsize=1024)
+def arrow_type(column: Column) -> Any:
+    item = _item_type(column)
+    return _pyarrow().list_(item) if column.is_list else item
+
+
+def _item_type(column: Column) -> Any:
+    pyarrow = _pyarrow()
+    if column.type == "struct":
+        return pyarrow.struct([(child.name, arrow_type(child)) for child in column.children])
+    if column.type == "choice":
+        # Of all choices, since the batches of an Arrow file must share one dictionary.
+        return pyarrow.dictionary(pyarrow.int32(), pyarrow.array(column.choices).type)
+    if column.type == "decimal":
+        return pyarrow.decimal128(*column.digits)
+    types = {
+        "string": pyarrow.string(),
+        "json": pyarrow.string(),
+        "integer": pyarrow.int64(),
+        "number": pyarrow.float64(),
+        "boolean": pyarrow.bool_(),
+        "date": pyarrow.date32(),
+        "datetime": pyarrow.timestamp("us"),
+        "instant": pyarrow.timestamp("us", tz="UTC"),
+    }
+    return types[column.type]
+
+
+def _array(column: Column, values: Sequence[Any]) -> Any:
+    if not column.is_list:
+        return _items(column, values)
+    pyarrow = _pyarrow()
+    flat = [item for value in values if value is not None for item in value]
+    ends = accumulate((len(value or ()) for value in values), initial=0)
+    empty = pyarrow.array([value is None for value in values], pyarrow.bool_())
+    offsets = pyarrow.array(list(ends), pyarrow.int32())
+    items = _items(column, flat)
+    return pyarrow.ListArray.from_arrays(offsets, items, type=arrow_type(column), mask=empty)
+
+
+def _items(column: Column, values: Sequence[Any]) -> Any:
+    pyarrow = _pyarrow()
+    if column.type == "struct":
+        children = [
+            _array(child, [value and value[child.name] for value in values])
+            for child in column.children
+        ]
+        empty = pyarrow.array([value is None for value in values], pyarrow.bool_())
+        return pyarrow.StructArray.from_arrays(children, fields=[*_item_type(column)], mask=empty)
+    if column.type == "choice":
+        places = {choice: place for place, choice in enumerate(column.choices)}
+        indices = [None if value is None else places[value] for value in values]
+        return pyarrow.DictionaryArray.from_arrays(
+            pyarrow.array(indices, pyarrow.int32()), pyarrow.array(column.choices)
+        )
+    return pyarrow.array(values, _item_type(column))
+
+
+def _pyarrow() -> Any:
+    return optional("pyarrow", "a table")

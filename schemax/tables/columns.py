@@ -1,0 +1,273 @@
+"""Columns of a schema: what every field is in a table, without any table package.
+
+A column is named and shaped as the field is in a row's `attributes`, so that a value goes from
+one to the other without a look at the declaration.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation, localcontext
+from enum import Enum
+from functools import reduce
+from typing import Any, Literal, TypeAlias, get_args
+
+from pydantic import BaseModel
+
+from schemax.errors import SchemaError
+from schemax.shapes import Refusal, Shape, annotation_of, shape_of
+
+Model: TypeAlias = type[BaseModel]
+Schemas: TypeAlias = Model | Mapping[str, Model]
+
+Type = Literal[
+    "string",
+    "integer",
+    "number",
+    "decimal",
+    "boolean",
+    "date",
+    "datetime",
+    "instant",
+    "choice",
+    "struct",
+    "json",
+]
+
+# What a decimal holds whose field does not say how many digits it has: (digits, places).
+_DIGITS = (38, 9)
+_MOST_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One field of a row.
+
+    type: of a value, or of an item of a list. "instant" is a datetime with a time zone, "json"
+        what no other type holds, written as JSON.
+    choices: the texts of a "choice"; one of numbers has their type.
+    children: of a "struct".
+    digits: of a "decimal": how many in all, and how many after the point.
+    """
+
+    name: str
+    type: Type
+    is_list: bool = False
+    choices: tuple[Any, ...] = ()
+    children: tuple[Column, ...] = ()
+    digits: tuple[int, int] = _DIGITS
+
+    def cell(self, value: Any) -> Any:
+        """A value of a JSON row as the column holds it.
+
+        Raises ValueError for one that does not fit.
+        """
+        if value is None:
+            return None
+        if self.is_list:
+            if not isinstance(value, list):
+                raise ValueError(f"a {type(value).__name__} where a list is declared")
+            return [_CELLS[self.type](self, item) if item is not None else None for item in value]
+        return _CELLS[self.type](self, value)
+
+
+def columns_of(schemas: Schemas) -> tuple[Column, ...]:
+    """The columns of a schema, or of several in one table: all fields of all of them.
+
+    Raises SchemaError for what cannot be declared, and where schemas differ in a field's type.
+    """
+    if not isinstance(schemas, Mapping):
+        return _columns(schemas, ())
+    found: dict[str, tuple[Model, Column]] = {}
+    for schema in schemas.values():
+        for column in _columns(schema, ()):
+            other, known = found.setdefault(column.name, (schema, column))
+            try:
+                found[column.name] = other, _merged(known, column)
+            except ValueError as error:
+                raise SchemaError(
+                    schema.__name__,
+                    column.name,
+                    f"cannot share a column with {other.__name__}.{column.name}: {error}; write "
+                    "JSON Lines, or one table per category",
+                ) from None
+    return tuple(column for _, column in found.values())
+
+
+def _columns(model: Model, around: tuple[Model, ...]) -> tuple[Column, ...]:
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        raise SchemaError(str(model), None, "is not a class derived from pydantic.BaseModel")
+    by_alias = bool(model.model_config.get("serialize_by_alias"))
+    columns = []
+    for name, field in model.model_fields.items():
+        if field.exclude is not True:
+            shown = (field.serialization_alias or name) if by_alias else name
+            columns.append(_column(shown, annotation_of(field), (*around, model)))
+    for name, computed in model.model_computed_fields.items():
+        shown = (computed.alias or name) if by_alias else name
+        columns.append(_column(shown, computed.return_type, (*around, model)))
+    return tuple(columns)
+
+
+def _column(name: str, annotation: Any, around: tuple[Model, ...]) -> Column:
+    try:
+        shape = shape_of(annotation)
+    except Refusal:  # nothing that is read from text; of a computed field, say
+        return Column(name, "json")
+    if shape.model is not None:
+        if shape.model in around:
+            return Column(name, "json")
+        return Column(name, "struct", shape.is_list, children=_columns(shape.model, around))
+    if shape.kind == "enum":
+        return _choice(name, shape)
+    if shape.kind == "number" and _mentions(annotation, Decimal):
+        return Column(name, "decimal", shape.is_list, digits=_digits(shape))
+    if shape.kind == "datetime" and dict(shape.constraints).get("tz_constraint") == "aware":
+        return Column(name, "instant", shape.is_list)
+    return Column(name, shape.kind or "json", shape.is_list)
+
+
+def _choice(name: str, shape: Shape) -> Column:
+    values = [item.value if isinstance(item, Enum) else item for _, item in shape.choices]
+    kinds = {type(value) for value in values}
+    plain: dict[frozenset[type], Type] = {
+        frozenset({str}): "choice",
+        frozenset({bool}): "boolean",
+        frozenset({int}): "integer",
+        frozenset({float}): "number",
+        frozenset({int, float}): "number",
+    }
+    found = plain.get(frozenset(kinds), "json")
+    choices = tuple(dict.fromkeys(values)) if found == "choice" else ()
+    return Column(name, found, shape.is_list, choices=choices)
+
+
+def _digits(shape: Shape) -> tuple[int, int]:
+    declared = dict(shape.constraints)
+    digits, places = declared.get("max_digits"), declared.get("decimal_places")
+    if places is None:
+        return _DIGITS
+    return min(digits or _MOST_DIGITS, _MOST_DIGITS), min(places, _MOST_DIGITS)
+
+
+def _mentions(annotation: Any, wanted: type) -> bool:
+    """Whether a type stands somewhere in an annotation, aliases and NewTypes looked through."""
+    inner = getattr(annotation, "__value__", getattr(annotation, "__supertype__", None))
+    parts = (inner,) if inner is not None else get_args(annotation)
+    return annotation is wanted or any(_mentions(part, wanted) for part in parts)
+
+
+def _merged(one: Column, other: Column) -> Column:
+    """A column for the values of both. Raises ValueError."""
+    if (one.type, one.is_list, one.digits) != (other.type, other.is_list, other.digits):
+        raise ValueError(f"one is {described(one)}, the other {described(other)}")
+    children = {child.name: child for child in one.children}
+    for child in other.children:
+        children[child.name] = _merged(children.get(child.name, child), child)
+    choices = tuple(dict.fromkeys((*one.choices, *other.choices)))
+    return replace(one, choices=choices, children=tuple(children.values()))
+
+
+def described(column: Column) -> str:
+    return f"list of {column.type}" if column.is_list else column.type
+
+
+def leaves(columns: Iterable[Column], path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The paths of all columns that hold values, structs taken apart."""
+    found = []
+    for column in columns:
+        here = (*path, column.name)
+        is_struct = column.type == "struct" and not column.is_list
+        found += leaves(column.children, here) if is_struct else [here]
+    return found
+
+
+def at(value: Any, path: Sequence[str]) -> Any:
+    """What a row has at a path; None where a struct around it is None."""
+    return reduce(lambda found, name: None if found is None else found.get(name), path, value)
+
+
+# A cell of each type, from what JSON has for it. All raise ValueError for what does not fit.
+
+
+def printable(value: str) -> str:
+    """Text that UTF-8 can hold: what stands for no character becomes a question mark."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "replace").decode()
+    return value
+
+
+def as_json(value: Any) -> str:
+    return printable(json.dumps(value, ensure_ascii=False))
+
+
+def _string(column: Column, value: Any) -> str:
+    return printable(value) if isinstance(value, str) else as_json(value)
+
+
+def _integer(column: Column, value: Any) -> int:
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError("more than 64 bits hold")
+    return number
+
+
+def _decimal(column: Column, value: Any) -> Decimal:
+    digits, places = column.digits
+    with localcontext(prec=2 * _MOST_DIGITS) as context:
+        try:
+            number = Decimal(str(value))
+            rounded = number.quantize(Decimal(1).scaleb(-places), context=context)
+        except InvalidOperation:
+            raise ValueError(f"no number of {digits} digits") from None
+    if rounded != number or rounded.adjusted() >= digits - places:
+        raise ValueError(f"more than {digits} digits, {places} of them after the point")
+    return rounded
+
+
+def _boolean(column: Column, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _datetime(column: Column, value: Any) -> datetime:
+    """A datetime without a time zone; of one that has it, the time in UTC."""
+    moment = datetime.fromisoformat(value)
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def _instant(column: Column, value: Any) -> datetime:
+    return datetime.fromisoformat(value).astimezone(UTC)
+
+
+def _one_of(column: Column, value: Any) -> Any:
+    if value not in column.choices:
+        raise ValueError(f"{value!r} is not one of the choices")
+    return value
+
+
+def _struct(column: Column, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"a {type(value).__name__} where fields are declared")
+    return {child.name: child.cell(value.get(child.name)) for child in column.children}
+
+
+_CELLS: Mapping[str, Callable[[Column, Any], Any]] = {
+    "string": _string,
+    "integer": _integer,
+    "number": lambda column, value: float(value),
+    "decimal": _decimal,
+    "boolean": _boolean,
+    "date": lambda column, value: date.fromisoformat(value),
+    "datetime": _datetime,
+    "instant": _instant,
+    "choice": _one_of,
+    "struct": _struct,
+    "json": lambda column, value: as_json(value),
+}

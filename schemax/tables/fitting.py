@@ -1,0 +1,219 @@
+"""Documents that a model's context does not hold: cut, or read piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from schemax.compiler import CompiledSchema
+from schemax.compiler.examples import read_examples
+from schemax.documents import Shown, shown_text
+from schemax.extractor import Extractor
+from schemax.io import Record
+from schemax.results import Extraction, FieldError, FieldResult, SlotText, build
+from schemax.tables.columns import Schemas
+from schemax.tables.run import Extract
+
+TooLong = Literal["error", "truncate", "chunk"]
+
+Fits: TypeAlias = Callable[[str, str], bool]
+"""Whether a document (category, text) fits, together with its instruction, keys and budgets."""
+
+# Of a piece that the next one repeats, so that a value at the seam is whole in one of them.
+_OVERLAP = 0.1
+# How far back the end of a piece moves to stand between words.
+_WORD = 40
+
+
+@dataclass(slots=True)
+class _Row:
+    """A record on its way: how many pieces are out, and what has come back of them."""
+
+    index: int
+    record: Record
+    pieces: list[Record]
+    results: list[Extraction[Any] | None]
+
+
+def fitted(
+    extract: Extract,
+    compiled: Mapping[str, CompiledSchema],
+    fits: Fits,
+    shown: Shown,
+    *,
+    mixed: bool,
+    mode: TooLong,
+) -> Extract:
+    """Like `extract`, but for records that are too long.
+
+    truncate: they lose the end of their longest text; `errors` say how much is left.
+    chunk: they are read in pieces of their longest text, and every field is taken from the piece
+        that states it most confidently, of lists the one that states most; spans are offsets into
+        the whole text.
+    compiled: by category; of one schema, under "".
+    """
+    shaper = _Shaper(fits, shown, mixed, mode)
+
+    def run(records: Iterable[Record]) -> Iterator[Extraction[Any]]:
+        owners: dict[int, tuple[_Row, int]] = {}
+
+        def pieces() -> Iterator[Record]:
+            place = 0
+            for index, record in enumerate(records):
+                made = shaper.pieces(record)
+                row = _Row(index, record, made, [None] * len(made))
+                for number, piece in enumerate(made):
+                    owners[place] = row, number
+                    place += 1
+                    yield piece
+
+        for item in extract(pieces()):
+            row, number = owners.pop(item.index)
+            row.results[number] = replace(item, index=row.index)
+            found = [result for result in row.results if result is not None]
+            if len(found) == len(row.pieces):
+                yield shaper.joined(row, found, compiled)
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Shaper:
+    fits: Fits
+    shown: Shown
+    mixed: bool
+    mode: TooLong
+
+    def category(self, record: Record) -> str:
+        if self.mixed and isinstance(record, Mapping):
+            return str(record.get(self.shown.category))
+        return ""
+
+    def pieces(self, record: Record) -> list[Record]:
+        """The record itself, if it fits or cannot be shown; else what is read in its place."""
+        try:
+            text, texts = shown_text(record, self.shown)
+        except ValueError:
+            return [record]
+        category = self.category(record)
+        if not texts or self.fits(category, text):
+            return [record]
+        key = max(texts, key=lambda name: len(texts[name]))
+        whole = texts[key]
+        found: list[Record] = []
+        start = 0
+        while start < len(whole):
+            length = self._most(record, key, whole[start:], category)
+            if not length:
+                return [record]  # the rest of the record alone is too long
+            found.append(_with(record, key, whole[start : start + length]))
+            if self.mode == "truncate" or start + length == len(whole):
+                break
+            start += max(1, length - int(length * _OVERLAP))
+        return found
+
+    def _most(self, record: Record, key: str, text: str, category: str) -> int:
+        """Of how many characters a beginning of the text fits; 0 if none does."""
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high + 1) // 2
+            shown = shown_text(_with(record, key, text[:middle]), self.shown)[0]
+            low, high = (middle, high) if self.fits(category, shown) else (low, middle - 1)
+        if low < len(text) and (space := text.rfind(" ", max(1, low - _WORD), low)) > 0:
+            return space
+        return low
+
+    def joined(
+        self, row: _Row, found: Sequence[Extraction[Any]], compiled: Mapping[str, CompiledSchema]
+    ) -> Extraction[Any]:
+        first = found[0]
+        if row.pieces[0] is row.record or any(not item.fields for item in found):
+            return next((item for item in found if not item.fields), first)
+        texts = shown_text(row.record, self.shown)[1]
+        if self.mode == "truncate":
+            kept, all_of_it = (sum(map(len, item.values())) for item in (first.texts, texts))
+            message = f"too long for the model: cut to {kept:,} of {all_of_it:,} characters"
+            return replace(first, errors=(*first.errors, FieldError(None, message)))
+        schema = compiled[self.category(row.record)]
+        slots = [_slot(_best(name, found)) for name in first.fields]
+        return build(
+            schema.schema,
+            schema.attributes,
+            slots,
+            schema.format,
+            index=row.index,
+            document_id=first.document_id,
+            steps=sum(item.steps for item in found),
+            texts=texts,
+        )
+
+
+def _with(record: Record, key: str, text: str) -> Record:
+    return {**record, key: text} if isinstance(record, Mapping) else text
+
+
+def _best(name: str, found: Sequence[Extraction[Any]]) -> FieldResult:
+    """The field of the piece that states it best; of the first piece, if none does."""
+
+    def rank(item: Extraction[Any]) -> tuple[Any, ...]:
+        result = item.fields[name]
+        faulty = any(error.field == name for error in item.errors)
+        stated = result.value is not None and result.value != [] and not faulty
+        size = len(result.value) if isinstance(result.value, (list, tuple, set, frozenset)) else 0
+        return stated, size, result.confidence or 0.0
+
+    return max(found, key=rank).fields[name]
+
+
+def _slot(result: FieldResult) -> SlotText | None:
+    if result.raw is None:
+        return None
+    return SlotText(
+        result.raw,
+        result.finish_reason,
+        result.tokens,
+        complete=result.finish_reason == "stop",
+        confidence=result.confidence,
+        probability=result.probability,
+        null_probability=result.null_probability,
+        alternatives=result.alternatives,
+    )
+
+
+def compiled_schemas(
+    extractor: Extractor, schemas: Schemas, shown: Shown, settings: Mapping[str, Any]
+) -> dict[str, CompiledSchema]:
+    """What `Extractor.stream` compiles, by category, or under "". Raises what it raises."""
+    named = schemas if isinstance(schemas, Mapping) else {"": schemas}
+    plain = dict(settings)
+    shots = read_examples(
+        plain.pop("examples", None),
+        named,
+        isinstance(schemas, Mapping),
+        lambda document: shown_text(document, shown)[0],
+    )
+    return {
+        name: extractor.compile(schema, examples=shots.get(name, ()), **plain)
+        for name, schema in named.items()
+    }
+
+
+def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:
+    """Asks the model; tokenizes only texts that could be too long."""
+    from schemax.runtime.plan import plan_prompt
+
+    def fits(category: str, text: str) -> bool:
+        schema = compiled.get(category)
+        bound = model.max_positions
+        # A token holds a byte at least.
+        if schema is None or (bound is not None and len(text) * 4 + room[category] <= bound):
+            return True
+        (prompt,) = schema.encode([text])
+        return model.misfit(plan_prompt(prompt, schema.decoding)) is None
+
+    room = {}
+    for name, schema in compiled.items():
+        (prompt,) = schema.encode(["x"])
+        room[name] = plan_prompt(prompt, schema.decoding).max_position + 1
+    return fits

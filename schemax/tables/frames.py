@@ -1,0 +1,111 @@
+"""Frames in, frames out: pandas, polars, and data sets of Hugging Face."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Unpack
+
+from schemax.errors import InputError
+from schemax.extractor import Extractor, Options
+from schemax.progress import track
+from schemax.tables.arrow import record_batch
+from schemax.tables.columns import Schemas
+from schemax.tables.places import optional
+from schemax.tables.rows import Layout
+from schemax.tables.run import as_row, in_order
+
+_BATCH = 1024
+_KINDS = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("datasets", "Dataset"))
+
+
+def extract_frame(
+    frame: Any,
+    schema: Schemas,
+    *,
+    model: str | Path | None = None,
+    extractor: Extractor | None = None,
+    details: bool = False,
+    show_progress: bool = False,
+    **options: Unpack[Options],
+) -> Any:
+    """Reads the attributes of a schema from every row of a frame: a frame with the same rows.
+
+    frame: a DataFrame of pandas or polars, or a Dataset of Hugging Face's `datasets`. The model is
+        shown all columns but `id` and `category`, or those named by `text`.
+    schema: a Pydantic model, or one per category.
+    model: a folder or Hub id, loaded for this call; extractor: one that is loaded already. Without
+        either, `Extractor.default()`.
+    details: with the raw text, the confidence and the place of every value.
+    options: those of `Extractor.stream`.
+
+    Gives a frame of the same kind with a column per field, typed as `arrow_schema` says, `_error`
+    (why a row failed, else null) and `_field_errors`; its rows are those of the input, in order,
+    and of pandas the index is, so that `concat([frame, found], axis=1)` puts both side by side.
+
+    Raises InputError for anything but a frame and without pyarrow, and what `schemax.extract`
+    raises before it computes. Rows that fail raise nothing.
+    """
+    kind, name = type(frame).__module__.partition(".")[0], type(frame).__name__
+    if (kind, name) not in _KINDS:
+        raise InputError(
+            "extract_frame takes a DataFrame of pandas or polars, or a Dataset of datasets, not "
+            f"{name}; of a LazyFrame, collect() it; of a DatasetDict, choose a split"
+        )
+    if model is not None and extractor is not None:
+        raise ValueError("give a model or an extractor, not both")
+    pyarrow = optional("pyarrow", "extract_frame")
+    layout = Layout.of(schema, details=details)
+    if extractor is None:
+        extractor = Extractor.default() if model is None else Extractor.from_pretrained(model)
+    records = _records(frame, kind)
+    stream: Any = extractor.stream(records, schema, **options)
+    if show_progress:
+        stream = track(stream, total=len(frame))
+    cells = (layout.cells(as_row(item, details=details)[1]) for item in in_order(stream))
+    columns = layout.results
+    batches, gathered = [], []
+    for row in cells:
+        gathered.append(row)
+        if len(gathered) == _BATCH:
+            batches.append(record_batch(columns, gathered))
+            gathered = []
+    batches.append(record_batch(columns, gathered))
+    table = pyarrow.Table.from_batches(batches)
+    if kind == "datasets":
+        datasets: Any = import_module("datasets")
+        return datasets.Dataset(datasets.table.InMemoryTable(table))
+    if kind == "polars":
+        return optional("polars", "extract_frame").from_arrow(table)
+    return _to_pandas(table).set_index(frame.index)
+
+
+def _records(frame: Any, kind: str) -> Iterator[dict[str, Any]]:
+    """Rows as mappings of plain values: what is missing is None."""
+    if kind != "pandas":
+        for row in frame.iter_rows(named=True) if kind == "polars" else frame:
+            yield {key: _shown(value) for key, value in row.items()}
+        return
+    isna = optional("pandas", "extract_frame").isna
+    names = [str(name) for name in frame.columns]
+    for row in frame.itertuples(index=False, name=None):
+        yield {name: _shown(_plain(value, isna)) for name, value in zip(names, row, strict=True)}
+
+
+def _plain(value: Any, isna: Any) -> Any:
+    if hasattr(value, "tolist"):  # of numpy: a number, or an array
+        value = value.tolist()
+    missing = isna(value)
+    return None if isinstance(missing, bool) and missing else value
+
+
+def _shown(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def _to_pandas(table: Any) -> Any:
+    """Whole numbers and truth values stay what they are beside missing ones."""
+    pandas, pyarrow = optional("pandas", "extract_frame"), optional("pyarrow", "extract_frame")
+    nullable = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.bool_(): pandas.BooleanDtype()}
+    return table.to_pandas(types_mapper=nullable.get)

@@ -1,0 +1,152 @@
+"""What the rows of a run depend on, in a form that can be written down and compared."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from hashlib import blake2b, file_digest
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from schemax.compiler.prompt import TemplateLike, template_source
+from schemax.config import DecodingConfig
+from schemax.formats import OutputFormat
+from schemax.schema import compile_attributes
+from schemax.tables.columns import Schemas
+from schemax.tables.places import filesystem, is_remote, reading
+
+# Weights, configurations, tokenizers, templates; not cards and logs.
+_MODEL_FILES = (".json", ".jinja", ".model", ".safetensors", ".tiktoken", ".txt")
+
+_EDGE = 1 << 20  # bytes of a file's beginning and end that stand for what it holds
+
+# Rows do not depend on it where documents are isolated, in float32 and greedily; and who runs out
+# of memory must be able to go on with a smaller one.
+_FREE = ("batch_size",)
+
+
+def version() -> str:
+    try:
+        return metadata.version("schemax-hpd")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def of_files(files: tuple[str, ...]) -> dict[str, Any]:
+    """Size and digest of the edges of every file; rows are compared one by one as they are met.
+
+    Not the time of the last change, which a copy has not got.
+    """
+    return {f"input {name}": _of_file(name) for name in files}
+
+
+def _of_file(name: str) -> dict[str, Any]:
+    if is_remote(name):
+        system, path = filesystem(name)
+        size = int(system.size(path) or 0)
+    else:
+        size = Path(name.removeprefix("file://")).stat().st_size
+    with reading(name) as handle:
+        edges = blake2b(handle.read(_EDGE), digest_size=8)
+        if size > _EDGE:
+            handle.seek(max(_EDGE, size - _EDGE))
+            edges.update(handle.read())
+    return {"bytes": size, "digest": edges.hexdigest()}
+
+
+def of_schemas(schemas: Schemas) -> dict[str, Any]:
+    """Digests: of what is asked for, of what becomes of values, and of the code that says so."""
+    named = schemas if isinstance(schemas, Mapping) else {"": schemas}
+    return {f"schema {name}".strip(): _of_schema(schema) for name, schema in named.items()}
+
+
+def _of_schema(schema: type[BaseModel]) -> str:
+    said = [repr(compile_attributes(schema))]
+    said += (
+        json.dumps(schema.model_json_schema(mode=mode), sort_keys=True, default=str)
+        for mode in ("validation", "serialization")
+    )
+    for base in schema.__mro__:
+        if base.__module__.partition(".")[0] not in ("builtins", "pydantic", "schemax", "typing"):
+            said.append(_source(base))  # validators are code
+    # Objects without a text of their own show their address, which changes with every process.
+    return _digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(said)))
+
+
+def _source(item: type) -> str:
+    try:
+        return inspect.getsource(item)
+    except (OSError, TypeError):
+        return item.__qualname__
+
+
+def of_decoding(config: DecodingConfig) -> dict[str, Any]:
+    settings = asdict(config)
+    return {f"decoding {key}": value for key, value in settings.items() if key not in _FREE}
+
+
+def of_format(format: str | OutputFormat) -> str:
+    return format if isinstance(format, str) else type(format).__qualname__
+
+
+def of_template(template: TemplateLike) -> str:
+    source = template_source(template) if isinstance(template, (str, Path)) else repr(template)
+    return _digest(source)
+
+
+def of_file(path: Path | None) -> str | None:
+    return None if path is None else _digest_of_file(path)
+
+
+def of_model(name: str | Path, loaded: Any) -> str:
+    """The commit of a model of the Hub, else a digest of its folder's files.
+
+    Of an adapter, with that of the model that it is for.
+    loaded: the model of transformers, whose configuration knows the commit.
+    """
+    folder = Path(name)
+    if not folder.is_dir():
+        return f"{name}@{getattr(loaded.config, '_commit_hash', None)}"
+    files = sorted(file for file in folder.iterdir() if file.suffix in _MODEL_FILES)
+    with ThreadPoolExecutor() as pool:  # digests let other threads run
+        digests = list(pool.map(_digest_of_file, files))
+    said = [f"{file.name} {found}" for file, found in zip(files, digests, strict=True)]
+    adapter = folder / "adapter_config.json"
+    if adapter.is_file():
+        base = json.loads(adapter.read_text("utf-8")).get("base_model_name_or_path")
+        said.append(of_model(str(base), loaded))
+    return _digest("\n".join(said))
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What a run that goes on may not change: one phrase for each."""
+    found = []
+    for key, value in now.items():
+        if key not in before:
+            found.append(f"{key} is new")
+        elif before[key] != (value := json.loads(json.dumps(value))):
+            plain = not isinstance(value, dict) and not (key + " ").startswith(_DIGESTS)
+            found.append(f"{key} was {before[key]!r}, is {value!r}" if plain else f"{key} changed")
+    inputs = [key for key in before if key.startswith("input ") and key not in now]
+    if any(key.startswith("input ") for key in now):
+        found += (f"{key} is gone" for key in inputs)
+    return found
+
+
+_DIGESTS = ("schema ", "template ", "examples ", "model ")
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _digest_of_file(path: Path) -> str:
+    with open(path, "rb") as handle:
+        return file_digest(handle, lambda: blake2b(digest_size=16)).hexdigest()

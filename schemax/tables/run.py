@@ -1,0 +1,154 @@
+"""A run over files: part by part, each row once, whatever stops it in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from typing import Any, TypeAlias
+
+from schemax.errors import InputError
+from schemax.io import Record
+from schemax.results import Extraction, failed
+from schemax.tables.identity import differences
+from schemax.tables.parts import Parts, Row, digest, mark_of
+from schemax.tables.reading import Source
+from schemax.tables.writing import Writer
+
+Extract: TypeAlias = Callable[[Iterable[Record]], Iterator[Extraction[Any]]]
+"""Reads records; `index` of what it yields, in any order, is the place among these."""
+
+PART_ROWS = 2048
+"""Rows of a part. A part is computed as a whole, so small ones leave passes half empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Rows of a source, on their way to an output.
+
+    part_rows: how many make a part.
+    details: of every field, see `Extraction.to_row`.
+    separable: whether a row is the same, whichever others it is computed with. Then what is done
+        of a part is kept, else only whole parts are.
+    """
+
+    source: Source
+    parts: Parts
+    extract: Extract
+    part_rows: int = PART_ROWS
+    details: bool = False
+    separable: bool = True
+
+    def finished_rows(self) -> int:
+        """How many rows earlier runs have finished."""
+        unfinished = _next(self.parts.finished())
+        return self.parts.count() + (len(self.parts.open_rows(unfinished)) if self.separable else 0)
+
+    def fill(self) -> Generator[Extraction[Any], None, None]:
+        """Computes what is missing; yields it as it finishes, `index` as in the input.
+
+        Raises InputError for an input that is not the one of the rows that are there.
+        """
+        rows = self.source.rows()
+        finished = self.parts.finished()
+        for number in count():
+            chunk = list(islice(rows, self.part_rows))
+            if not chunk:
+                break
+            digests = [digest(record) for _, record in chunk]
+            mark = mark_of(digests)
+            if number not in finished:
+                yield from self._fill(number, chunk, digests, mark)
+            elif finished[number] != mark:
+                raise self._changed(chunk)
+        if any(done >= number for done in finished):
+            raise InputError(f"the input has fewer rows than {self.parts.name}; {_REMEDY}")
+
+    def _fill(
+        self,
+        number: int,
+        chunk: Sequence[tuple[int, Record]],
+        digests: Sequence[str],
+        mark: str,
+    ) -> Iterator[Extraction[Any]]:
+        digest_of = {index: found for (index, _), found in zip(chunk, digests, strict=True)}
+        rows: dict[int, Row] = {}
+        if self.separable:
+            for known, row in self.parts.open_rows(number):
+                if digest_of.get(row["index"]) != known:
+                    raise self._changed(chunk)
+                rows[row["index"]] = row
+        missing = [(index, record) for index, record in chunk if index not in rows]
+        with self.parts.journal(number) as journal:
+            for found in self.extract([record for _, record in missing]):
+                item = replace(found, index=missing[found.index][0])
+                item, row = as_row(item, details=self.details)
+                rows[item.index] = row
+                if journal is not None and self.separable:
+                    journal.add(digest_of[item.index], row)
+                yield item
+        self.parts.finish(number, mark, [rows[index] for index, _ in chunk])
+
+    def assemble(self, writer: Writer) -> Iterator[Row]:
+        """Writes all rows, in order, and passes them on. Raises InputError if one is missing."""
+        last = -1
+        for row in self.parts.rows():
+            if row["index"] <= last:
+                raise InputError(f"{self.parts.name} is damaged at row {last}; {_REMEDY}")
+            last = row["index"]
+            writer.write(row)
+            yield row
+
+    def _changed(self, chunk: Sequence[tuple[int, Record]]) -> InputError:
+        first, last = chunk[0][0], chunk[-1][0]
+        return InputError(
+            f"the input is not the one that {self.parts.name} was made of: it differs between "
+            f"rows {first} and {last}; {_REMEDY}"
+        )
+
+
+_REMEDY = "--overwrite starts anew"
+
+
+def refuse_changes(parts: Parts, now: Mapping[str, Any]) -> bool:
+    """Whether there is an unfinished run to go on with.
+
+    Raises InputError if that has other settings or another input, and names what differs.
+    """
+    before = parts.manifest()
+    if before is None:
+        return False
+    if found := differences(before, now):
+        raise InputError(
+            f"{parts.name} holds an unfinished run that was another: {'; '.join(found)}; go on "
+            f"with what it had, or {_REMEDY}"
+        )
+    return True
+
+
+def as_row(item: Extraction[Any], *, details: bool) -> tuple[Extraction[Any], dict[str, Any]]:
+    """The row of an extraction, and the extraction: failed, if its own serializers raise."""
+    try:
+        return item, item.to_row(details=details)
+    except Exception as error:  # a serializer's of the user's schema: costs this row only
+        reason = f"cannot be written: {type(error).__name__}: {error}"
+        item = failed(item.index, item.document_id, reason, steps=item.steps)
+        return item, item.to_row(details=details)
+
+
+def in_order(items: Iterable[Extraction[Any]]) -> Generator[Extraction[Any], None, None]:
+    """Extractions by index, as soon as all before them are there.
+
+    Bounded, because a stream finishes one window of records before it reads the next.
+    """
+    waiting: dict[int, Extraction[Any]] = {}
+    due = 0
+    for item in items:
+        waiting[item.index] = item
+        while due in waiting:
+            yield waiting.pop(due)
+            due += 1
+
+
+def _next(finished: Mapping[int, str]) -> int:
+    return next(number for number in count() if number not in finished)
