@@ -59,7 +59,16 @@ def build(
     results: dict[str, FieldResult] = {}
     for attribute, slot in zip(attributes, slots, strict=True):
         results.update(row.results(row.layout.leaves[attribute.path], slot, instance))
-    return Extraction(instance, index, document_id, tuple(row.errors), results, steps, texts or {})
+    return Extraction(
+        instance,
+        index,
+        document_id,
+        errors=tuple(row.errors),
+        fields=results,
+        steps=steps,
+        texts=texts or {},
+        slots=tuple(slots),
+    )
 
 
 _MOVED = object()

@@ -94,6 +94,7 @@ class Extraction(Generic[T]):
     steps: forward passes that the document took part in.
     texts: what the model was shown, by key of the record ("text" for a bare str), as it was given:
         spans are offsets into these. Empty if the document was not read.
+    slots: what was decoded, attribute by attribute, of which `build` has made all the rest.
     """
 
     value: T | None
@@ -103,6 +104,7 @@ class Extraction(Generic[T]):
     fields: Mapping[str, FieldResult] = field(default_factory=dict)
     steps: int = 0
     texts: Mapping[str, str] = field(default_factory=dict)
+    slots: tuple[SlotText | None, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))

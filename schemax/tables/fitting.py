@@ -10,8 +10,10 @@ from schemax.compiler import CompiledSchema
 from schemax.compiler.examples import read_examples
 from schemax.documents import Shown, shown_text
 from schemax.extractor import Extractor
+from schemax.formats import OutputFormat
 from schemax.io import Record
-from schemax.results import Extraction, FieldError, FieldResult, SlotText, build
+from schemax.results import Extraction, FieldError, SlotText, build
+from schemax.schema import Attribute
 from schemax.tables.columns import Schemas
 from schemax.tables.run import Extract
 
@@ -48,9 +50,9 @@ def fitted(
     """Like `extract`, but for records that are too long.
 
     truncate: they lose the end of their longest text; `errors` say how much is left.
-    chunk: they are read in pieces of their longest text, and every field is taken from the piece
-        that states it most confidently, of lists the one that states most; spans are offsets into
-        the whole text.
+    chunk: they are read in pieces of their longest text, and every field is taken, with all that
+        was decoded for it, from the piece that states it with the highest confidence, of lists
+        from the one that states most; spans are offsets into the whole text.
     compiled: by category; of one schema, under "".
     """
     shaper = _Shaper(fits, shown, mixed, mode)
@@ -136,7 +138,10 @@ class _Shaper:
             message = f"too long for the model: cut to {kept:,} of {all_of_it:,} characters"
             return replace(first, errors=(*first.errors, FieldError(None, message)))
         schema = compiled[self.category(row.record)]
-        slots = [_slot(_best(name, found)) for name in first.fields]
+        slots = [
+            max(found, key=lambda item: _rank(item, place, attribute, schema.format)).slots[place]
+            for place, attribute in enumerate(schema.attributes)
+        ]
         return build(
             schema.schema,
             schema.attributes,
@@ -153,32 +158,23 @@ def _with(record: Record, key: str, text: str) -> Record:
     return {**record, key: text} if isinstance(record, Mapping) else text
 
 
-def _best(name: str, found: Sequence[Extraction[Any]]) -> FieldResult:
-    """The field of the piece that states it best; of the first piece, if none does."""
+def _rank(
+    item: Extraction[Any], place: int, attribute: Attribute, format: OutputFormat
+) -> tuple[bool, int, float]:
+    """How well a piece states an attribute, to be compared with the other pieces."""
+    result, slot = item.fields[attribute.name], item.slots[place]
+    stated = result.value is not None and result.value != [] and _is_stated(slot, format)
+    if not attribute.long:  # else an error may be one item's, and is no reason to drop the others
+        stated = stated and all(error.field != attribute.name for error in item.errors)
+    size = len(result.value) if isinstance(result.value, (list, tuple, set, frozenset)) else 0
+    return stated, size, result.confidence or 0.0
 
-    def rank(item: Extraction[Any]) -> tuple[Any, ...]:
-        result = item.fields[name]
-        faulty = any(error.field == name for error in item.errors)
-        stated = result.value is not None and result.value != [] and not faulty
-        size = len(result.value) if isinstance(result.value, (list, tuple, set, frozenset)) else 0
-        return stated, size, result.confidence or 0.0
 
-    return max(found, key=rank).fields[name]
-
-
-def _slot(result: FieldResult) -> SlotText | None:
-    if result.raw is None:
-        return None
-    return SlotText(
-        result.raw,
-        result.finish_reason,
-        result.tokens,
-        complete=result.finish_reason == "stop",
-        confidence=result.confidence,
-        probability=result.probability,
-        null_probability=result.null_probability,
-        alternatives=result.alternatives,
-    )
+def _is_stated(slot: SlotText | None, format: OutputFormat) -> bool:
+    """Whether there is a value at all, where a default may stand in its place."""
+    if slot is None or slot.left_out:
+        return False
+    return slot.raw.strip() != format.escape(None).strip()
 
 
 def compiled_schemas(
