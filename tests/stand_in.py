@@ -15,6 +15,7 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
+from schemax.calibration import Calibration
 from schemax.commands import options
 from schemax.config import DecodingConfig
 from schemax.documents import Shown, read_documents
@@ -28,6 +29,7 @@ class StandIn:
 
     def __init__(self, delay: float = 0.0) -> None:
         self.decoding = DecodingConfig()
+        self.calibration = Calibration()
         self.format = self.template = None
         config = SimpleNamespace(_commit_hash="0" * 40)
         self.model = SimpleNamespace(model=SimpleNamespace(config=config), dtype="torch.float32")

@@ -225,6 +225,7 @@ class Work:
         place = options.model_place(self.model)
         return {
             **found,
+            **identity.of_calibration(extractor.calibration),
             "model": identity.of_model(place, extractor.model.model),
             "dtype": str(extractor.model.dtype).removeprefix("torch."),
         }

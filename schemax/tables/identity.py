@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from hashlib import blake2b, file_digest
@@ -15,10 +15,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from schemax.calibration import FILE as CALIBRATION
+from schemax.calibration import Calibration
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
 from schemax.schema import compile_attributes
+from schemax.shapes import annotation_of, shape_of
 from schemax.tables.columns import Schemas
 from schemax.tables.places import filesystem, is_remote, reading
 
@@ -73,11 +76,19 @@ def _of_schema(schema: type[BaseModel]) -> str:
         json.dumps(schema.model_json_schema(mode=mode), sort_keys=True, default=str)
         for mode in ("validation", "serialization")
     )
-    for base in schema.__mro__:
+    for base in _classes(schema):
         if base.__module__.partition(".")[0] not in ("builtins", "pydantic", "schemax", "typing"):
             said.append(_source(base))  # validators are code
     # Objects without a text of their own show their address, which changes with every process.
     return _digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(said)))
+
+
+def _classes(schema: type[BaseModel]) -> Iterator[type]:
+    """The class, its bases, and those of the models in it."""
+    yield from schema.__mro__
+    for field in schema.model_fields.values():
+        if (inner := shape_of(annotation_of(field)).model) is not None:
+            yield from _classes(inner)
 
 
 def _source(item: type) -> str:
@@ -90,6 +101,10 @@ def _source(item: type) -> str:
 def of_decoding(config: DecodingConfig) -> dict[str, Any]:
     settings = asdict(config)
     return {f"decoding {key}": value for key, value in settings.items() if key not in _FREE}
+
+
+def of_calibration(calibration: Calibration) -> dict[str, Any]:
+    return {f"calibration {key}": value for key, value in asdict(calibration).items()}
 
 
 def of_format(format: str | OutputFormat) -> str:
@@ -108,13 +123,18 @@ def of_file(path: Path | None) -> str | None:
 def of_model(name: str | Path, loaded: Any) -> str:
     """The commit of a model of the Hub, else a digest of its folder's files.
 
-    Of an adapter, with that of the model that it is for.
+    Of an adapter, with that of the model that it is for. Without the calibration, which has
+    differences of its own.
     loaded: the model of transformers, whose configuration knows the commit.
     """
     folder = Path(name)
     if not folder.is_dir():
         return f"{name}@{getattr(loaded.config, '_commit_hash', None)}"
-    files = sorted(file for file in folder.iterdir() if file.suffix in _MODEL_FILES)
+    files = sorted(
+        file
+        for file in folder.iterdir()
+        if file.suffix in _MODEL_FILES and file.name != CALIBRATION
+    )
     with ThreadPoolExecutor() as pool:  # digests let other threads run
         digests = list(pool.map(_digest_of_file, files))
     said = [f"{file.name} {found}" for file, found in zip(files, digests, strict=True)]
