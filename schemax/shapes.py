@@ -28,14 +28,15 @@ from pydantic_core import core_schema
 
 from schemax.constraints import Constraints, constraints_of
 
-Kind = Literal["string", "integer", "number", "boolean", "date", "datetime", "enum", "model"]
+Scalar = Literal["string", "integer", "number", "boolean", "date", "datetime", "enum"]
+Kind = Literal[Scalar, "model"]
 
 
 class Refusal(Exception):
     """Why an annotation or field cannot be compiled, and what to do about it."""
 
 
-_KINDS: Mapping[Any, Kind] = {
+_KINDS: Mapping[Any, Scalar] = {
     str: "string",
     int: "integer",
     float: "number",
@@ -44,7 +45,7 @@ _KINDS: Mapping[Any, Kind] = {
     date: "date",
     datetime: "datetime",
 }
-_JSON_KINDS: Mapping[str, Kind] = {
+_JSON_KINDS: Mapping[str, Scalar] = {
     "date": "date",
     "datetime": "datetime",
     "string": "string",
@@ -65,7 +66,7 @@ _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 class Shape:
     """What an annotation asks for: a model, a scalar, a list of either; neither: just None."""
 
-    kind: Kind | None = None
+    kind: Scalar | None = None
     choices: tuple[tuple[str, Any], ...] = ()
     is_list: bool = False
     nullable: bool = False
@@ -200,7 +201,7 @@ def _list_shape(item: Any) -> Shape:
     return replace(shape, is_list=True, nullable=False)
 
 
-def _other_kind(annotation: Any, bare: Any) -> Kind:
+def _other_kind(annotation: Any, bare: Any) -> Scalar:
     """The kind of a type that only Pydantic knows, by its JSON Schema."""
     if isinstance(bare, (str, ForwardRef)):
         name = bare if isinstance(bare, str) else bare.__forward_arg__

@@ -20,6 +20,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from schemax.results import Extraction, FieldResult, Span
+from schemax.results.lists import without_items
 from schemax.schema import settings_of
 
 _LARGEST = 2**53  # beyond it, JavaScript's numbers are not exact
@@ -40,7 +41,7 @@ class Layouts:
 
         A failed row does not tell its schema; it is taken for the first one with these fields.
         """
-        fields = tuple(_columns(item))
+        fields = tuple(without_items(item.fields))
         names = self._names.setdefault(fields, {})
         name = None if item.value is None else settings_of(type(item.value)).category
         if name is None and names:
@@ -71,7 +72,7 @@ def plain_row(item: Extraction[Any], layouts: Layouts) -> dict[str, Any]:
         row["id"] = item.document_id
     if item.fields:
         row["l"] = layouts.of(item)
-        row["c"] = [_cell(result, item.texts) for result in _columns(item).values()]
+        row["c"] = [_cell(result, item.texts) for result in without_items(item.fields).values()]
     if item.texts:
         row["t"] = list(item.texts.items())
     if item.errors:
@@ -81,18 +82,6 @@ def plain_row(item: Extraction[Any], layouts: Layouts) -> dict[str, Any]:
     if item.value is None:
         row["x"] = 1
     return row
-
-
-def _columns(item: Extraction[Any]) -> dict[str, FieldResult]:
-    """Without the leaves of lists of nested models: such a list is one column, whatever its length.
-
-    Their names have the number of an item in them, "items.0.price".
-    """
-    return {
-        name: result
-        for name, result in item.fields.items()
-        if not any(part.isdecimal() for part in name.split("."))
-    }
 
 
 def _cell(result: FieldResult, texts: Mapping[str, str]) -> dict[str, Any]:

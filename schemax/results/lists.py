@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from schemax.results.extraction import SlotText
+from schemax.results.extraction import FieldResult, SlotText
 from schemax.tokens import FinishReason
 
 _WORST: tuple[FinishReason, ...] = ("length", "eos", "stop")
@@ -39,3 +40,15 @@ def _product(count: float | None, leaves: list[float | None], exponent: float) -
     if count is None or len(known) < len(leaves):
         return None
     return float(count * prod(probability**exponent for probability in known))
+
+
+def without_items(fields: Mapping[str, FieldResult]) -> dict[str, FieldResult]:
+    """Without the leaves of items, which the results of their lists stand for.
+
+    Their names have the number of an item in them, "lines.0.price".
+    """
+    return {
+        name: result
+        for name, result in fields.items()
+        if not any(part.isdecimal() for part in name.split("."))
+    }

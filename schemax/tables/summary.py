@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from schemax.results import Extraction
+from schemax.results.lists import without_items
 
 _MOST_IDS = 10
 _MOST_KNOWN = 2_000_000  # ids, so that memory stays bounded
 _MOST_KINDS = 5
 # Of a message, what differs from row to row.
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
+_ITEM = re.compile(r"(?<=\.)\d+(?=\.|$)")  # in the field of an error, of a list of nested models
 
 
 class Tally:
@@ -31,7 +33,7 @@ class Tally:
         self.computed += 1
         self._steps += item.steps
         self._decoded += item.steps > 0
-        self._tokens += sum(result.tokens for result in item.fields.values())
+        self._tokens += sum(result.tokens for result in without_items(item.fields).values())
 
     def add_row(self, row: Mapping[str, Any]) -> None:
         """Counts a row of the output, whichever run has computed it."""
@@ -72,7 +74,7 @@ class Tally:
 def kind_of(error: Mapping[str, Any]) -> str:
     """Field and message of an error, without numbers and quotations."""
     message = _PARTICULARS.sub("…", str(error["message"]))
-    return f"{error['field']}: {message}" if error["field"] else message
+    return f"{_ITEM.sub('…', error['field'])}: {message}" if error["field"] else message
 
 
 class Duplicates:

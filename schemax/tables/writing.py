@@ -107,7 +107,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return printable(json.dumps(value, ensure_ascii=False, default=str))
+        return printable(json.dumps(value, ensure_ascii=False, default=_text))
     if isinstance(value, Decimal):  # without the zeros that fill the column's places
         return format(value.normalize(), "f")
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
