@@ -35,6 +35,7 @@ from schemax.evaluation.runs import Judged, Run, check_alike, comparison_data, r
 from schemax.extractor import Extractor
 from schemax.progress import track
 from schemax.results import Extraction
+from schemax.results.lists import without_items
 from schemax.tokens import FinishReason
 
 _ALONE = "+alone"
@@ -202,7 +203,9 @@ def _measure(
         {name: field.confidence for item in parts for name, field in item.fields.items()}
         for parts in found
     ]
-    ends = Counter(field.finish_reason for item in items for field in item.fields.values())
+    ends = Counter(
+        field.finish_reason for item in items for field in without_items(item.fields).values()
+    )
     return Run(
         decoding=name,
         examples=examples,
