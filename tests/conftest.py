@@ -70,6 +70,24 @@ def backend() -> tokenizers.Tokenizer:
 
 
 @pytest.fixture(scope="session")
+def saved_model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random model in a folder that is not to be written into."""
+    from command_line import save_model  # which imports this module
+
+    return save_model(backend, tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def folder(saved_model: Path, tmp_path: Path) -> Path:
+    """A model of one's own to write into."""
+    own = tmp_path / "own"
+    own.mkdir()
+    for file in saved_model.iterdir():
+        (own / file.name).symlink_to(file)
+    return own
+
+
+@pytest.fixture(scope="session")
 def codec(backend: tokenizers.Tokenizer) -> TextCodec:
     return TextCodec(backend, special_tokens={"eos_token": "<|endoftext|>"})
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import jsonl, refused, save_model
+from command_line import jsonl, refused
 from conftest import TITLES
-from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 from schemax.calibration import FILE, Calibration, read_calibration
@@ -29,22 +28,6 @@ from schemax.evaluation.fitting import (
     threshold_curve,
 )
 from schemax.extractor import Extractor
-
-
-@pytest.fixture(scope="module")
-def made(backend: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
-    """A model of one's own to write into."""
-    own = tmp_path / "own"
-    own.mkdir()
-    for file in made.iterdir():
-        (own / file.name).symlink_to(file)
-    return own
-
 
 # Fits
 
@@ -261,7 +244,7 @@ def said(lines: Sequence[str], words: str) -> bool:
 
 @pytest.mark.parametrize(("count", "calibrates"), [(8, False), (110, True)])
 def test_training_leaves_a_calibration(
-    made: Path, tmp_path: Path, count: int, calibrates: bool
+    saved_model: Path, tmp_path: Path, count: int, calibrates: bool
 ) -> None:
     rows = [
         {
@@ -274,7 +257,8 @@ def test_training_leaves_a_calibration(
     data = jsonl(tmp_path / "train.jsonl", rows)
     (tmp_path / "short.jinja").write_text("{% for d in documents %}{{ d.text }}\n{% endfor %}")
     out = tmp_path / "out"
-    options = ["--model", made, "--out", out, "--template", tmp_path / "short.jinja", "--steps", 1]
+    options = ["--model", saved_model, "--template", tmp_path / "short.jinja"]
+    options += ["--out", out, "--steps", 1]
     options += ["--device", "cpu", "--held-out", 0.5]
     done = CliRunner().invoke(app, ["train", data, *map(str, options)])
     assert done.exit_code == 0, done.output

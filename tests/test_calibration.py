@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from command_line import save_model
 from conftest import TITLES
 from pydantic import BaseModel
-from tokenizers import Tokenizer
 
 from schemax.calibration import FILE, Calibration, logit, read_calibration, write_calibration
 from schemax.config import DecodingConfig, resolve_decoding
@@ -27,23 +25,8 @@ loading = import_module("schemax.runtime.loading.load")
 
 
 @pytest.fixture(scope="module")
-def made(backend: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
-    """A model of one's own to write into."""
-    own = tmp_path / "own"
-    own.mkdir()
-    for file in made.iterdir():
-        (own / file.name).symlink_to(file)
-    return own
-
-
-@pytest.fixture(scope="module")
-def extractor(made: Path) -> Extractor:
-    return Extractor.from_pretrained(made)
+def extractor(saved_model: Path) -> Extractor:
+    return Extractor.from_pretrained(saved_model)
 
 
 # What it does to one number

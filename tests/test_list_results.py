@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any, Literal
 
 import pytest
+from list_models import Port, Television
 from pydantic import BaseModel, RootModel, field_validator, model_validator
 
 from schemax import Extractor, report
@@ -16,19 +17,6 @@ from schemax.results import Extraction, FieldError, SlotText, build
 from schemax.schema import AttrSchema, attr, compile_attributes
 
 JSON = get_format("json")
-
-
-class Port(AttrSchema):
-    kind: Literal["HDMI", "USB"]
-    version: float | None = attr("Version of the standard")
-
-
-class Television(AttrSchema):
-    """A set with two lists in two phases."""
-
-    brand: str | None = None
-    colors: list[str] = attr("Colours", long=True, default_factory=list)
-    ports: list[Port] = attr("Connectors", default_factory=list)
 
 
 def slot(raw: str, reason: Any = "stop", items: Any = None, p: float = 0.5) -> SlotText:

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import pytest
+from list_models import Port, Television
 
 from schemax import InputError, SchemaError
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.examples import written_examples
 from schemax.compiler.lists import all_labels, limits_of, written
 from schemax.schema import AttrSchema, attr, compile_attributes
-
-
-class Port(AttrSchema):
-    kind: Literal["HDMI", "USB"]
-    version: float | None = attr("Version of the standard")
-
-
-class Television(AttrSchema):
-    """A set with two lists in two phases."""
-
-    brand: str | None = None
-    colors: list[str] = attr("Colours", long=True, default_factory=list)
-    ports: list[Port] = attr("Connectors", default_factory=list)
-
 
 # --- declarations --------------------------------------------------------------------------------
 
