@@ -33,6 +33,10 @@ class DecodingConfig:
         the line, as in section 4.3.4.
     constrain: whether slots hold nothing but what their fields' types allow (docs/constraints.md).
         The autoregressive layout has no slots to constrain.
+    branch_threshold: how probable a token that a slot with choices did not take has to be for the
+        choices behind it to be told apart, at the cost of a further slot; less probable ones share
+        their probability equally (docs/results.md). 1 tells none apart, and so does decoding in
+        any other way than isolated documents in the layout `branched`.
     min_probability: a value that is less probable is taken for null, where its field may go without
         one; None takes the model's own threshold (schemax.calibration), 0 keeps every value.
         Values of the autoregressive layout have no probability, so all of them are kept.
@@ -51,6 +55,7 @@ class DecodingConfig:
     batch_size: int | Literal["auto"] = "auto"
     stop: Stop = "literal"
     constrain: bool = True
+    branch_threshold: float = 0.01
     min_probability: float | None = None
     temperature: float = 0.0
     top_p: float = 1.0
@@ -91,7 +96,7 @@ class DecodingConfig:
                 raise ValueError(f"{name} must be a positive integer, not {value!r}")
         if not isinstance(self.max_retries, int) or self.max_retries < 0:
             raise ValueError(f"max_retries must be 0 or more, not {self.max_retries!r}")
-        for name in ("temperature", "top_p", "min_probability"):
+        for name in ("temperature", "top_p", "branch_threshold", "min_probability"):
             value = getattr(self, name)
             if (name, value) == ("min_probability", None):
                 continue
@@ -103,6 +108,8 @@ class DecodingConfig:
             raise ValueError(f"temperature must be 0 or more, not {self.temperature!r}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p!r}")
+        if not 0 <= self.branch_threshold <= 1:
+            raise ValueError(f"branch_threshold must be from 0 to 1, not {self.branch_threshold!r}")
         if not 0 <= (self.min_probability or 0) <= 1:
             raise ValueError(f"min_probability must be from 0 to 1, not {self.min_probability!r}")
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
+from schemax.compiler.choices import Choices, choices_of
 from schemax.compiler.grammars import may_be_null
 from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
-from schemax.compiler.slots import choice_texts, is_typed
+from schemax.compiler.slots import is_typed
 from schemax.documents import Document
 from schemax.results import Extraction, SlotText, build
-from schemax.results.confidence import Choices, Step, mean_probability
+from schemax.results.confidence import distribution, mean_probability, tree_of
 from schemax.results.layout import layout_of
 from schemax.schema import Attribute
 from schemax.tokens import SlotOutput, SlotSpec
@@ -77,8 +78,11 @@ def _slot_text(
     confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
     alternatives = {}
     if (choices := kind.choices) is not None:
-        alternatives = choices.distribution(_steps(slot, compiled))
-        chosen = choices.chosen(compiled.codec.decode_bytes(slot.ids))
+        codec = compiled.codec
+        alternatives = distribution(
+            choices.values, choices.begun_by, tree_of(slot), codec.token_bytes
+        )
+        chosen = choices.begun_by(codec.decode_bytes(slot.ids))
         if len(chosen) == 1:
             # Over all ways to cut it into tokens, not just the one that was written.
             confidence = probability = alternatives[chosen[0]]
@@ -131,7 +135,7 @@ def _kinds_of(
     return tuple(
         _Kind(
             is_typed=is_typed(asked[n]),
-            choices=Choices(choice_texts(asked, n, compiled.format, compiled.decoding))
+            choices=choices_of(asked, n, compiled.format, compiled.decoding)
             if spec.grammar is not None and spec.grammar.choices
             else None,
             optional=optional[n],
@@ -152,18 +156,6 @@ def _kinds_of_items(
     else:
         optional = [limits_of(attribute)[0] == 0]
     return _kinds_of(leaves_of_item(attribute, 1), items.specs, optional, compiled)
-
-
-def _steps(slot: SlotOutput, compiled: CompiledSchema) -> list[Step]:
-    codec = compiled.codec
-    return [
-        Step(
-            codec.decode_bytes(slot.ids[: found.step]),
-            tuple(codec.token_bytes[token] for token in found.ids),
-            found.probabilities,
-        )
-        for found in slot.alternatives
-    ]
 
 
 def _parsed(whole: SlotText | None, compiled: CompiledSchema) -> list[SlotText | None]:

@@ -6,6 +6,7 @@ the compiler imports nothing of the runtime, so it never imports torch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -62,6 +63,18 @@ class Expansion(Protocol):
         """Those that a value calls for, by its tokens, delimiter included."""
 
 
+class Branching(Protocol):
+    """What a slot could have written instead, as slots of its document that write it."""
+
+    def branches(
+        self, ids: tuple[int, ...], alternatives: Sequence[Alternatives]
+    ) -> tuple[ChildSlot, ...]:
+        """Those that are worth their cost, one for every token that was not taken.
+
+        ids, alternatives: of a `SlotOutput`.
+        """
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotSpec:
     """What is known of a slot before a document is read, beside its key and budget.
@@ -69,11 +82,15 @@ class SlotSpec:
     null_id: the first token of the literal that says that there is no value; -1 if there is none.
     grammar: None allows everything.
     expansion: None calls for no further slots. Only branches of isolated documents have any.
+    branching: None wants to know nothing of what was not taken. As above.
+    begun: tokens of the value that stand at the end of the key already.
     """
 
     null_id: int = -1
     grammar: Grammar | None = None
     expansion: Expansion | None = None
+    branching: Branching | None = None
+    begun: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,11 +98,13 @@ class ChildSlot:
     """A branch of its own, as far from the beginning of the output as its parent's is.
 
     key: at least one id; k_max: token budget, delimiter included.
+    shared: how many of the key's ids its parent has read as well, from the key's beginning on.
     """
 
     key: tuple[int, ...]
     k_max: int
     spec: SlotSpec
+    shared: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +136,10 @@ class PromptIds:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """The tokens that a slot's grammar allowed at a step, and what the model thought of each."""
+    """The tokens that a slot's grammar allowed at a step, and what the model thought of each.
+
+    step: how many tokens of the value stand before these.
+    """
 
     step: int
     ids: tuple[int, ...]
@@ -128,12 +150,14 @@ class Alternatives:
 class SlotOutput:
     """What the decoder wrote into one slot, delimiter included.
 
+    ids: from the value's beginning on, with what was begun already.
     logprobs: of every token, given those before it, under the model (whatever the temperature of
         sampling), and under a strict grammar among what that allows. 0 where there was no choice.
     null_logprob: of `SlotSpec.null_id` as the first token.
     alternatives: of every step with a choice, for a grammar of choices.
     passes: forward passes that gave its tokens, those that read its prompt counted as one.
     children: of the slots that its value called for. () also of a value that is cut off.
+    branches: what it could have written instead. Only a stream tells, since it reads nothing twice.
 
     Outputs with the same tokens are equal: numbers differ by rounding.
     """
@@ -145,3 +169,4 @@ class SlotOutput:
     alternatives: tuple[Alternatives, ...] = field(default=(), compare=False)
     passes: int = field(default=0, compare=False)
     children: tuple[SlotOutput, ...] = ()
+    branches: tuple[SlotOutput, ...] = field(default=(), compare=False)

@@ -178,7 +178,8 @@ def test_budgets_cut_what_is_forced_and_retries_go_on(
 
 def test_what_is_forced_takes_no_passes(decoder_model: Model, codec: TextCodec) -> None:
     """And what is read at once gives the logits of what is read token by token."""
-    compiled = compiled_for(Forced, codec, config={"max_retries": 0})
+    config = {"max_retries": 0, "branch_threshold": 1.0}
+    compiled = compiled_for(Forced, codec, config=config)
     plans = [plan_prompt(prompt, compiled.decoding) for prompt in compiled.encode(TITLES)]
     traces: list[dict[tuple[int, int], torch.Tensor]] = [{}, {}]
 

@@ -109,8 +109,8 @@ def test_keys(codec: TextCodec, format: str, keys: str, item: str) -> None:
     children = expansion.children(tuple(codec.encode(output.escape(2) + output.delimiter)))
     assert len(children) == 4
     assert codec.decode_bytes(children[2].key).decode() == item
-    assert children[0].spec is children[2].spec  # one grammar for all items
     assert children[0].spec.grammar is not None
+    assert children[0].spec.grammar is children[2].spec.grammar  # one for all items
 
 
 def test_names_that_clash_with_an_items(codec: TextCodec) -> None:

@@ -20,9 +20,10 @@ from schemax.runtime.engine import fill, streams
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.prepare import prepare
 from schemax.schema import AttrSchema, attr
-from schemax.tokens import PromptIds
+from schemax.tokens import PromptIds, SlotOutput
 
 Tell = Callable[[str], None]
+_USUAL = DecodingConfig().branch_threshold
 _TEMPLATE = "Read the attributes.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
 _WORDS = ("black", "steel", "cotton", "4K", "wireless", "2024", "mini", "USB-C", "55", "inch")
 
@@ -65,12 +66,19 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Medians over runs. compiled: seconds to compile so many choices and to mask them first."""
+    """Medians over runs.
+
+    branched: with branches of choices, as is the rule; the others go without. branches: followed,
+        per slot with choices.
+    compiled: seconds to compile so many choices and to mask them first.
+    """
 
     documents: int
     tokens: int
     constrained: Run
     free: Run
+    branched: Run
+    branches: float
     compiled: dict[int, tuple[float, float]]
 
     @property
@@ -94,6 +102,11 @@ class Costs:
                 f"({1e6 * chosen / run.slots:.0f} us per slot)"
             )
         yield f"masks: {self.share:.1%} of a decode step"
+        more = self.branched.whole / self.constrained.whole - 1
+        yield (
+            f"branches: {self.branches:.1f} per slot with choices, {more:+.1%} of the time "
+            "with constraints"
+        )
         for count, (compiling, masking) in self.compiled.items():
             yield (
                 f"{count:,} choices: compiled in {1e3 * compiling:.0f} ms, "
@@ -114,38 +127,55 @@ def measure_constraints(
 ) -> Costs:
     """Decodes documents of random words with grammars, and the same tokens without, by turns.
 
+    And once more with branches of choices.
+
     Raises ValueError for a model that does not decode as a stream, ModelError for a tokenizer that
     is not the model's.
     """
     prepared = prepare(model)
-    config = DecodingConfig(max_retries=0)
+    config = DecodingConfig(max_retries=0, branch_threshold=1.0)
     if not isinstance(prepared, DecoderModel) or not streams(prepared, config):
         raise ValueError("constraints are measured on models that decode in sequence")
     vocab_size = prepared.vocab_size
     as_codec(tokenizer).check_vocabulary(vocab_size)
-    compiled = compile_schema(
-        Product, tokenizer, template=_TEMPLATE, decoding=config, vocab_size=vocab_size
+    compiled, branching = (
+        compile_schema(
+            Product, tokenizer, template=_TEMPLATE, decoding=decoding, vocab_size=vocab_size
+        )
+        for decoding in (config, replace(config, branch_threshold=_USUAL))
     )
     prompts = _prompts(compiled, documents, document_tokens, seed)
+    with_branches = [replace(p, slots=branching.slots) for p in prompts]
     replayed = [replace(p, slots=()) for p in prompts]
-    with_, without = [], []
+    with_, without, branched = [], [], []
     for number in range(repeats + 1):
         tell(f"round {number} of {repeats}" if number else "warm-up")
-        run, answers = _timed_run(prepared, compiled, prompts)
+        run, slots = _timed_run(prepared, compiled, prompts)
+        answers = [tuple(slot.ids for slot in row) for row in slots]
         if not number:
             replayed = [
                 replace(p, answers=(ids,)) for p, ids in zip(replayed, answers, strict=True)
             ]
         other, same = _timed_run(prepared, compiled, replayed)
-        assert same == answers
+        third, more = _timed_run(prepared, compiled, with_branches)
+        assert same == more == slots
         if number:
             with_.append(run)
             without.append(other)
+            branched.append(third)
+    with_choices = [
+        slot
+        for row in more
+        for slot, spec in zip(row, branching.slots, strict=True)
+        if spec.branching
+    ]
     return Costs(
         documents=documents,
         tokens=sum(len(ids) for row in answers for ids in row),
         constrained=_middle(with_),
         free=_middle(without),
+        branched=_middle(branched),
+        branches=sum(map(_branches, with_choices)) / len(with_choices),
         compiled={count: _compile_choices(tokenizer, vocab_size, count) for count in choices},
     )
 
@@ -159,14 +189,17 @@ def _prompts(compiled: CompiledSchema, count: int, length: int, seed: int) -> li
 
 def _timed_run(
     model: DecoderModel, compiled: CompiledSchema, prompts: list[PromptIds]
-) -> tuple[Run, list[tuple[tuple[int, ...], ...]]]:
+) -> tuple[Run, list[tuple[SlotOutput, ...]]]:
     model.forget_instructions()
     start = time.perf_counter()
     with _clocked(model.device) as run:
         found = dict(fill(model, prompts, compiled.stop, compiled.decoding))
         run.whole = time.perf_counter() - start
-    ids = [tuple(s.ids for s in found[place].slots) for place in range(len(prompts))]
-    return run, ids
+    return run, [found[place].slots for place in range(len(prompts))]
+
+
+def _branches(slot: SlotOutput) -> int:
+    return sum(1 + _branches(branch) for branch in slot.branches)
 
 
 @contextmanager

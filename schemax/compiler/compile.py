@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 from pydantic import BaseModel
 
+from schemax.compiler.choices import with_key
 from schemax.compiler.examples import Example, written_examples
 from schemax.compiler.lists import Compiling, as_decoded, asked_of, asked_of_items
 from schemax.compiler.prompt import (
@@ -215,6 +216,7 @@ def _compile(
         blanks = [*texts[0], *(output_format.key(item.labels, None) for item in inner)]
         odd = check_boundaries(blanks, [*asked, *inner], output_format, codec)
         slots = compiling.specs(attributes)
+    keys = tuple(tuple(tuple(codec.encode(text)) for text in row) for row in texts)
     prefix = codec.encode_markup(prompt.chat_prefix) if prompt.chat_prefix else codec.prefix_ids
     return CompiledSchema(
         schema=schema,
@@ -231,10 +233,10 @@ def _compile(
             *codec.encode_markup(prompt.chat_suffix),
             *codec.encode(output_format.opening()),
         ),
-        keys=tuple(tuple(tuple(codec.encode(text)) for text in row) for row in texts),
+        keys=keys,
         key_texts=tuple(tuple(row) for row in texts),
         k_max=budgets,
-        slots=slots,
+        slots=tuple(with_key(*pair) for pair in zip(slots, keys[0], strict=False)),
         stop=compile_stop(rule, codec, eos_ids, vocab_size),
         stop_rule=rule,
         odd_boundaries=odd,

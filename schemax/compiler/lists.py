@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from schemax.compiler.budgets import slot_budget
+from schemax.compiler.choices import Branches, choices_of, with_key
 from schemax.compiler.grammars import LIST_KEYWORDS, may_be_null
-from schemax.compiler.slots import slot_specs
+from schemax.compiler.slots import TokenGrammar, slot_specs
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
@@ -154,10 +155,14 @@ class Compiling:
         return max(len(self.codec.encode(text + delimiter)) for text in widest) + 1
 
     def specs(self, attributes: Sequence[Attribute]) -> tuple[SlotSpec, ...]:
-        """(N,) specs, those of counts with the slots of items. Raises SchemaError."""
+        """(N,) specs, those of counts with the slots of items. Raises SchemaError.
+
+        Where slots stand is not known yet, see `with_key`.
+        """
+        asked = [asked_of(attribute) for attribute in attributes]
         specs = slot_specs(
             self.schema,
-            [asked_of(attribute) for attribute in attributes],
+            asked,
             self.format,
             self.config,
             self.codec,
@@ -165,9 +170,23 @@ class Compiling:
             self.eos_ids,
         )
         return tuple(
-            replace(spec, expansion=self._items(attribute)) if attribute.long else spec
-            for attribute, spec in zip(attributes, specs, strict=True)
+            replace(
+                spec,
+                expansion=self._items(attribute) if attribute.long else None,
+                branching=self._branches(asked, place, spec),
+            )
+            for place, (attribute, spec) in enumerate(zip(attributes, specs, strict=True))
         )
+
+    def _branches(self, asked: Sequence[Attribute], place: int, spec: SlotSpec) -> Branches | None:
+        config, grammar = self.config, spec.grammar
+        if (config.layout, config.documents) != ("branched", "isolated"):
+            return None
+        if not isinstance(grammar, TokenGrammar) or not grammar.choices:
+            return None
+        choices = choices_of(asked, place, self.format, config)
+        budget = self.budget(asked[place])
+        return Branches(choices, grammar, config.branch_threshold, budget)
 
     def _items(self, attribute: Attribute) -> Items:
         # As the first item's: grammars know of numbers only in what follows a value.
@@ -210,8 +229,9 @@ class Items:
 @lru_cache(maxsize=4096)
 def _slots_of_item(items: Items, number: int) -> tuple[ChildSlot, ...]:
     leaves = leaves_of_item(items.attribute, number)
-    keys = (items.format.key(asked_of(leaf).labels, None) for leaf in leaves)
+    texts = (items.format.key(asked_of(leaf).labels, None) for leaf in leaves)
+    keys = (tuple(items.codec.encode(text)) for text in texts)
     return tuple(
-        ChildSlot(tuple(items.codec.encode(key)), k_max, spec)
+        ChildSlot(key, k_max, with_key(spec, key))
         for key, k_max, spec in zip(keys, items.k_max, items.specs, strict=True)
     )

@@ -82,27 +82,6 @@ def has_choices(attribute: Attribute) -> bool:
     return attribute.kind in ("enum", "boolean") and not attribute.is_list
 
 
-def choice_texts(
-    attributes: Sequence[Attribute],
-    place: int,
-    output_format: OutputFormat,
-    config: DecodingConfig,
-) -> dict[bytes, Any]:
-    """All that may be written for an attribute with choices -> the Python value, None for null."""
-    attribute = attributes[place]
-    values = attribute.choice_values if attribute.kind == "enum" else (True, False)
-    pairs = [(value, value) for value in values]
-    pairs += [(text, value) for text, value in zip(attribute.choices, values, strict=False)]
-    if may_be_null(attribute):
-        pairs.append((None, None))
-    tails = slot_tails(attributes, place, output_format, config)
-    return {
-        (output_format.escape(written) + tail).encode(): value
-        for written, value in pairs
-        for tail in tails
-    }
-
-
 @lru_cache(maxsize=4096)
 def _encoded(codec: TextCodec, data: bytes) -> tuple[int, ...]:
     """Without a character that the bytes only begin; nothing, if they begin within one."""

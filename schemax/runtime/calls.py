@@ -1,7 +1,8 @@
 """Slots that other slots' values call for: in line until a pass has room to read their keys.
 
-The items of a list, once a slot has written how many there are. They join the slots of a document
-that is in flight, whose keys and values are in the store, so nothing is read twice.
+The items of a list, once a slot has written how many there are; what a slot could have chosen
+instead, once it has chosen. They join the slots of a document that is in flight, whose keys and
+values are in the store, so nothing is read twice.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemax.runtime.plan import Ints, child_number, with_retries
+from schemax.runtime.choosing import Chooser
+from schemax.runtime.plan import Ids, Ints, child_number, with_retries
 from schemax.runtime.slots import Resident, Slots
-from schemax.tokens import ChildSlot, Expansion, SlotSpec
+from schemax.tokens import ChildSlot, SlotSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,11 @@ class Call:
         return int(self.resident.request.stem_positions[-1]) + len(self.child.key)
 
     @property
+    def unread(self) -> Ids:
+        """What is left to read of its key."""
+        return self.child.key[self.child.shared :]
+
+    @property
     def budget(self) -> int:
         request = self.resident.request
         k_max, position = np.array([self.child.k_max]), np.array([self.position])
@@ -41,7 +48,7 @@ class Call:
     @property
     def footprint(self) -> int:
         """Tokens that are kept for it, by a guess."""
-        return len(self.child.key) + self.budget // 4
+        return len(self.unread) + self.budget // 4
 
 
 class Calls:
@@ -51,41 +58,53 @@ class Calls:
     """
 
     def __init__(self) -> None:
-        self._expansions: dict[int, Expansion] = {}
+        self._callers: dict[int, SlotSpec] = {}
         self._waiting: deque[Call] = deque()
         self.keys = np.zeros(0, np.int64)
 
     def begin(self, homes: Ints, specs: Sequence[SlotSpec]) -> None:
         for home, spec in zip(homes.tolist(), specs, strict=True):
-            if spec.expansion is not None:
-                self._expansions[home] = spec.expansion
+            if spec.expansion is not None or spec.branching is not None:
+                self._callers[home] = spec
 
-    def end(self, done: Slots, residents: dict[int, Resident], written: Ints) -> None:
-        """Puts in line what slots call for that are done, by their homes in the table of tokens."""
+    def end(
+        self, done: Slots, residents: dict[int, Resident], written: Ints, chooser: Chooser
+    ) -> list[int]:
+        """Puts in line what slots call for that are done, by their homes in the table of tokens.
+
+        Returns the homes of those whose cells are shared.
+        """
         self.keys = self.keys[:0]
-        if not self._expansions:
-            return
-        for place in np.flatnonzero(np.isin(done.home, list(self._expansions))).tolist():
+        sharing: list[int] = []
+        if not self._callers:
+            return sharing
+        for place in np.flatnonzero(np.isin(done.home, list(self._callers))).tolist():
             home, resident = int(done.home[place]), residents[int(done.row[place])]
-            ids = written[home, : done.step[place]].tolist()
-            children = self._expansions[home].children(tuple(ids))
+            ids = (*chooser.begun(home), *written[home, : done.step[place]].tolist())
+            spec = self._callers[home]
+            children = spec.expansion.children(ids) if spec.expansion is not None else ()
+            if spec.branching is not None:
+                children += spec.branching.branches(ids, chooser.alternatives(home))
             digest, number = done.keys[place].tolist()
             instruction = int(done.instruction[place])
             resident.growing += len(children)
+            if any(child.shared for child in children):
+                sharing.append(home)
             self._waiting += [
                 Call(resident, home, child, instruction, (digest, child_number(number, at)))
                 for at, child in enumerate(children)
             ]
+        return sharing
 
     def forget(self, homes: Ints) -> None:
-        for home in homes.tolist() if self._expansions else ():
-            self._expansions.pop(home, None)
+        for home in homes.tolist() if self._callers else ():
+            self._callers.pop(home, None)
 
     def take(self, room: int, alone: bool) -> list[Call]:
         """The first in line, as many as a pass has room for; at least one, if they are alone."""
         taken: list[Call] = []
         while self._waiting:
-            room -= len(self._waiting[0].child.key)
+            room -= len(self._waiting[0].unread)
             if room < 0 and (taken or not alone):
                 break
             taken.append(self._waiting.popleft())
@@ -93,18 +112,21 @@ class Calls:
 
     def slots(self, taken: Sequence[Call], homes: Ints) -> Slots:
         """Those of (c,) calls, at their homes, with their keys still to be read."""
-        self.keys = np.array([token for call in taken for token in call.child.key], np.int64)
+        self.keys = np.array([token for call in taken for token in call.unread], np.int64)
         for call, home in zip(taken, homes.tolist(), strict=True):
-            call.resident.children.setdefault(call.parent, []).append(home)
+            called = call.resident.branches if call.child.spec.begun else call.resident.children
+            called.setdefault(call.parent, []).append(home)
             call.resident.footprint += call.footprint
         zeros = np.zeros(len(taken), np.int64)
+        shared = np.array([call.child.shared for call in taken])
         return Slots(
             row=np.array([call.resident.row for call in taken]),
             home=homes,
             step=zeros,
-            length=zeros,
+            length=shared,
+            shared=shared,
             position=np.array([call.position for call in taken]),
-            pending=np.array([len(call.child.key) for call in taken]),
+            pending=np.array([len(call.unread) for call in taken]),
             passes=zeros,
             state=zeros,
             budget=np.array([call.budget for call in taken]),

@@ -77,6 +77,7 @@ class Chooser:
         self._config = config
         self._guides: dict[int, _Guide] = {}
         self._null_ids: dict[int, int] = {}
+        self._begun: dict[int, Ids] = {}
         self._forced: dict[int, list[int]] = {}
         self._alternatives: dict[int, list[Alternatives]] = {}
         # Matchers of slots that are done, by grammar: they know their automaton's states.
@@ -100,15 +101,28 @@ class Chooser:
                 continue
             idle = self._idle.setdefault(spec.grammar, [])
             matcher = idle.pop() if idle else spec.grammar.new_matcher()
-            self._guides[slot] = _Guide(slot, spec.grammar, matcher)
+            self._guides[slot] = guide = _Guide(slot, spec.grammar, matcher)
+            if spec.begun:
+                self._begun[slot] = spec.begun
+                if matcher.try_consume_tokens(list(spec.begun)) != len(spec.begun):
+                    self._give_up(guide)
 
-    def end(self, slot: int) -> tuple[Alternatives, ...]:
-        """Lets go of a slot that is done; what else it could have written."""
+    def begun(self, slot: int) -> Ids:
+        """Tokens of a slot's value that stood there before it."""
+        return self._begun.get(slot, ())
+
+    def alternatives(self, slot: int) -> tuple[Alternatives, ...]:
+        """What else a slot could have written so far."""
+        return tuple(self._alternatives.get(slot, ()))
+
+    def end(self, slot: int) -> None:
+        """Lets go of a slot that is done."""
         self._null_ids.pop(slot, None)
+        self._begun.pop(slot, None)
+        self._alternatives.pop(slot, None)
         self._forced.pop(slot, None)
         if (guide := self._guides.pop(slot, None)) is not None and guide.matcher.reset():
             self._idle[guide.grammar].append(guide.matcher)
-        return tuple(self._alternatives.pop(slot, ()))
 
     def _give_up(self, guide: _Guide) -> None:
         """Lets a slot go on without its grammar, whose matcher has failed."""
@@ -208,7 +222,7 @@ class Chooser:
                 kept[picked[place]] = True
                 self._alternatives.setdefault(guide.slot, []).append(
                     Alternatives(
-                        int(draw.steps[row]),
+                        len(self.begun(guide.slot)) + int(draw.steps[row]),
                         tuple(ids[place, :count][kept].tolist()),
                         tuple(probabilities[kept].tolist()),
                     )
@@ -288,9 +302,13 @@ class Chooser:
 
     def completes(self, ids: Ids, state: int) -> bool:
         """Whether the stop rule is met with the last of these tokens."""
+        return self.state_after(ids, state) == DONE
+
+    def state_after(self, ids: Ids, state: int = 0) -> int:
+        """Of the stop rule, behind some tokens."""
         for token in ids:
             state = int(self._next_state[state, token])
-        return state == DONE
+        return state
 
     def _run(self, ids: Ids, state: int) -> Ids:
         for place, token in enumerate(ids):

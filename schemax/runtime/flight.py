@@ -138,6 +138,7 @@ class Flight:
             home=homes,
             step=zeros,
             length=zeros,
+            shared=zeros,
             position=request.last_position,
             pending=zeros,
             passes=zeros,
@@ -161,7 +162,11 @@ class Flight:
         homes = self._homes.take(len(calls))
         specs = [call.child.spec for call in calls]
         fresh = self._calls.slots(calls, homes)
+        fresh.state = np.array([self._chooser.state_after(spec.begun) for spec in specs])
         self._begin(homes, int(fresh.budget.max()), specs, None)
+        for call, home in zip(calls, homes.tolist(), strict=True):
+            shared = call.child.shared
+            self.cell_table[home, :shared] = self.cell_table[call.parent, :shared]
         self._footprint += sum(call.footprint for call in calls)
         self.slots = self.slots.joined([fresh])
         return int(fresh.pending.sum())
@@ -244,8 +249,9 @@ class Flight:
         done = stopped | ended | (slots.step >= slots.budget)
         self._reason[slots.home] = np.where(ended, 1, np.where(stopped, 0, 2))
         self._passes[slots.home] = slots.passes
-        self._calls.end(slots.keep(done & (ended | stopped)), self.residents, self._written)
-        self._free(slots.keep(done))
+        whole = slots.keep(done & (ended | stopped))
+        sharing = self._calls.end(whole, self.residents, self._written, self._chooser)
+        self._free(slots.keep(done), sharing)
         self.slots = slots.keep(~done)
         self.entries = []
         rows, counts = np.unique(slots.row[done], return_counts=True)
@@ -255,6 +261,8 @@ class Flight:
             if not resident.growing:
                 del self.residents[row]
                 self._footprint -= resident.footprint
+                for cells in resident.kept:
+                    self.cells.give(cells)
                 yield resident.request, self._outputs(resident, resident.homes)
 
     def _write_forced(self, forced: dict[int, Ids]) -> None:
@@ -273,20 +281,33 @@ class Flight:
             slots.position[place] += len(ids)
             slots.pending[place] += len(ids)
 
-    def _free(self, done: Slots) -> None:
-        used = np.arange(self.cell_table.shape[1]) < done.length[:, None]
-        self.cells.give(self.cell_table[done.home][used])
+    def _free(self, done: Slots, sharing: list[int]) -> None:
+        """Gives back the cells of slots that are done; shared ones, once their document is."""
+        column = np.arange(self.cell_table.shape[1])
+        own = (column >= done.shared[:, None]) & (column < done.length[:, None])
+        shares = np.isin(done.home, sharing)
+        for place in np.flatnonzero(shares).tolist():
+            kept = self.residents[int(done.row[place])].kept
+            kept.append(self.cell_table[done.home[place]][own[place]])
+        free = self.cell_table[done.home[~shares]][own[~shares]]
+        self.cells.give(free)
 
     def _outputs(self, resident: Resident, homes: Ints) -> tuple[SlotOutput, ...]:
         self._homes.give(homes)
         tables = (self._written, self._logprobs, self._reason, self._null_logprobs, self._passes)
         outputs = slot_outputs(self._chooser, homes, *(table[homes] for table in tables))
         self._calls.forget(homes)
-        if not resident.children:
+        if not resident.children and not resident.branches:
             return outputs
+
+        def called(by: dict[int, list[int]], home: int) -> tuple[SlotOutput, ...]:
+            return self._outputs(resident, np.array(by[home])) if home in by else ()
+
         return tuple(
-            replace(output, children=self._outputs(resident, np.array(resident.children[home])))
-            if home in resident.children
-            else output
+            replace(
+                output,
+                children=called(resident.children, home),
+                branches=called(resident.branches, home),
+            )
             for output, home in zip(outputs, homes.tolist(), strict=True)
         )

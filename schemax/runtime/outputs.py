@@ -26,7 +26,8 @@ class DocumentOutput:
 
 def passes_of(slots: Sequence[SlotOutput]) -> int:
     """Forward passes until the last of some slots was done, with those that they called for."""
-    return max((slot.passes + passes_of(slot.children) for slot in slots), default=0)
+    called = ((slot, (*slot.children, *slot.branches)) for slot in slots)
+    return max((slot.passes + passes_of(others) for slot, others in called), default=0)
 
 
 def too_long(problem: str, num_tokens: int) -> DocumentOutput:

@@ -16,7 +16,8 @@ class Slots:
     """The slots that still grow, all (S,) in one order.
 
     row: of the document; home: in the tables of what they wrote and where it lies.
-    step: tokens written; length: tokens in cells; position: of the newest token.
+    step: tokens written; length: tokens in cells, the first `shared` of them in cells of the slot
+        that called for it; position: of the newest token.
     pending: how many of the newest tokens the model has not read: one, and those that were forced;
         of a slot that another one has just called for, its key's.
     passes: forward passes so far.
@@ -28,6 +29,7 @@ class Slots:
     home: Ints
     step: Ints
     length: Ints
+    shared: Ints
     position: Ints
     pending: Ints
     passes: Ints
@@ -51,7 +53,7 @@ class Slots:
     @classmethod
     def none(cls) -> Slots:
         empty = np.zeros(0, np.int64)
-        columns: list[Ints] = [*[empty] * 12, np.zeros((0, 2), np.int64)]
+        columns: list[Ints] = [*[empty] * 13, np.zeros((0, 2), np.int64)]
         return cls(*columns)
 
 
@@ -79,8 +81,9 @@ class Stack:
 class Resident:
     """A document in flight: its row, its slots' homes, and how many still grow, or are to come.
 
-    children: homes of the slots that others have called for, by the homes of these.
+    children, branches: homes of the slots that others have called for, by the homes of these.
     footprint: tokens that are kept for it, by a guess.
+    kept: cells of slots that are done, which their branches share.
     """
 
     request: Request
@@ -89,6 +92,8 @@ class Resident:
     growing: int
     footprint: int
     children: dict[int, list[int]] = field(default_factory=dict)
+    branches: dict[int, list[int]] = field(default_factory=dict)
+    kept: list[Ints] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

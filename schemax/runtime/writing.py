@@ -108,14 +108,16 @@ def slot_outputs(
     rows = zip(slots.tolist(), *(table.tolist() for table in tables), strict=True)
     for slot, ids, logprobs, reason, null, passes in rows:
         length = ids.index(-1) if -1 in ids else len(ids)
+        begun = chooser.begun(slot)
         outputs.append(
             SlotOutput(
-                ids=tuple(ids[:length]),
+                ids=(*begun, *ids[:length]),
                 finish_reason=REASONS[reason],
-                logprobs=tuple(logprobs[:length]),
+                logprobs=(*[0.0] * len(begun), *logprobs[:length]),
                 null_logprob=None if isnan(null) else null,
-                alternatives=chooser.end(slot),
+                alternatives=chooser.alternatives(slot),
                 passes=passes,
             )
         )
+        chooser.end(slot)
     return tuple(outputs)

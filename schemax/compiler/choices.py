@@ -1,0 +1,135 @@
+"""Attributes with choices: all that may be written for one, and what else a slot could have chosen.
+
+The probability of every choice is wanted, but a slot goes down one branch of the tree of tokens:
+of choices behind a token that it did not take, only their sum is known. Such branches are slots
+that the same document decodes next, with what leads to them at the end of their keys.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from schemax.compiler.grammars import may_be_null
+from schemax.compiler.slots import TokenGrammar, slot_tails
+from schemax.config import DecodingConfig
+from schemax.formats import OutputFormat
+from schemax.schema import Attribute
+from schemax.tokens import Alternatives, ChildSlot, SlotSpec
+
+Ids = tuple[int, ...]
+
+
+class Choices:
+    """All that may be written into a slot, and which choice each text stands for.
+
+    texts: what may be written, with what may follow it -> the choice.
+    """
+
+    def __init__(self, texts: Mapping[bytes, Any]) -> None:
+        self._texts = sorted(texts)
+        self._values = [texts[text] for text in self._texts]
+        self.values = tuple(dict.fromkeys(texts.values()))
+        self.begun_by = lru_cache(maxsize=65_536)(self._begun_by)
+
+    def _begun_by(self, written: bytes) -> tuple[Any, ...]:
+        """The choices of all texts that begin like this, or that this goes beyond."""
+        place = bisect_left(self._texts, written)
+        values = []
+        while place < len(self._texts) and self._texts[place].startswith(written):
+            values.append(self._values[place])
+            place += 1
+        if not values:
+            for length in range(len(written), 0, -1):
+                place = bisect_left(self._texts, written[:length])
+                if place < len(self._texts) and self._texts[place] == written[:length]:
+                    return (self._values[place],)
+        return tuple(dict.fromkeys(values))
+
+
+def choices_of(
+    attributes: Sequence[Attribute],
+    place: int,
+    output_format: OutputFormat,
+    config: DecodingConfig,
+) -> Choices:
+    """Of an attribute that has any: Python values, and None for null."""
+    attribute = attributes[place]
+    values = attribute.choice_values if attribute.kind == "enum" else (True, False)
+    pairs = [(value, value) for value in values]
+    pairs += [(text, value) for text, value in zip(attribute.choices, values, strict=False)]
+    if may_be_null(attribute):
+        pairs.append((None, None))
+    tails = slot_tails(attributes, place, output_format, config)
+    return Choices(
+        {
+            (output_format.escape(written) + tail).encode(): value
+            for written, value in pairs
+            for tail in tails
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branches:
+    """What a slot with choices could have written instead; see `tokens.Branching`.
+
+    least: branches that are less probable are not worth their cost.
+    key: of the slot; k_max: its budget.
+    """
+
+    choices: Choices
+    grammar: TokenGrammar
+    least: float
+    k_max: int
+    key: Ids = ()
+
+    def branches(self, ids: Ids, alternatives: Sequence[Alternatives]) -> tuple[ChildSlot, ...]:
+        found = []
+        reached = 1.0
+        for step in alternatives:
+            before, taken = ids[: step.step], ids[step.step]
+            onward = 0.0
+            for token, probability in zip(step.ids, step.probabilities, strict=True):
+                if token == taken:
+                    onward = probability
+                elif reached * probability >= self.least:
+                    begun = self._begun((*before, token))
+                    if begun:
+                        found.append(self._branch(begun, len(before), reached * probability))
+            reached *= onward
+        return tuple(found)
+
+    def _begun(self, ids: Ids) -> Ids:
+        """The beginning, with what it forces; () if it leaves no choice."""
+        return _begun(self.choices, self.grammar, ids)
+
+    def _branch(self, begun: Ids, known: int, probability: float) -> ChildSlot:
+        rest = max(1, self.k_max - len(begun))
+        # Its own branches' probabilities are relative to its own.
+        branching = replace(self, least=self.least / probability)
+        spec = SlotSpec(grammar=self.grammar, branching=branching, begun=begun)
+        return ChildSlot((*self.key, *begun), rest, spec, shared=len(self.key) + known)
+
+
+def with_key(spec: SlotSpec, key: Ids) -> SlotSpec:
+    """The spec of a slot that stands behind this key."""
+    if not isinstance(spec.branching, Branches):
+        return spec
+    return replace(spec, branching=replace(spec.branching, key=key))
+
+
+@lru_cache(maxsize=16_384)
+def _begun(choices: Choices, grammar: TokenGrammar, ids: Ids) -> Ids:
+    if len(choices.begun_by(grammar.codec.decode_bytes(ids))) < 2:
+        return ()
+    matcher = grammar.new_matcher()
+    if matcher.try_consume_tokens(list(ids)) != len(ids):
+        return ()
+    data = matcher.compute_ff_bytes()
+    # As where a slot is decoded: the last token might have become another one.
+    forced = grammar.encode(data)[:-1] if data else ()
+    return (*ids, *forced)

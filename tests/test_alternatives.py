@@ -1,0 +1,313 @@
+"""The probabilities of all choices, beside plain forward passes down every branch."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from enum import Enum
+from math import exp, log
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from conftest import TITLES, tiny_model
+from constrained import (
+    LOOPS,
+    NASTY,
+    TEMPLATE,
+    Colour,
+    allowed_after,
+    forked,
+    head_of,
+    teacher_forced,
+)
+from grammar_walks import in_each_format
+from transformers import PreTrainedTokenizerFast
+
+from schemax import AttrSchema, Extractor, report
+from schemax.compiler import CompiledSchema, TextCodec, compile_schema
+from schemax.compiler.choices import choices_of
+from schemax.compiler.lists import Items, leaves_of_item
+from schemax.config import DecodingConfig
+from schemax.results import FieldResult
+from schemax.results.confidence import distribution, tree_of
+from schemax.runtime.called_prompts import called_prompt
+from schemax.runtime.choosing import Chooser
+from schemax.runtime.reference import _forced
+from schemax.schema import Attribute
+from schemax.tokens import PromptIds, SlotOutput
+
+
+class Mixed(Enum):
+    AB = "ab"
+    ABC = "abc"
+    FIVE = 5
+    YES = True
+    HALF = 0.5
+    FACE = "\U0001f600\U0001f601"
+    QUOTED = 'q"x, "y"'
+    BROKEN = "a\nb"
+
+
+class Choices(AttrSchema):
+    """Choices of all kinds, required and not."""
+
+    prefixes: Literal["a", "ab", "abc", "abcd"]
+    mixed: Mixed | None
+    nasty: Literal[NASTY] | None  # type: ignore[valid-type]
+    flag: bool
+    perhaps: bool | None
+    one: Literal["only"]
+    one_or_none: Literal["only"] | None
+    colour: Colour
+
+
+@pytest.fixture(scope="module")
+def extractor(codec: TextCodec, backend: Any) -> Extractor:
+    fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
+    return Extractor(tiny_model("qwen3", codec.vocab_size), fast)
+
+
+def read(
+    extractor: Extractor, schema: Any, name: str = "json", **config: Any
+) -> Iterator[tuple[Attribute, FieldResult, SlotOutput, int, CompiledSchema]]:
+    """Every field of every title: its result, and the slot that it was read out of."""
+    settings = DecodingConfig(**config)
+    compiled = compile_schema(
+        schema, extractor.tokenizer, format=name, template=TEMPLATE, decoding=settings, eos_ids=(0,)
+    )
+    rows = LOOPS["stream"](extractor.model, compiled, TITLES)
+    items = list(
+        extractor.stream(TITLES, schema, format=name, template=TEMPLATE, decoding=settings)
+    )
+    for item in items:
+        for attribute, slot in zip(compiled.attributes, rows[item.index], strict=True):
+            result = item.fields[attribute.name]
+            assert result.raw == compiled.decode_slot(slot.ids)[0]
+            yield attribute, result, slot, item.index, compiled
+
+
+@in_each_format
+@pytest.mark.parametrize("temperature", [0.0, 2.0])
+def test_alternatives_are_a_distribution(
+    extractor: Extractor, name: str, temperature: float
+) -> None:
+    for attribute, field, slot, _, _ in read(extractor, Choices, name, temperature=temperature):
+        wanted = set(attribute.choice_values) or {True, False}
+        assert set(field.alternatives) == wanted | ({None} if attribute.omittable else set())
+        assert sum(field.alternatives.values()) == pytest.approx(1, abs=1e-3)
+        assert min(field.alternatives.values()) >= 0
+        if slot.finish_reason == "stop":
+            assert field.probability == field.alternatives[field.value]
+            # Other ways to cut it into tokens only add to what was written.
+            assert field.probability >= exp(sum(slot.logprobs)) - 1e-5
+
+
+def brute(
+    compiled: CompiledSchema, model: Any, prompt: PromptIds, n: int, attribute: Attribute
+) -> dict[Any, float]:
+    """Choice -> probability: a forward pass for every beginning that leaves a choice."""
+    spec = prompt.slots[n]
+    values = [*(attribute.choice_values or (True, False)), *[None] * attribute.omittable]
+    literals = [compiled.format.escape(value).encode() for value in values]
+    ends = [b",\n", b"\n}"]
+    found = dict.fromkeys(values, 0.0)
+
+    def begun_by(data: bytes) -> list[Any]:
+        return [
+            value
+            for value, literal in zip(values, literals, strict=True)
+            if any(
+                (literal + end).startswith(data) or data.startswith(literal + end) for end in ends
+            )
+        ]
+
+    def walk(ids: list[int], probability: float) -> None:
+        begun = begun_by(compiled.codec.decode_bytes(ids))
+        if len(begun) == 1 or probability < 1e-5:
+            for value in begun:
+                found[value] += probability / len(begun)
+            return
+        if ids and (forced := _forced(spec.grammar, ids, compiled.stop)) is not None:
+            walk([*ids, forced], probability)
+            return
+        allowed = allowed_after(spec, ids)
+        logits = teacher_forced(model, head_of(prompt, n), [*ids, 0])[len(ids)]
+        chances = logits[allowed].softmax(dim=0).tolist()
+        for token, chance in zip(allowed, chances, strict=True):
+            walk([*ids, token], probability * chance)
+
+    walk([], 1.0)
+    return found
+
+
+class Plain(AttrSchema):
+    colour: Literal["red", "green", "dark red", "dark blue"] | None
+    flag: bool
+    size: Literal["S", "M", "L", "XL", "XXL"]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+def test_alternatives_by_brute_force(extractor: Extractor, temperature: float) -> None:
+    exact = {"temperature": temperature, "branch_threshold": 0.0}
+    for attribute, field, _, at, compiled in read(extractor, Plain, **exact):
+        n = compiled.attributes.index(attribute)
+        (prompt,) = compiled.encode([TITLES[at]])
+        expected = brute(compiled, extractor.model, prompt, n, attribute)
+        assert field.alternatives == pytest.approx(expected, abs=1e-3)
+
+
+class Part(AttrSchema):
+    finish: Literal["steel grey", "steel blue", "oak"] | None
+
+
+class Parcel(AttrSchema):
+    parts: list[Part]
+
+
+def test_alternatives_of_items_by_brute_force(extractor: Extractor) -> None:
+    """Whose keys are known when they are called for."""
+    settings = DecodingConfig(branch_threshold=0.0)
+    compiled = compile_schema(
+        Parcel, extractor.tokenizer, template=TEMPLATE, decoding=settings, eos_ids=(0,)
+    )
+    expansion = compiled.slots[-1].expansion
+    assert isinstance(expansion, Items)
+    asked = leaves_of_item(compiled.attributes[-1], 1)
+    choices = choices_of(asked, 0, compiled.format, settings)
+    checked = 0
+    for text, row in zip(TITLES, LOOPS["stream"](extractor.model, compiled, TITLES), strict=True):
+        (document,) = compiled.encode([text])
+        prompt = called_prompt(document, row)
+        outputs = [child for slot in row for child in slot.children]
+        if prompt is None:
+            continue
+        for n, (spec, output) in enumerate(zip(prompt.slots, outputs, strict=True)):
+            if spec.branching is None:
+                assert output.branches == ()
+                continue
+            found = distribution_of(compiled, choices, output)
+            expected = brute(compiled, extractor.model, prompt, n, asked[0])
+            assert found == pytest.approx(expected, abs=1e-3)
+            checked += len(output.branches) > 0
+    assert checked
+
+
+def distribution_of(compiled: CompiledSchema, choices: Any, slot: SlotOutput) -> dict[Any, float]:
+    return distribution(choices.values, choices.begun_by, tree_of(slot), compiled.codec.token_bytes)
+
+
+def all_branches(slot: SlotOutput) -> Iterator[SlotOutput]:
+    for branch in slot.branches:
+        yield branch
+        yield from all_branches(branch)
+
+
+def test_only_branches_that_are_probable_enough_are_followed(extractor: Extractor) -> None:
+    numbers = {}
+    for threshold in (1.0, 0.05, 0.0):
+        found = list(read(extractor, Plain, branch_threshold=threshold))
+        numbers[threshold] = sum(1 for _, _, slot, _, _ in found for _ in all_branches(slot))
+        for _, field, _, _, _ in found:
+            assert sum(field.alternatives.values()) == pytest.approx(1, abs=1e-3)
+    assert numbers[1.0] == 0 < numbers[0.05] < numbers[0.0]
+
+
+def test_branches_change_no_value(extractor: Extractor) -> None:
+    """Whatever shares a pass with them."""
+    rows = {
+        threshold: [
+            (at, attribute.name, field.value, slot.ids)
+            for attribute, field, slot, at, _ in read(
+                extractor, Choices, branch_threshold=threshold
+            )
+        ]
+        for threshold in (0.0, 1.0)
+    }
+    assert sorted(rows[0.0], key=repr) == sorted(rows[1.0], key=repr)
+
+
+@pytest.mark.parametrize("loop", ["batches", "forks"])
+def test_nothing_is_read_twice_for_branches(
+    decoder_model: Callable[..., Any], codec: TextCodec, loop: str
+) -> None:
+    compiled = compile_schema(Plain, codec, template=TEMPLATE, decoding=DecodingConfig())
+    model = forked(codec) if loop == "forks" else decoder_model()
+    (row,) = LOOPS[loop](model, compiled, TITLES[:1])
+    assert [slot.branches for slot in row] == [()] * 3
+
+
+@pytest.mark.parametrize("config", [{"layout": "gapped"}, {"documents": "stacked"}])
+def test_slots_that_see_others_have_no_branches(codec: TextCodec, config: dict[str, Any]) -> None:
+    compiled = compile_schema(Plain, codec, decoding=DecodingConfig(**config))
+    assert [spec.branching for spec in compiled.slots] == [None] * 3
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.5, "a", None, True])
+def test_thresholds_are_probabilities(value: Any) -> None:
+    with pytest.raises(ValueError, match="branch_threshold must be"):
+        DecodingConfig(branch_threshold=value)
+
+
+def test_probabilities_are_those_of_the_logits(codec: TextCodec) -> None:
+    """Logits made by hand, so that what comes out is known."""
+
+    class Switch(AttrSchema):
+        choice: Literal["ab", "b", "c"]
+
+    compiled = compile_schema(Switch, codec, format="yaml", template=TEMPLATE)
+    (spec,) = compiled.slots
+    chooser = Chooser(compiled.stop, compiled.decoding)
+    chooser.begin([7], [spec])
+    (space,), (a,), (b,), (c,) = (codec.encode(letter) for letter in (" ", "a", "b", "c"))
+    keys, ids = torch.zeros(1, 2, dtype=torch.int64), []
+    for likely in ({space: 1.0}, {b: 0.5, c: 0.3, a: 0.2}):
+        logits = torch.full((1, codec.vocab_size), -50.0)
+        for token, chance in likely.items():
+            logits[0, token] = log(chance)
+        chosen = chooser.choose(logits, np.array([7]), keys, np.array([len(ids)]))
+        assert chosen.logprobs[0] == pytest.approx(log(max(likely.values())), abs=1e-5)
+        assert np.isnan(chosen.null_logprobs[0])
+        ids += chosen.ids.tolist()
+    slot = SlotOutput(tuple(ids), "stop", alternatives=chooser.alternatives(7))
+    choices = choices_of(compiled.attributes, 0, compiled.format, compiled.decoding)
+    found = distribution_of(compiled, choices, slot)
+    assert found == pytest.approx({"b": 0.5, "c": 0.3, "ab": 0.2}, abs=1e-5)
+
+
+def test_a_thousand_choices(extractor: Extractor) -> None:
+    names = tuple(f"Model {n * 7919 % 10007} {'XYZ'[n % 3]}" for n in range(1000))
+
+    class Many(AttrSchema):
+        choice: Literal[names]  # type: ignore[valid-type]
+
+    for _, field, _, _, _ in read(extractor, Many):
+        assert field.alternatives.keys() == set(names)
+        assert sum(field.alternatives.values()) == pytest.approx(1, abs=1e-3)
+        assert field.alternatives[field.value] == field.probability
+
+
+# --- in results ----------------------------------------------------------------------------------
+
+
+def test_results_travel_and_show(extractor: Extractor, tmp_path: Path) -> None:
+    items = sorted(extractor.stream(TITLES, Choices), key=lambda item: item.index)
+    for item in items:
+        for copied in (copy.deepcopy(item), pickle.loads(pickle.dumps(item))):
+            assert copied.fields == item.fields
+            assert any(field.alternatives for field in copied.fields.values())
+        fields = json.loads(json.dumps(item.to_row(details=True), allow_nan=False))["fields"]
+        mixed = fields["mixed"]["alternatives"]
+        assert set(mixed) == {
+            *("ab", "abc", "5", "true", "0.5", "null"),
+            *("\U0001f600\U0001f601", 'q"x, "y"', "a\nb"),
+        }
+        assert sum(mixed.values()) == pytest.approx(1, abs=1e-3)
+        assert fields["flag"]["null_probability"] is None
+        assert fields["flag"]["probability"] == max(fields["flag"]["alternatives"].values())
+    report(items, tmp_path / "report.html")
+    assert '"c":' in (tmp_path / "report.html").read_text("utf-8")
