@@ -229,6 +229,9 @@ def test_only_the_less_probable_are_left_out(extractor: Extractor) -> None:
         for name, field in one.fields.items():
             expected = field.value if field.probability >= least else None
             assert other.fields[name].value == expected
+            written = field.raw.strip() != "null"
+            assert other.fields[name].left_out == (written and field.probability < least)
+            assert other.fields[name].raw == field.raw
 
 
 def test_what_has_to_have_a_value_keeps_it(extractor: Extractor) -> None:

@@ -119,6 +119,7 @@ def test_what_is_usual_is_left_out_and_the_rest_is_there() -> None:
         8,
         confidence=0.87654321,
         null_probability=0.0123456,
+        left_out=True,
         alternatives={8: 0.8, 9: 0.1, None: 0.0123456, 7: 0.05, 6: 1e-9},
         spans=(Span(0, 1, "t"),),
         finish_reason="length",
@@ -127,7 +128,7 @@ def test_what_is_usual_is_left_out_and_the_rest_is_there() -> None:
     fields = {"size": full, "brand": FieldResult(None, None)}
     item = Extraction(Shoe.model_construct(), 3, "B0", fields=fields, steps=6, texts={"t": "8"})
     (row,) = data_of(schemax.report([item]))["rows"]
-    cell = {"v": 8, "r": "8 ", "c": 0.8765, "s": [[0, 1, 0]], "g": 1, "f": "length", "t": 5}
+    cell = {"v": 8, "r": "8 ", "c": 0.8765, "s": [[0, 1, 0]], "g": 1, "o": 1, "f": "length", "t": 5}
     others = [["9", 0.1], ["7", 0.05], ["null", 0.0123]]
     cells = [{**cell, "n": 0.0123, "a": others}, {}]
     assert row == {"i": 3, "id": "B0", "l": 0, "c": cells, "t": [["t", "8"]], "n": 6}

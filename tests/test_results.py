@@ -808,6 +808,7 @@ def test_rows() -> None:
         "value": ["Small"],
         "confidence": None,
         "probability": None,
+        "left_out": False,
         "null_probability": None,
         "finish_reason": "stop",
         "tokens": 3,

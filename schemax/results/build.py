@@ -227,6 +227,7 @@ class _Row:
             value=value,
             confidence=slot.confidence,
             probability=slot.probability,
+            left_out=slot.left_out,
             null_probability=slot.null_probability,
             alternatives=slot.alternatives,
             spans=spans,

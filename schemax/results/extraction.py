@@ -51,7 +51,8 @@ class FieldResult:
         often such values are right (schemax.calibration), but for null. None where the model wrote
         keys and values itself, and for a field that the output did not mention.
     probability: of the whole value: the product over its tokens, where `confidence` is a mean. One
-        below the decoding's `min_probability` has become null, though `raw` says what was written.
+    left_out: whether what was written is too improbable (the decoding's `min_probability`) to be
+        taken for a value: `raw` and `confidence` tell of it, `value` is what stands for none.
     null_probability: how probable it is that there is no value; None where there has to be one.
     alternatives: of an Enum, Literal or bool, every choice and its probability, None for null.
     spans: where the text that the model wrote stands in the document: of a list, one per item that
@@ -65,6 +66,7 @@ class FieldResult:
     value: Any
     confidence: float | None = None
     probability: float | None = None
+    left_out: bool = False
     null_probability: float | None = None
     alternatives: Mapping[Any, float] = field(default_factory=dict)
     spans: tuple[Span | None, ...] = ()
