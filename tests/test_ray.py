@@ -31,7 +31,8 @@ pytestmark = [
 DECLARATION = '''
 import os, time
 from enum import Enum
-from pydantic import field_validator, model_validator
+from typing import Literal
+from pydantic import model_validator
 from schemax.schema import AttrSchema, attr
 
 class Kind(Enum):
@@ -40,14 +41,10 @@ class Kind(Enum):
 
 class Slow(AttrSchema, category="television"):
     """Short budgets."""
-    brand: str = attr("Manufacturer", k_max=6)
-    kind: Kind | None = attr(k_max=4)
-    smart: bool | None = attr(k_max=3)
-
-    @field_validator("brand")
-    @classmethod
-    def upper(cls, value):
-        return value.upper()
+    brand: str | None = attr("Manufacturer", k_max=6)
+    band: Literal["UHF", "VHF", "FM", "AM"]
+    kind: Kind
+    smart: bool
 
     @model_validator(mode="after")
     def slow(self):
@@ -141,11 +138,11 @@ def test_a_dataset_has_the_rows_of_one_process_though_an_actor_dies(
     expected.sort(key=lambda item: item.index)
     assert [row["id"] for row in table] == [row["id"] for row in made]
     for row, item in zip(table, expected, strict=True):
-        attributes = item.to_row()["attributes"] or dict.fromkeys(("brand", "kind", "smart"))
+        attributes = item.to_row()["attributes"] or dict.fromkeys(declared().model_fields)
         assert {name: row[name] for name in attributes} == attributes
         assert (row["_error"] is None) is item.ok
     assert table[120]["_error"] == "the text is empty"
-    assert len({row["brand"] for row in table}) > 20
+    assert len({(row["band"], row["kind"], row["smart"]) for row in table}) >= 3
     assert found.schema().names[:2] == ["id", "t"]
     types = dict(zip(found.schema().names, found.schema().types, strict=True))
     columns = schemax.arrow_schema(declared())
@@ -153,11 +150,11 @@ def test_a_dataset_has_the_rows_of_one_process_though_an_actor_dies(
 
 
 def test_what_is_wrong_is_said_before_an_actor_starts() -> None:
-    dataset = ray.data.from_items([{"id": "a", "brand": "LG"}]).materialize()
+    dataset = ray.data.from_items([{"id": "a", "band": "UHF"}]).materialize()
     schema = declared()
-    with pytest.raises(InputError, match=r"a column 'brand'.*keep=\['id'\]"):
+    with pytest.raises(InputError, match=r"a column 'band'.*keep=\['id'\]"):
         schemax.ray.extract(dataset, schema)
-    with pytest.raises(InputError, match="keep names 'sku', but the dataset has id, brand"):
+    with pytest.raises(InputError, match="keep names 'sku', but the dataset has id, band"):
         schemax.ray.extract(dataset, schema, keep=["sku"])
     with pytest.raises(InputError, match="takes a ray.data.Dataset, not list"):
         schemax.ray.extract([{"id": "a"}], schema)
@@ -198,7 +195,11 @@ def test_actors_that_cannot_be_had(concurrency: Any, gpus: Any, cpus: Any, said:
 def test_actors_share_what_there_is() -> None:
     assert Pool.of(None, None, None) == Pool(1, 1, 0.0, 4.0)
     assert Pool.of((1, 2), None, None) == Pool(1, 2, 0.0, 2.0)
+    assert Pool.of(8, 0, None) == Pool(8, 8, 0.0, 0.5)
     assert Pool.of(2, 0, None).device("auto") == "cpu"
+    assert not Pool.of(8, 0, None).is_greedy()
+    with pytest.warns(UserWarning, match="the actors take all CPUs that Ray has"):
+        schemax.ray.extract(ray.data.from_items(["x"]), declared(), model="x", num_cpus=5)
 
 
 def test_files_are_those_of_one_process_whoever_dies(
@@ -212,13 +213,13 @@ def test_files_are_those_of_one_process_whoever_dies(
     on_ray = ("-o", "a.parquet", "--ray", "--actors")
     monkeypatch.setenv("RAY_ADDRESS", cluster.address_info["address"])
     with process("-m", "schemax", *args, *on_ray, "1", cwd=tmp_path) as job:
-        while not list(tmp_path.glob("a.parquet.parts/part-*")):
+        while not list(tmp_path.glob("a.parquet.parts/part-*.jsonl")):
             assert job.poll() is None, job.stderr and job.stderr.read()
             time.sleep(0.02)
         job.kill()
         job.communicate()
     assert job.returncode == -signal.SIGKILL
-    kept = len(list(tmp_path.glob("a.parquet.parts/part-*")))
+    kept = len(list(tmp_path.glob("a.parquet.parts/part-*.jsonl")))
     assert 1 <= kept < 8
     shutil.copytree(tmp_path / "a.parquet.parts", tmp_path / "b.parquet.parts")
 

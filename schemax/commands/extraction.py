@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import signal
 import sys
@@ -174,7 +175,8 @@ class Work:
         Raises ModelError if that has loaded something else than what is known.
         """
         extractor = self._load()
-        if found := identity.differences(known, self.loaded(extractor)[0]):
+        written = json.loads(json.dumps(known))
+        if found := identity.differences(written, self.loaded(extractor)[0]):
             raise ModelError(
                 f"{platform.node()} has loaded another model than the others: {'; '.join(found)}"
             )

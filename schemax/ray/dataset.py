@@ -83,6 +83,13 @@ def extract(
     if (columns := dataset.columns(fetch_if_missing=False)) is not None:
         _kept(columns, keep, layout)
     pool = Pool.of(concurrency, num_gpus, num_cpus)
+    if pool.is_greedy():
+        warnings.warn(
+            "the actors take all CPUs that Ray has; a dataset that has still to be read waits for "
+            "one without end: give a smaller num_cpus",
+            UserWarning,
+            stacklevel=2,
+        )
     load = _Load.of(model, pool.device(device), dtype)
     reader = _Reader(load, schema, settings, layout, details, None if keep is None else [*keep])
     return dataset.map_batches(

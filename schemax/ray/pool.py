@@ -53,7 +53,8 @@ class Pool:
         if num_cpus is None:
             smallest = min((node.get("CPU", 1.0) for node in nodes), default=1.0)
             of_a_node = math.ceil(most / max(1, len(nodes)))
-            num_cpus = 1.0 if num_gpus else float(max(1, int(smallest - 1) // of_a_node))
+            share = 1.0 if num_gpus else (smallest - 1) / of_a_node
+            num_cpus = float(int(share)) if share >= 1 else share
         pool = cls(fewest, most, num_gpus, num_cpus)
         if (room := sum(map(pool._fits, nodes))) < fewest:
             said = (
@@ -71,6 +72,11 @@ class Pool:
         strategy = ray_module("ray.data").ActorPoolStrategy
         compute = strategy(min_size=self.fewest, max_size=self.most)
         return {"compute": compute, "num_gpus": self.num_gpus, "num_cpus": self.num_cpus}
+
+    def is_greedy(self) -> bool:
+        """Whether these actors leave nobody a CPU to read with, on a Ray that will not grow."""
+        cpus = sum(node.get("CPU", 0.0) for node in _nodes())
+        return _is_own() and cpus - self.fewest * self.num_cpus < 1
 
     def device(self, device: str) -> str:
         """That of an actor. "auto" would find the GPUs of others, where Ray hides none."""
