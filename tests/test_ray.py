@@ -17,7 +17,10 @@ from command_line import Run, jsonl, process, refused, runner
 import schemax
 import schemax.ray
 from schemax import AttrSchema, InputError, SchemaError
+from schemax.commands.extraction import Work
+from schemax.documents import Shown
 from schemax.ray.pool import Pool
+from schemax.tables.reading import Source
 
 ray = pytest.importorskip("ray")
 
@@ -58,14 +61,14 @@ class Slow(AttrSchema, category="television"):
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[Any]:
-    """Five CPUs by name, so that two actors leave some to read with."""
+    """Three CPUs by name, so that two actors leave one to read with."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         patch.delenv("RAY_ADDRESS", raising=False)
         context = ray.init(
             address="local",
-            num_cpus=5,
+            num_cpus=3,
             include_dashboard=False,
             object_store_memory=150_000_000,
             logging_level="ERROR",
@@ -115,6 +118,7 @@ def kill_one(folder: Path, *, after: int = 5) -> threading.Thread:
     return thread
 
 
+@pytest.mark.slow
 def test_a_dataset_has_the_rows_of_one_process_though_an_actor_dies(
     saved_model: Path, tmp_path: Path
 ) -> None:
@@ -156,7 +160,7 @@ def test_what_is_wrong_is_said_before_an_actor_starts() -> None:
         schemax.ray.extract(dataset, schema)
     with pytest.raises(InputError, match="keep names 'sku', but the dataset has id, band"):
         schemax.ray.extract(dataset, schema, keep=["sku"])
-    with pytest.raises(InputError, match="takes a ray.data.Dataset, not list"):
+    with pytest.raises(InputError, match=r"takes a ray\.data\.Dataset, not list"):
         schemax.ray.extract([{"id": "a"}], schema)
     with pytest.raises(TypeError, match="no option 'decodng'; it has text, id"):
         schemax.ray.extract(dataset, schema, keep=[], decodng="paper")  # type: ignore[call-arg]
@@ -184,7 +188,7 @@ def test_what_is_wrong_is_said_before_an_actor_starts() -> None:
         (1, -1, None, "num_gpus must be a number that is not negative"),
         (1, 1.5, None, "num_gpus must be a whole number or less than 1"),
         (2, 1, None, "2 actors of 1 GPUs and 1 CPUs do not fit what Ray has: 0 of them do"),
-        (2, None, 4, "2 actors of 0 GPUs and 4 CPUs do not fit what Ray has: 1 of them do"),
+        (2, None, 2, "2 actors of 0 GPUs and 2 CPUs do not fit what Ray has: 1 of them do"),
     ],
 )
 def test_actors_that_cannot_be_had(concurrency: Any, gpus: Any, cpus: Any, said: str) -> None:
@@ -193,15 +197,16 @@ def test_actors_that_cannot_be_had(concurrency: Any, gpus: Any, cpus: Any, said:
 
 
 def test_actors_share_what_there_is() -> None:
-    assert Pool.of(None, None, None) == Pool(1, 1, 0.0, 4.0)
-    assert Pool.of((1, 2), None, None) == Pool(1, 2, 0.0, 2.0)
-    assert Pool.of(8, 0, None) == Pool(8, 8, 0.0, 0.5)
+    assert Pool.of(None, None, None) == Pool(1, 1, 0.0, 2.0)
+    assert Pool.of((1, 2), None, None) == Pool(1, 2, 0.0, 1.0)
+    assert Pool.of(8, 0, None) == Pool(8, 8, 0.0, 0.25)
     assert Pool.of(2, 0, None).device("auto") == "cpu"
     assert not Pool.of(8, 0, None).is_greedy()
     with pytest.warns(UserWarning, match="the actors take all CPUs that Ray has"):
-        schemax.ray.extract(ray.data.from_items(["x"]), declared(), model="x", num_cpus=5)
+        schemax.ray.extract(ray.data.from_items(["x"]), declared(), model="x", num_cpus=3)
 
 
+@pytest.mark.slow
 def test_files_are_those_of_one_process_whoever_dies(
     run: Run, tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +264,28 @@ def test_errors_are_plain(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "empty").mkdir()
     refused(run(*args, "--ray", "--actors", "1", "--model", "empty"), "config.json")
     assert not (tmp_path / "out.jsonl.parts").exists()
+
+
+def test_an_actor_that_loads_another_model_is_refused(saved_model: Path, tmp_path: Path) -> None:
+    settings = dict.fromkeys(("format", "template", "decoding", "examples"))
+    work = Work(
+        source=Source.of([jsonl(tmp_path / "in.jsonl", [])]),
+        schemas=declared(),
+        settings=settings,
+        shown=Shown(),
+        category=None,
+        details=False,
+        examples=None,
+        model=str(saved_model),
+        device="cpu",
+        dtype="auto",
+        quiet=True,
+    )
+    known, separable = work.facts()
+    assert separable
+    assert callable(work.computing(known))
+    with pytest.raises(schemax.ModelError, match="another model than the others: model changed"):
+        work.computing({**known, "model": "of yesterday"})
 
 
 def test_ray_is_needed_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
