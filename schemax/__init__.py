@@ -1,5 +1,6 @@
 """schemax: declare a schema, extract every field of many documents in parallel."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from schemax.calibration import Calibration
@@ -22,6 +23,7 @@ from schemax.results import Extraction, FieldError, FieldResult, Span
 from schemax.schema import AttrSchema, attr
 
 if TYPE_CHECKING:
+    from schemax import ray as ray
     from schemax.tables.arrow import arrow_schema
     from schemax.tables.frames import extract_frame
 
@@ -57,7 +59,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs packages of the extra `tables` is imported when it is asked for."""
+    """What needs packages of the extras `tables` and `ray` is imported when it is asked for."""
     if name == "arrow_schema":
         from schemax.tables.arrow import arrow_schema
 
@@ -66,4 +68,6 @@ def __getattr__(name: str) -> Any:
         from schemax.tables.frames import extract_frame
 
         return extract_frame
+    if name == "ray":
+        return import_module("schemax.ray")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -314,7 +314,7 @@ def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.M
 def test_importing_schemax_imports_no_table_package(tmp_path: Path) -> None:
     code = (
         "import sys, schemax, schemax.cli\n"
-        "heavy = ('torch', 'pyarrow', 'pandas', 'polars', 'fsspec', 'zstandard')\n"
+        "heavy = ('torch', 'pyarrow', 'pandas', 'polars', 'fsspec', 'ray', 'zstandard')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
     out, err = process("-c", code, cwd=tmp_path).communicate()

@@ -12,6 +12,7 @@ from schemax.commands.declarations import read_schemas
 from schemax.commands.extraction import Work
 from schemax.commands.few_shot import few_shot
 from schemax.commands.messages import UsageError, plain_warnings, refused_settings
+from schemax.commands.pools import PoolOptions
 from schemax.documents import Shown
 from schemax.report import MOST_ROWS
 from schemax.tables.fitting import TooLong
@@ -117,6 +118,33 @@ def extract(
             "their beginning is read; or all of it, in pieces.",
         ),
     ] = "error",
+    ray: Annotated[
+        bool,
+        typer.Option(
+            "--ray",
+            help="Compute on Ray: the cluster that $RAY_ADDRESS names, one that was started on "
+            "this machine, else this machine. Same rows, same parts.",
+        ),
+    ] = False,
+    actors: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N or MIN,MAX",
+            show_default=False,
+            help="Models on Ray. Default: one for each GPU, else for each machine.",
+        ),
+    ] = None,
+    gpus_per_actor: Annotated[
+        float | None,
+        typer.Option(show_default=False, help="Default: 1 if Ray has GPUs, else 0."),
+    ] = None,
+    cpus_per_actor: Annotated[
+        float | None,
+        typer.Option(
+            show_default=False,
+            help="Also the threads it computes with. Default: 1 beside a GPU, else its share.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Only read a sample, and say what the run would take."),
@@ -142,6 +170,9 @@ def extract(
         raise UsageError("--text names no key")
     if price_per_hour is not None and not dry_run:
         raise UsageError("--price-per-hour is of --dry-run")
+    pool = PoolOptions.of(ray, actors, gpus_per_actor, cpus_per_actor)
+    if pool is not None and dry_run:
+        raise UsageError("--dry-run measures one process: leave --ray out")
     with plain_warnings(quiet=quiet):
         schemas = read_schemas(schema)
         settings = options.checked_settings(format, template, decoding, batch_size)
@@ -162,6 +193,7 @@ def extract(
             dtype=dtype,
             quiet=quiet,
             too_long=on_too_long,
+            pool=pool,
         )
         if dry_run:
             work.estimate(price_per_hour)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import platform
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from schemax.commands import options
-from schemax.commands.messages import refused_settings, say
+from schemax.commands.messages import UsageError, refused_settings, say
+from schemax.commands.pools import PoolOptions, connected, shippable
 from schemax.documents import Shown
+from schemax.errors import ModelError
 from schemax.extractor import Extractor
 from schemax.io import STANDARD, Record, open_sink
 from schemax.progress import track
+from schemax.ray import parts as on_ray
 from schemax.report import Report, open_report
 from schemax.results import Extraction
 from schemax.schema import settings_of
@@ -52,6 +58,7 @@ class Work:
     dtype: str
     quiet: bool
     too_long: TooLong = "error"
+    pool: PoolOptions | None = None
 
     def estimate(self, price_per_hour: float | None) -> None:
         """Prints what the run would take."""
@@ -87,10 +94,12 @@ class Work:
         tally = _Account(self.quiet)
         with self._page(report, report_rows) as page, _terminable():
             tally.page = page
-            if name is None or self.source.standard or not _is_file(name):
-                self._pipe(name, layout, tally)
-            else:
+            if name is not None and not self.source.standard and _is_file(name):
                 self._in_parts(name, layout, part_rows, overwrite, tally)
+            elif self.pool is not None:
+                raise UsageError("--ray reads files and writes a file: name one with -o OUT")
+            else:
+                self._pipe(name, layout, tally)
         tally.close()
         return tally
 
@@ -122,33 +131,56 @@ class Work:
         known = self._known(part_rows)
         if not overwrite:
             refuse_changes(parts, known)
+        with self._engine() as engine:
+            manifest = {**known, **engine.known}
+            going_on = not overwrite and refuse_changes(parts, manifest)
+            separable = not self.details and engine.separable
+            job = Job(self.source, parts, part_rows, self.details, separable)
+            with parts.opened(manifest, overwrite=overwrite):
+                finished = job.finished_rows() if going_on else 0
+                if finished and not self.quiet:
+                    say(f"note: going on after {finished:,} finished rows, in {parts.name}")
+                    if tally.page is not None:
+                        say("note: the report shows the rows of this run only")
+                tally.start()
+                with _kept(parts), closing(engine.fill(job)) as stream:
+                    for item in self._tracked(stream, output, finished):
+                        tally.add(item)
+                with _kept(parts), open_table(output, layout, scratch=parts.scratch) as writer:
+                    for row in job.assemble(writer):
+                        tally.add_row(row)
+                parts.remove()
+
+    @contextmanager
+    def _engine(self) -> Iterator[_Engine]:
+        """A model that is loaded: here, or by actors."""
+        if self.pool is None:
+            extractor = self._load()
+            extract = self._extract(extractor)
+            yield _Engine(*self.loaded(extractor), lambda job: job.fill(extract))
+            return
+        with connected(self.pool) as pool:
+            work = shippable(self, pool)
+            known, separable = on_ray.ask(work.facts, self.schemas, pool)
+            load = partial(work.computing, known)
+            yield _Engine(known, separable, lambda job: on_ray.fill(job, load, self.schemas, pool))
+
+    def facts(self) -> tuple[dict[str, Any], bool]:
+        """Of the model as it is loaded by the process that calls this: see `loaded`."""
+        return self.loaded(self._load())
+
+    def computing(self, known: Mapping[str, Any]) -> Extract:
+        """What computes rows in the process that calls this.
+
+        Raises ModelError if that has loaded something else than what is known.
+        """
         extractor = self._load()
-        manifest = {**known, **self._loaded(extractor)}
-        going_on = not overwrite and refuse_changes(parts, manifest)
-        config = self.settings["decoding"] or extractor.decoding
-        job = Job(
-            self.source,
-            parts,
-            self._extract(extractor),
-            part_rows,
-            self.details,
-            separable=not self.details
-            and (config.documents, config.slots) == ("isolated", "independent"),
-        )
-        with parts.opened(manifest, overwrite=overwrite):
-            finished = job.finished_rows() if going_on else 0
-            if finished and not self.quiet:
-                say(f"note: going on after {finished:,} finished rows, in {parts.name}")
-                if tally.page is not None:
-                    say("note: the report shows the rows of this run only")
-            tally.start()
-            with _kept(parts), closing(job.fill()) as stream:
-                for item in self._tracked(stream, output, finished):
-                    tally.add(item)
-            with _kept(parts), open_table(output, layout, scratch=parts.scratch) as writer:
-                for row in job.assemble(writer):
-                    tally.add_row(row)
-            parts.remove()
+        written = json.loads(json.dumps(known))
+        if found := identity.differences(written, self.loaded(extractor)[0]):
+            raise ModelError(
+                f"{platform.node()} has loaded another model than the others: {'; '.join(found)}"
+            )
+        return self._extract(extractor)
 
     def _load(self) -> Extractor:
         extractor = options.load_extractor(self.model, self.device, self.dtype)
@@ -211,11 +243,12 @@ class Work:
             "on too long": self.too_long,
         }
 
-    def _loaded(self, extractor: Extractor) -> dict[str, Any]:
-        """The rest."""
+    def loaded(self, extractor: Extractor) -> tuple[dict[str, Any], bool]:
+        """The rest, and whether a row is the same whichever others it is computed with."""
         first = self.schemas
         named = first if isinstance(first, Mapping) else {"": first}
-        found = identity.of_decoding(self.settings["decoding"] or extractor.decoding)
+        config = self.settings["decoding"] or extractor.decoding
+        found = identity.of_decoding(config)
         for name, schema in named.items():
             own = settings_of(schema)
             format = self.settings["format"] or own.format or extractor.format or "json"
@@ -223,12 +256,22 @@ class Work:
             found[f"format {name}".strip()] = identity.of_format(format)
             found[f"template {name}".strip()] = identity.of_template(template or "verbatim")
         place = options.model_place(self.model)
-        return {
+        known = {
             **found,
             **identity.of_calibration(extractor.calibration),
             "model": identity.of_model(place, extractor.model.model),
             "dtype": str(extractor.model.dtype).removeprefix("torch."),
         }
+        return known, (config.documents, config.slots) == ("isolated", "independent")
+
+
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    """What computes the rows of a job. known, separable: see `Work.loaded`."""
+
+    known: Mapping[str, Any]
+    separable: bool
+    fill: Callable[[Job], Generator[Extraction[Any], None, None]]
 
 
 class _Account(Tally):

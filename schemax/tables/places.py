@@ -26,14 +26,14 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _WILDCARDS = re.compile(r"[*?\[]")
 
 
-def optional(module: str, purpose: str) -> Any:
-    """A module of the extra `tables`. Raises InputError, which says how to get it."""
+def optional(module: str, purpose: str, extra: str = EXTRA) -> Any:
+    """A module of an extra. Raises InputError, which says how to get it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
         raise InputError(
-            f'{purpose} needs {package}, which is not installed: pip install "schemax-hpd[{EXTRA}]"'
+            f'{purpose} needs {package}, which is not installed: pip install "schemax-hpd[{extra}]"'
         ) from error
 
 

@@ -23,6 +23,37 @@ PART_ROWS = 2048
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Records that are computed and kept together.
+
+    records: with their indices in the input; digests: theirs, in the same order.
+    done: rows that an earlier run has finished, by index.
+    """
+
+    number: int
+    records: Sequence[tuple[int, Record]]
+    digests: Sequence[str]
+    done: Mapping[int, Row]
+
+    @property
+    def mark(self) -> str:
+        return mark_of(self.digests)
+
+    def compute(
+        self, extract: Extract, *, details: bool
+    ) -> Iterator[tuple[Extraction[Any], dict[str, Any]]]:
+        """What is missing, as it finishes; `index` as in the input."""
+        missing = [(index, record) for index, record in self.records if index not in self.done]
+        for found in extract([record for _, record in missing]):
+            yield as_row(replace(found, index=missing[found.index][0]), details=details)
+
+    def in_order(self, computed: Mapping[int, Row]) -> list[Row]:
+        """All rows, those of the earlier run among them."""
+        rows = {**self.done, **computed}
+        return [rows[index] for index, _ in self.records]
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """Rows of a source, on their way to an output.
 
@@ -34,7 +65,6 @@ class Job:
 
     source: Source
     parts: Parts
-    extract: Extract
     part_rows: int = PART_ROWS
     details: bool = False
     separable: bool = True
@@ -44,50 +74,57 @@ class Job:
         unfinished = _next(self.parts.finished())
         return self.parts.count() + (len(self.parts.open_rows(unfinished)) if self.separable else 0)
 
-    def fill(self) -> Generator[Extraction[Any], None, None]:
+    def fill(self, extract: Extract) -> Generator[Extraction[Any], None, None]:
         """Computes what is missing; yields it as it finishes, `index` as in the input.
 
         Raises InputError for an input that is not the one of the rows that are there.
         """
+        for part in self.missing(self.parts.finished()):
+            yield from self._fill(part, extract)
+
+    def missing(self, finished: Mapping[int, str]) -> Generator[Part, None, None]:
+        """The parts that are not among those finished, given with their marks. Raises InputError.
+
+        The same ones, whatever has been finished since.
+        """
         rows = self.source.rows()
-        finished = self.parts.finished()
         for number in count():
             chunk = list(islice(rows, self.part_rows))
             if not chunk:
                 break
             digests = [digest(record) for _, record in chunk]
-            mark = mark_of(digests)
             if number not in finished:
-                yield from self._fill(number, chunk, digests, mark)
-            elif finished[number] != mark:
+                yield Part(number, chunk, digests, self._done(number, chunk, digests))
+            elif finished[number] != mark_of(digests):
                 raise self._changed(chunk)
         if any(done >= number for done in finished):
             raise InputError(f"the input has fewer rows than {self.parts.name}; {_REMEDY}")
 
-    def _fill(
-        self,
-        number: int,
-        chunk: Sequence[tuple[int, Record]],
-        digests: Sequence[str],
-        mark: str,
-    ) -> Iterator[Extraction[Any]]:
+    def _done(
+        self, number: int, chunk: Sequence[tuple[int, Record]], digests: Sequence[str]
+    ) -> dict[int, Row]:
+        if not self.separable:
+            return {}
         digest_of = {index: found for (index, _), found in zip(chunk, digests, strict=True)}
         rows: dict[int, Row] = {}
-        if self.separable:
-            for known, row in self.parts.open_rows(number):
-                if digest_of.get(row["index"]) != known:
-                    raise self._changed(chunk)
-                rows[row["index"]] = row
-        missing = [(index, record) for index, record in chunk if index not in rows]
-        with self.parts.journal(number) as journal:
-            for found in self.extract([record for _, record in missing]):
-                item = replace(found, index=missing[found.index][0])
-                item, row = as_row(item, details=self.details)
+        for known, row in self.parts.open_rows(number):
+            if digest_of.get(row["index"]) != known:
+                raise self._changed(chunk)
+            rows[row["index"]] = row
+        return rows
+
+    def _fill(self, part: Part, extract: Extract) -> Iterator[Extraction[Any]]:
+        digest_of = {
+            index: found for (index, _), found in zip(part.records, part.digests, strict=True)
+        }
+        rows: dict[int, Row] = {}
+        with self.parts.journal(part.number) as journal:
+            for item, row in part.compute(extract, details=self.details):
                 rows[item.index] = row
                 if journal is not None and self.separable:
                     journal.add(digest_of[item.index], row)
                 yield item
-        self.parts.finish(number, mark, [rows[index] for index, _ in chunk])
+        self.parts.finish(part.number, part.mark, part.in_order(rows))
 
     def assemble(self, writer: Writer) -> Iterator[Row]:
         """Writes all rows, in order, and passes them on. Raises InputError if one is missing."""

@@ -1,0 +1,233 @@
+"""Ray Data in, Ray Data out."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time
+from pathlib import Path
+from typing import Any, TypeAlias, Unpack
+
+from schemax.compiler.examples import read_examples
+from schemax.compiler.prompt import load_template, template_source
+from schemax.config import resolve_decoding
+from schemax.documents import Shown, shown_text
+from schemax.errors import InputError, SchemaError, SchemaxError
+from schemax.extractor import Extractor, Options
+from schemax.formats import get_format
+from schemax.ray.parcel import Parcel
+from schemax.ray.pool import Concurrency, Pool, ray_module, use_threads
+from schemax.resources import EMBEDDED_WARNING
+from schemax.tables.arrow import record_batch
+from schemax.tables.columns import Schemas
+from schemax.tables.rows import Layout
+from schemax.tables.run import PART_ROWS, as_row
+
+ModelLike: TypeAlias = str | Path | Callable[[], Extractor] | None
+
+
+def extract(
+    dataset: Any,
+    schema: Schemas,
+    *,
+    model: ModelLike = None,
+    concurrency: Concurrency = None,
+    num_gpus: float | None = None,
+    num_cpus: float | None = None,
+    batch_rows: int = PART_ROWS,
+    keep: Sequence[str] | None = None,
+    details: bool = False,
+    device: str = "auto",
+    dtype: str = "auto",
+    **options: Unpack[Options],
+) -> Any:
+    """Reads the attributes of a schema from every row of a `ray.data.Dataset`: a lazy Dataset.
+
+    dataset: the model is shown all columns but `id` and `category`, or those named by `text`.
+    schema: a Pydantic model, or one per category. Classes of scripts and notebooks may be used.
+    model: a folder that all machines have or a Hub id, or a function that gives an `Extractor`
+        (for adapters, quantization, several GPUs per model). Loaded once by every actor. Without
+        it, what the variable SCHEMAX_MODEL names here, else the embedded model.
+    concurrency: actors: a number, or the fewest and the most. None is one for each GPU, or for
+        each machine where there are none, of those that the cluster has now.
+    num_gpus, num_cpus: of each actor. None is one GPU if the cluster has any now; and of the CPUs,
+        without GPUs, the machine's but one. torch computes with as many threads.
+    batch_rows: rows that an actor computes at a time. Few leave its passes half empty, and are what
+        is computed again if it dies.
+    keep: the columns of the dataset that stand beside the results. None keeps all, [] none.
+    details: with the raw text, the confidence and the place of every value.
+    device, dtype: as `Extractor.from_pretrained` takes them.
+    options: those of `Extractor.stream`.
+
+    Gives the kept columns and those of `arrow_schema` but `id` and `index`, since rows of a
+    Dataset have no number: the fields, `_error` (why a row failed, else null), `_field_errors`.
+    Rows are those of the dataset; a row that fails stops nothing. Their order is Ray's to keep,
+    with `DataContext.execution_options.preserve_order`.
+
+    Raises InputError without Ray and for a column that is called as a field is; SchemaError,
+    TemplateError, TypeError and ValueError for what is wrong with schema and settings. What only a
+    loaded model can tell (ModelError) stops the dataset when it is computed.
+    """
+    ray_data = ray_module("ray.data")
+    if not isinstance(dataset, ray_data.Dataset):
+        raise InputError(
+            f"schemax.ray.extract takes a ray.data.Dataset, not {type(dataset).__name__}; "
+            "ray.data.from_items(products) makes one"
+        )
+    if batch_rows < 1:
+        raise ValueError(f"batch_rows must be at least 1, not {batch_rows}")
+    settings = _checked(schema, options)
+    layout = Layout.of(schema, details=details)
+    if (columns := dataset.columns(fetch_if_missing=False)) is not None:
+        _kept(columns, keep, layout)
+    pool = Pool.of(concurrency, num_gpus, num_cpus)
+    if pool.is_greedy():
+        warnings.warn(
+            "the actors take all CPUs that Ray has; a dataset that has still to be read waits for "
+            "one without end: give a smaller num_cpus",
+            UserWarning,
+            stacklevel=2,
+        )
+    load = _Load.of(model, pool.device(device), dtype)
+    reader = _Reader(load, schema, settings, layout, details, None if keep is None else [*keep])
+    return dataset.map_batches(
+        _Actor,
+        fn_constructor_args=(Parcel.of(reader, schema),),
+        batch_size=batch_rows,
+        batch_format="pyarrow",
+        **pool.settings,
+    )
+
+
+def _checked(schema: Schemas, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for the actors. Raises what `Extractor.stream` raises without a model."""
+    if strange := sorted(options.keys() - Options.__annotations__.keys()):
+        known = ", ".join(Options.__annotations__)
+        raise TypeError(f"extract() has no option {strange[0]!r}; it has {known}")
+    settings = dict(options)
+    if isinstance(schema, Mapping) and not schema:
+        raise SchemaError("schemas", None, "no category is given")
+    if settings.get("format") is not None:
+        settings["format"] = get_format(settings["format"])
+    if (template := settings.get("template")) is not None:
+        load_template(template)
+        if isinstance(template, (str, Path)):  # a path means nothing on other machines
+            settings["template"] = template_source(template)
+    resolve_decoding(settings.get("decoding"))
+    shown = _shown_keys(settings)
+    read_examples(
+        settings.get("examples"),
+        schema if isinstance(schema, Mapping) else {"": schema},
+        isinstance(schema, Mapping),
+        lambda document: shown_text(document, shown)[0],
+    )
+    return settings
+
+
+def _shown_keys(options: Mapping[str, Any]) -> Shown:
+    return Shown.of(options.get("text"), options.get("id", "id"), options.get("category"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """How an actor gets its model."""
+
+    model: str | Callable[[], Extractor] | None
+    device: str
+    dtype: str
+
+    @classmethod
+    def of(cls, model: ModelLike, device: str, dtype: str) -> _Load:
+        """Warns of what the embedded model was trained for, here and not once per actor."""
+        if callable(model):
+            return cls(model, device, dtype)
+        name = model or os.environ.get("SCHEMAX_MODEL")
+        if not name:
+            warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=3)
+            return cls(None, device, dtype)
+        path = Path(name)
+        return cls(str(path.resolve() if path.is_dir() else name), device, dtype)
+
+    def __call__(self) -> Extractor:
+        from schemax.resources import resource_dir
+
+        if callable(self.model):
+            return self.model()
+        name = self.model or resource_dir("embedded")
+        return Extractor.from_pretrained(name, device=self.device, dtype=self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """What an actor does with a batch."""
+
+    load: _Load
+    schema: Schemas
+    settings: Mapping[str, Any]
+    layout: Layout
+    details: bool
+    keep: list[str] | None
+
+    def read(self, extractor: Extractor, batch: Any) -> Any:
+        kept = _kept(batch.column_names, self.keep, self.layout)
+        cells: list[Any] = [None] * batch.num_rows
+        for item in extractor.stream(self._records(batch), self.schema, **self.settings):
+            cells[item.index] = self.layout.cells(as_row(item, details=self.details)[1])
+        found = record_batch(self.layout.results, cells)
+        columns = [batch.column(name) for name in kept]
+        names = [*kept, *found.schema.names]
+        pyarrow = ray_module("pyarrow")
+        return pyarrow.Table.from_arrays([*columns, *found.columns], names=names)
+
+    def _records(self, batch: Any) -> list[dict[str, Any]]:
+        shown = _shown_keys(self.settings)
+        if shown.text is not None:
+            wanted = {*shown.text, shown.id, shown.category}
+            batch = batch.select([name for name in batch.column_names if name in wanted])
+        return [{key: _shown(x) for key, x in row.items()} for row in batch.to_pylist()]
+
+
+def _shown(value: Any) -> Any:
+    """Dates and times as text, which is what a model can be shown."""
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    return value.isoformat() if isinstance(value, (date, time)) else value
+
+
+def _kept(columns: Sequence[str], keep: Sequence[str] | None, layout: Layout) -> list[str]:
+    """The columns that stand beside the results. Raises InputError."""
+    kept = list(columns if keep is None else keep)
+    for name in kept:
+        if name not in columns:
+            raise InputError(f"keep names {name!r}, but the dataset has {', '.join(columns)}")
+    taken = {column.name for column in layout.results}
+    if twice := [name for name in kept if name in taken]:
+        rest = [name for name in kept if name not in taken]
+        raise InputError(
+            f"the dataset has a column {twice[0]!r}, and so have the results; rename it, or say "
+            f"which columns to keep beside the results: keep={rest!r}"
+        )
+    return kept
+
+
+class _Actor:
+    """Holds a model, and reads batches with it."""
+
+    def __init__(self, parcel: Parcel) -> None:
+        use_threads()
+        self._reader: _Reader = parcel.unpack()
+        self._problem: SchemaxError | None = None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            try:
+                self._extractor = self._reader.load()
+            except SchemaxError as error:
+                # Raised with the first batch: of a constructor, Ray would pass on its text only.
+                self._problem = error
+
+    def __call__(self, batch: Any) -> Any:
+        if self._problem is not None:
+            raise self._problem
+        return self._reader.read(self._extractor, batch)

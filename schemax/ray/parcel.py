@@ -1,0 +1,74 @@
+"""What travels to other processes, which have neither this one's modules nor its registries."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from typing import Any
+
+from schemax.errors import InputError
+from schemax.formats import format_names, get_format, register_format
+from schemax.ray.pool import ray_module
+from schemax.tables.columns import Schemas
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A value with all that it needs to be unpacked.
+
+    Classes of scripts, notebooks and files that no other process can import travel with their
+    code. Others are imported where they arrive, and found where this process finds them if the
+    folder is there.
+    """
+
+    data: bytes
+    paths: tuple[str, ...]
+
+    @classmethod
+    def of(cls, value: Any, schemas: Schemas) -> Parcel:
+        """Raises InputError for what cannot travel."""
+        cloudpickle = ray_module("ray.cloudpickle")
+        formats = {name: get_format(name) for name in format_names()}
+        with _by_value(schemas):
+            try:
+                data = cloudpickle.dumps((formats, value))
+            except Exception as error:  # whatever objects of the user's raise that hold on to files
+                raise InputError(
+                    f"schema and settings cannot be sent to actors: {type(error).__name__}: {error}"
+                ) from error
+        return cls(data, tuple(sys.path))
+
+    def unpack(self) -> Any:
+        sys.path.extend(path for path in self.paths if path not in sys.path)
+        formats, value = ray_module("ray.cloudpickle").loads(self.data)
+        for name, format in formats.items():
+            if name not in format_names():
+                register_format(name, format)
+        return value
+
+
+@contextmanager
+def _by_value(schemas: Schemas) -> Iterator[None]:
+    """Lets modules that cannot be imported by their names travel with the classes in them."""
+    cloudpickle = ray_module("ray.cloudpickle")
+    models = schemas.values() if isinstance(schemas, Mapping) else [schemas]
+    names = {base.__module__ for model in models for base in model.__mro__}
+    lost = [sys.modules[name] for name in sorted(names) if not _is_found(name)]
+    for module in lost:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in lost:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_found(name: str) -> bool:
+    """Whether `import` would find it; what is not a module any more is the pickler's matter."""
+    package = name.partition(".")[0]
+    if name not in sys.modules or package in sys.builtin_module_names or name == "__main__":
+        return True
+    return PathFinder.find_spec(package) is not None

@@ -1,0 +1,185 @@
+"""A run over files on Ray: the parts of `schemax.tables.run`, computed by actors.
+
+A Ray Dataset carries them, a part a row: one task on this machine reads the input, actors compute,
+and the parts come back to this process, which alone writes. Ray takes no more from the reader than
+there is room for. What an actor that dies had in work is computed again; nothing was written of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from schemax.errors import InputError, SchemaxError
+from schemax.ray.parcel import Parcel
+from schemax.ray.pool import Pool, ray_module, use_threads
+from schemax.results import Extraction
+from schemax.tables.columns import Schemas
+from schemax.tables.parts import Row
+from schemax.tables.run import Extract, Job
+
+T = TypeVar("T")
+
+Load = Callable[[], Extract]
+"""Makes, in an actor, what computes rows: loads the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """A part that is finished, with what is to be counted and shown of it."""
+
+    number: int
+    mark: str
+    rows: list[Row]
+    items: list[Extraction[Any]]
+
+
+def ask(question: Callable[[], T], schemas: Schemas, pool: Pool) -> T:
+    """What a process with the resources of one actor answers.
+
+    Raises InputError for what cannot be sent there, and what `question` raises.
+    """
+    ray = ray_module()
+
+    def answer(parcel: Parcel) -> Any:
+        use_threads()
+        try:
+            return parcel.unpack()()
+        except SchemaxError as error:
+            return error
+
+    remote = ray.remote(answer).options(num_gpus=pool.num_gpus, num_cpus=pool.num_cpus)
+    found = ray.get(remote.remote(Parcel.of(question, schemas)))
+    if isinstance(found, SchemaxError):
+        raise found
+    answered: T = found
+    return answered
+
+
+def fill(
+    job: Job, load: Load, schemas: Schemas, pool: Pool
+) -> Generator[Extraction[Any], None, None]:
+    """Computes and keeps what is missing, like `Job.fill`; yields it part by part, in any order.
+
+    Raises InputError for an input that is not the one of the rows that are there or breaks off,
+    once all before it is kept; SchemaxError if no actor can be kept alive, and what `load` raises.
+    """
+    broken: InputError | None = None
+    with closing(_computed(job, load, schemas, pool)) as stream:
+        for found in stream:
+            if isinstance(found, InputError):
+                broken = found
+            elif isinstance(found, SchemaxError):
+                raise found
+            else:
+                job.parts.finish(found.number, found.mark, found.rows)
+                yield from found.items
+    if broken is not None:
+        raise broken
+
+
+def _computed(
+    job: Job, load: Load, schemas: Schemas, pool: Pool
+) -> Generator[_Computed | SchemaxError, None, None]:
+    ray, data = ray_module(), ray_module("ray.data")
+    reader = _Reader(Parcel.of(job, schemas), job.parts.finished(), os.getcwd())
+    here = ray.get_runtime_context().get_node_id()
+    with _settings():
+        # Takes no CPU, as all of them may be the actors', who wait for it.
+        parts = data.from_items([0]).map_batches(
+            reader, batch_size=1, num_cpus=0, label_selector={"ray.io/node-id": here}
+        )
+        computed = parts.map_batches(
+            _Actor,
+            fn_constructor_args=(Parcel.of(load, schemas), job.details),
+            batch_size=1,
+            batch_format="pyarrow",
+            **pool.settings,
+        )
+    try:
+        for batch in computed.iter_batches(batch_size=1, batch_format="pyarrow"):
+            yield _unpacked(batch)
+    except ray.exceptions.RayTaskError:
+        raise  # of code: it should show where it came from
+    except ray.exceptions.RayError as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise SchemaxError(f"Ray gave up: {said[0]}") from error
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Those of the Datasets that are made inside: a block holds one part, so that it goes at once
+    to whoever is free; progress is shown by ourselves.
+    """
+    data = ray_module("ray.data")
+    context = data.DataContext.get_current().copy()
+    context.target_max_block_size = 1
+    context.enable_progress_bars = False
+    context.raise_original_map_exception = True
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    with data.DataContext.current(context):
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the parts that are missing. What it cannot read ends them, as an error in their place.
+
+    finished: as of the beginning, since Ray may have to read once more, and must get the same.
+    """
+
+    job: Parcel
+    finished: Mapping[int, str]
+    folder: str
+
+    def __call__(self, batch: Any) -> Iterator[dict[str, list[bytes]]]:
+        before = os.getcwd()
+        os.chdir(self.folder)
+        try:
+            job: Job = self.job.unpack()
+            for part in job.missing(self.finished):
+                yield _packed(part)
+        except InputError as error:
+            yield _packed(error)
+        finally:
+            os.chdir(before)
+
+
+class _Actor:
+    """Holds a model, and computes parts with it; errors that are meant are passed on as rows."""
+
+    def __init__(self, load: Parcel, details: bool) -> None:
+        use_threads()
+        self._details = details
+        self._problem: SchemaxError | None = None
+        try:
+            self._extract: Extract = load.unpack()()
+        except SchemaxError as error:
+            self._problem = error
+
+    def __call__(self, batch: Any) -> Any:
+        part = _unpacked(batch)
+        if isinstance(part, SchemaxError) or self._problem is not None:
+            return _packed(part if self._problem is None else self._problem)
+        rows: dict[int, Row] = {}
+        items = []
+        try:
+            for item, row in part.compute(self._extract, details=self._details):
+                rows[item.index] = row
+                items.append(replace(item, slots=()))  # which nobody asks for any more
+        except SchemaxError as error:
+            return _packed(error)
+        return _packed(_Computed(part.number, part.mark, part.in_order(rows), items))
+
+
+def _packed(value: Any) -> dict[str, list[bytes]]:
+    return {"part": [ray_module("ray.cloudpickle").dumps(value)]}
+
+
+def _unpacked(batch: Any) -> Any:
+    return pickle.loads(batch.column("part")[0].as_py())

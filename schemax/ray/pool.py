@@ -1,0 +1,154 @@
+"""How many actors there are, and what each of them takes of the cluster."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from schemax.tables.places import optional
+
+EXTRA = "ray"
+
+Concurrency: TypeAlias = int | tuple[int, int] | None
+
+
+def ray_module(name: str = "ray") -> Any:
+    """A module of Ray. Raises InputError, which says how to get it."""
+    return optional(name, "scale-out", EXTRA)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Actors, each with a model of its own: between `fewest` and `most`, as there is work.
+
+    num_gpus, num_cpus: of each actor; it computes with as many threads as it has CPUs.
+    """
+
+    fewest: int
+    most: int
+    num_gpus: float
+    num_cpus: float
+
+    @classmethod
+    def of(cls, concurrency: Concurrency, num_gpus: float | None, num_cpus: float | None) -> Pool:
+        """Fills in what is None by what the cluster has at this moment.
+
+        That is an actor for each GPU; without GPUs one for each machine, with all of its CPUs but
+        one, which is left for reading. Raises ValueError for what cannot be, and for what can never
+        be had of a Ray that this process has started; on a cluster, which may grow, it warns.
+        """
+        _check(concurrency, num_gpus, num_cpus)
+        nodes = _nodes()
+        gpus = sum(node.get("GPU", 0.0) for node in nodes)
+        if num_gpus is None:
+            num_gpus = 1.0 if gpus else 0.0
+        if concurrency is None:
+            concurrency = max(1, int(gpus / num_gpus)) if num_gpus else max(1, len(nodes))
+        fewest, most = concurrency if isinstance(concurrency, tuple) else (concurrency, concurrency)
+        if num_cpus is None:
+            smallest = min((node.get("CPU", 1.0) for node in nodes), default=1.0)
+            of_a_node = math.ceil(most / max(1, len(nodes)))
+            share = 1.0 if num_gpus else (smallest - 1) / of_a_node
+            num_cpus = float(int(share)) if share >= 1 else share
+        pool = cls(fewest, most, num_gpus, num_cpus)
+        if (room := sum(map(pool._fits, nodes))) < fewest:
+            said = (
+                f"{fewest} actors of {num_gpus:g} GPUs and {num_cpus:g} CPUs do not fit what Ray "
+                f"has: {room} of them do"
+            )
+            if _is_own():
+                raise ValueError(said)
+            warnings.warn(f"{said}; the others wait for machines", UserWarning, stacklevel=3)
+        return pool
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Those of `Dataset.map_batches`."""
+        strategy = ray_module("ray.data").ActorPoolStrategy
+        compute = strategy(min_size=self.fewest, max_size=self.most)
+        return {"compute": compute, "num_gpus": self.num_gpus, "num_cpus": self.num_cpus}
+
+    def is_greedy(self) -> bool:
+        """Whether these actors leave nobody a CPU to read with, on a Ray that will not grow."""
+        cpus = sum(node.get("CPU", 0.0) for node in _nodes())
+        return _is_own() and cpus - self.fewest * self.num_cpus < 1
+
+    def device(self, device: str) -> str:
+        """That of an actor. "auto" would find the GPUs of others, where Ray hides none."""
+        return "cpu" if device == "auto" and not self.num_gpus else device
+
+    def _fits(self, node: dict[str, float]) -> int:
+        """How many actors a machine has room for."""
+        room = node.get("CPU", 0.0) / self.num_cpus if self.num_cpus else math.inf
+        if self.num_gpus:
+            room = min(room, node.get("GPU", 0.0) / self.num_gpus)
+        return self.fewest if room == math.inf else int(room + 1e-6)
+
+
+def _check(concurrency: Concurrency, num_gpus: float | None, num_cpus: float | None) -> None:
+    """Raises ValueError."""
+    bounds = concurrency if isinstance(concurrency, tuple) else (concurrency, concurrency)
+    if concurrency is not None and not (
+        len(bounds) == 2
+        and all(isinstance(bound, int) and not isinstance(bound, bool) for bound in bounds)
+        and 1 <= bounds[0] <= bounds[1]  # type: ignore[operator]
+    ):
+        raise ValueError(
+            "concurrency must be a number of actors, or the fewest and the most of them, such as "
+            f"(1, 8), not {concurrency!r}"
+        )
+    for name, value in (("num_gpus", num_gpus), ("num_cpus", num_cpus)):
+        if value is not None and not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
+    if num_gpus is not None and num_gpus > 1 and num_gpus != int(num_gpus):
+        raise ValueError(f"num_gpus must be a whole number or less than 1, not {num_gpus!r}")
+
+
+def _nodes() -> list[dict[str, float]]:
+    """What each machine has. Starts Ray, or joins a cluster, where that has not been done."""
+    ray = ray_module()
+    if not ray.is_initialized():
+        ray.init()
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _is_own() -> bool:
+    """Whether this process has started Ray: then no machine will ever be added to it."""
+    node = getattr(ray_module("ray._private.worker"), "_global_node", None)
+    return node is not None and bool(node.is_head())
+
+
+def use_threads() -> None:
+    """Lets torch compute with the CPUs that this actor has: Ray counts them, but binds nobody."""
+    import torch
+
+    cpus = ray_module().get_runtime_context().get_assigned_resources().get("CPU", 0.0)
+    if cpus >= 1:
+        torch.set_num_threads(int(cpus))
+
+
+@contextmanager
+def connected() -> Iterator[None]:
+    """A Ray for a command: the one of this process, else the cluster's, else one on this machine.
+
+    $RAY_ADDRESS names the cluster; without it, Ray joins one that was started on this machine.
+    Raises ValueError where none answers.
+    """
+    ray = ray_module()
+    if ray.is_initialized():
+        yield
+        return
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    try:
+        ray.init(logging_level="ERROR", log_to_driver=False)
+    except (ConnectionError, RuntimeError) as error:
+        raise ValueError(f"cannot reach Ray: {error}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
