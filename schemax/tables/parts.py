@@ -95,6 +95,9 @@ class Parts:
         return False
 
     def remove(self) -> None:
+        """The manifest first: what a kill leaves of the rest is nothing to go on with."""
+        if _MANIFEST in self._folder.names():
+            self._folder.delete(_MANIFEST)
         self._folder.remove()
 
     def finished(self) -> dict[int, str]:
