@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 import signal
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+import stand_in
 from command_line import DECLARATION, SCHEMA, jsonl, process, rows
 from typer.testing import CliRunner
 
@@ -43,8 +44,16 @@ def hostile(count: int) -> list[dict[str, Any]]:
     return made
 
 
+@pytest.fixture
+def forks() -> Any:
+    """Processes that are forked where everything is imported: quick to start, and to kill."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["stand_in", "schemax.commands.extract", "pyarrow.parquet"])
+    return context
+
+
 def test_twenty_thousand_odd_rows_survive_twenty_kills(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: Any
 ) -> None:
     """Some at start-up, most while rows are computed, some while the parts become the whole."""
     (tmp_path / "shop.py").write_text(DECLARATION)
@@ -52,26 +61,28 @@ def test_twenty_thousand_odd_rows_survive_twenty_kills(
     pyarrow.parquet.write_table(
         pyarrow.Table.from_pylist(made), tmp_path / "in.parquet", row_group_size=3000
     )
-    command = (STAND_IN, "extract", SCHEMA, "in.parquet", "--text", "title", "-o")
+    monkeypatch.chdir(tmp_path)
+    command = ("extract", SCHEMA, "in.parquet", "--text", "title", "-o")
     chance = random.Random(SEED)
     moments = ["start-up"] * 4 + ["work"] * 12
     chance.shuffle(moments)
     moments += ["whole"] * 4
     for number, moment in enumerate(moments):
-        monkeypatch.setenv("DELAY", "0" if moment == "whole" else "0.0005")
-        delay = chance.uniform(0, {"start-up": 0.8, "work": 0.3, "whole": 0.4}[moment])
+        delay = chance.uniform(0, {"start-up": 0.2, "work": 0.3, "whole": 0.4}[moment])
         told = f"kill {number} of seed {SEED}: {delay:.3f} s into {moment}"
-        with process(*command, "out.parquet", cwd=tmp_path) as job:
-            wait_for(moment, job, tmp_path)
-            time.sleep(delay)
-            job.kill()
-            _, err = job.communicate()
-        assert job.returncode == -signal.SIGKILL, f"{told}: {err.decode()}"
+        args = ((*command, "out.parquet", "-q"), 0.0 if moment == "whole" else 0.0005)
+        job = forks.Process(target=stand_in.run, args=args)
+        job.start()
+        wait_for(moment, job, tmp_path)
+        time.sleep(delay)
+        job.kill()
+        job.join()
+        assert job.exitcode == -signal.SIGKILL, told
         assert not (tmp_path / "out.parquet").exists(), told
     for name in ("out.parquet", "whole.parquet"):
-        with process(*command, name, cwd=tmp_path) as job:
-            _, err = job.communicate()
-        assert job.returncode == 1, err  # rows without text have failed
+        with process(STAND_IN, *command, name, cwd=tmp_path) as whole_run:
+            _, err = whole_run.communicate()
+        assert whole_run.returncode == 1, err  # rows without text have failed
         assert b"\r" not in err
         assert b"Traceback" not in err
         assert b"duplicate ids, all rows kept: 10 rows" in err
@@ -87,10 +98,10 @@ def test_twenty_thousand_odd_rows_survive_twenty_kills(
     assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.parquet"]
 
 
-def wait_for(moment: str, job: subprocess.Popen[bytes], folder: Path) -> None:
+def wait_for(moment: str, job: Any, folder: Path) -> None:
     """Until a run has come so far; not at all for start-up."""
     before = progress(folder)
-    while job.poll() is None:
+    while job.is_alive():
         if moment == "start-up" or (moment == "work" and progress(folder) != before):
             return
         if moment == "whole" and (folder / "out.parquet.parts" / "whole.tmp").exists():
@@ -140,9 +151,9 @@ def test_the_embedded_model_goes_on_after_a_kill(
 ) -> None:
     if not (resource_dir("embedded") / "model.safetensors").is_file():
         pytest.skip("the embedded model is not here")
-    titles = [f"Crocs Women's Flat {n} {ODD[n % 5]}, {n % 9} M US" for n in range(40)]
+    titles = [f"Crocs Women's Flat {n} {ODD[n % 5]}, {n % 9} M US" for n in range(24)]
     source = jsonl(tmp_path / "in.jsonl", titles)
-    args = ("extract", "shoes", source, "--part-rows", "24", "--batch-size", "4", "-q")
+    args = ("extract", "shoes", source, "--part-rows", "14", "--batch-size", "4", "-q")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SCHEMAX_MODEL", raising=False)
     with process("-m", "schemax", *args, "-o", "out.csv", cwd=tmp_path) as job:
