@@ -142,6 +142,8 @@ def bench(
         _publish(_read_report(earlier), None, picture, page)
         return
     if tables is not None:
+        if shape is not None or data is not None:
+            raise UsageError("--tables goes with neither --shape nor --data")
         _measure_tables(tables, documents, model, device, dtype, threads, quiet)
         return
     # Here and not above, since other verbs need neither torch nor transformers to start.
