@@ -64,10 +64,13 @@ def _projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str]
 
 
 def _record(row: dict[str, Any]) -> Record:
+    shown, name = {}, ""
     try:
-        return {key: _shown(value) for key, value in row.items()}
+        for name, value in row.items():
+            shown[name] = _shown(value)
     except UnicodeDecodeError:
-        return InputError("a column of bytes holds what is not valid UTF-8; --text leaves it out")
+        return InputError(f"column {name!r} holds bytes that are not valid UTF-8")
+    return shown
 
 
 def _shown(value: Any) -> Any:
