@@ -83,7 +83,7 @@ def _read(index: int, record: Any, shown: Shown) -> Document:
     document_id = category = None
     if isinstance(record, Mapping):
         found_id, found_category = record.get(shown.id), record.get(shown.category)
-        document_id = None if found_id is None else str(found_id)
+        document_id = None if _is_missing(found_id) else str(found_id)
         category = None if found_category is None else str(found_category)
     try:
         text, texts = shown_text(record, shown)
@@ -122,11 +122,15 @@ def _as_text(key: Any, value: Any) -> str:
             f"{key!r} holds a {type(value).__name__}, which cannot be shown as text; "
             "name the keys to show with text=(...)"
         )
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if _is_missing(value):
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value).strip()
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _is_scalar(value: Any) -> bool:

@@ -10,7 +10,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
@@ -55,7 +55,8 @@ class StandIn:
         while window := list(islice(documents, 64)):
             shuffled.shuffle(window)
             for document in window:
-                time.sleep(self._delay)
+                if self._delay:
+                    time.sleep(self._delay)
                 note(document.id)
                 if document.text is None:
                     yield failed(document.index, document.id, document.problem)
@@ -88,9 +89,15 @@ def use(delay: float = 0.0) -> None:
     options.load_extractor = lambda *_: made  # type: ignore[assignment, return-value]
 
 
-if __name__ == "__main__":
+def run(args: Sequence[str], delay: float) -> None:
+    """The command line with the stand-in, in this process; raises SystemExit."""
     from schemax.cli import main
 
-    use(float(os.environ.get("DELAY", "0")))
+    use(delay)
+    sys.argv[1:] = args
     main()
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:], float(os.environ.get("DELAY", "0")))
     sys.exit()

@@ -367,20 +367,6 @@ def test_frames_give_frames(kind: str, tmp_path: Path, monkeypatch: pytest.Monke
     assert list(empty.columns[:2]) == ["brand", "size"]
 
 
-@pytest.mark.filterwarnings("ignore")  # of the package, about itself
-def test_data_sets_give_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.chdir(tmp_path)
-    data = datasets.Dataset.from_list(RECORDS)
-    found = schemax.extract_frame(data, Shoe, extractor=StandIn(), text="t")  # type: ignore[arg-type]
-    assert isinstance(found, datasets.Dataset)
-    assert found.column_names[:4] == ["brand", "size", "sold", "colour"]
-    assert found["brand"][:] == ["Crocs", None, "Vans"]
-    assert found["size"][:] == [7, None, None]
-    both = datasets.concatenate_datasets([data, found], axis=1)
-    assert both[2]["t"].startswith(both[2]["brand"])
-
-
 def test_only_frames_are_frames() -> None:
     with pytest.raises(InputError, match="not list"):
         schemax.extract_frame([{"t": "x"}], Shoe)

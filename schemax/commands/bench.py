@@ -97,6 +97,15 @@ def bench(
         bool,
         typer.Option("--constraints", help="Instead, what constraints cost a decode step."),
     ] = False,
+    tables: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="ROWS",
+            show_default=False,
+            help="Instead, what runs over tables cost beside the model, up to so many rows.",
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(metavar="URL", show_default=False, help="A server of OpenAI's protocol."),
@@ -131,6 +140,11 @@ def bench(
     """
     if earlier is not None:
         _publish(_read_report(earlier), None, picture, page)
+        return
+    if tables is not None:
+        if shape is not None or data is not None:
+            raise UsageError("--tables goes with neither --shape nor --data")
+        _measure_tables(tables, documents, model, device, dtype, threads, quiet)
         return
     # Here and not above, since other verbs need neither torch nor transformers to start.
     from schemax.benchmark.compare import Request, compare
@@ -193,6 +207,34 @@ def _measure_constraints(request: Request, quiet: bool) -> None:
             document_tokens=request.sizes.document_tokens if request.sizes else 250,
             repeats=request.rules.repeats,
             seed=request.rules.seed,
+            tell=(lambda _: None) if quiet else say,
+        )
+    for line in costs.lines():
+        print(line)
+
+
+def _measure_tables(
+    rows: int,
+    documents: int,
+    model: str | None,
+    device: str,
+    dtype: str,
+    threads: int | None,
+    quiet: bool,
+) -> None:
+    import torch
+
+    from schemax.commands.table_costs import measure_tables
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    with plain_warnings(quiet=quiet):
+        costs = measure_tables(
+            rows,
+            documents=documents,
+            model=model,
+            device=device,
+            dtype=dtype,
             tell=(lambda _: None) if quiet else say,
         )
     for line in costs.lines():

@@ -180,8 +180,9 @@ def extract(
         with refused_settings():
             part = Shard() if shard is None else Shard.parse(shard)
         needed = None if keys is None else [*keys, id, category or "category"]
+        named = [[] if id == "id" else [id], keys or [], [category] if category else []]
         work = Work(
-            source=Source.of(input, needed, limit, part),
+            source=Source.of(input, needed, limit, part, required=[*filter(None, named)]),
             schemas=schemas,
             settings=settings,
             shown=Shown.of(keys, id, category),

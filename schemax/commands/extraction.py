@@ -325,7 +325,7 @@ def _kept(parts: Parts) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not isinstance(error, GeneratorExit):
+        if not isinstance(error, GeneratorExit) and parts.hold_rows():
             error.add_note(
                 f"finished rows are kept in {parts.name}: the same command goes on from there"
             )

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Unpack
 
+from schemax.documents import Shown
 from schemax.errors import InputError
 from schemax.extractor import Extractor, Options
 from schemax.progress import track
@@ -51,7 +52,8 @@ def extract_frame(
     if (kind, name) not in _KINDS:
         raise InputError(
             "extract_frame takes a DataFrame of pandas or polars, or a Dataset of datasets, not "
-            f"{name}; of a LazyFrame, collect() it; of a DatasetDict, choose a split"
+            f"{name}; of a LazyFrame, collect() it; of a DatasetDict, choose a split; give the "
+            "rows of an IterableDataset to Extractor.stream"
         )
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
@@ -59,7 +61,8 @@ def extract_frame(
     layout = Layout.of(schema, details=details)
     if extractor is None:
         extractor = Extractor.default() if model is None else Extractor.from_pretrained(model)
-    records = _records(frame, kind)
+    wanted = _wanted(options)
+    records = _records(frame, kind) if kind != "datasets" else _records_of_dataset(frame, wanted)
     stream: Any = extractor.stream(records, schema, **options)
     if show_progress:
         stream = track(stream, total=len(frame))
@@ -74,8 +77,7 @@ def extract_frame(
     batches.append(record_batch(columns, gathered))
     table = pyarrow.Table.from_batches(batches)
     if kind == "datasets":
-        datasets: Any = import_module("datasets")
-        return datasets.Dataset(datasets.table.InMemoryTable(table))
+        return _to_dataset(table)
     if kind == "polars":
         return optional("polars", "extract_frame").from_arrow(table)
     return _to_pandas(table).set_index(frame.index)
@@ -83,14 +85,57 @@ def extract_frame(
 
 def _records(frame: Any, kind: str) -> Iterator[dict[str, Any]]:
     """Rows as mappings of plain values: what is missing is None."""
-    if kind != "pandas":
-        for row in frame.iter_rows(named=True) if kind == "polars" else frame:
+    if kind == "polars":
+        for row in frame.iter_rows(named=True):
             yield {key: _shown(value) for key, value in row.items()}
         return
     isna = optional("pandas", "extract_frame").isna
     names = [str(name) for name in frame.columns]
     for row in frame.itertuples(index=False, name=None):
         yield {name: _shown(_plain(value, isna)) for name, value in zip(names, row, strict=True)}
+
+
+def _wanted(options: Options) -> tuple[str, ...] | None:
+    """The columns that are needed; None for all."""
+    shown = Shown.of(options.get("text"), options.get("id", "id"), options.get("category"))
+    return None if shown.text is None else (*shown.text, shown.id, shown.category)
+
+
+def _records_of_dataset(data: Any, wanted: tuple[str, ...] | None) -> Iterator[dict[str, Any]]:
+    """Whatever the data set is formatted as, but for a transform of one's own, which counts.
+
+    Columns that are not needed are not decoded: they may be pictures.
+    """
+    if data.format["type"] != "custom":
+        names = [name for name in data.format["columns"] if wanted is None or name in wanted]
+        # Without any, all stay, so that the rows can say what is there.
+        data = data.with_format(None).select_columns(names or data.column_names)
+    labels = {name: found for name, one in data.features.items() if (found := _label(one))}
+    for row in data:
+        yield {key: _shown(_named(value, labels.get(key))) for key, value in row.items()}
+
+
+def _label(feature: Any) -> Any:
+    """A ClassLabel; also that of a list of them; else None."""
+    feature = getattr(feature, "feature", feature)
+    return feature if hasattr(feature, "int2str") else None
+
+
+def _named(value: Any, label: Any) -> Any:
+    """The name of a class in place of its number."""
+    if label is None or value is None:
+        return value
+    if isinstance(value, list):
+        return [_named(item, label) for item in value]
+    return label.int2str(value) if isinstance(value, int) and value >= 0 else value
+
+
+def _to_dataset(table: Any) -> Any:
+    """Choices become strings, the type that `features` tells of dictionaries as well."""
+    datasets: Any = import_module("datasets")
+    features = datasets.Features.from_arrow_schema(table.schema)
+    plain = datasets.table.table_cast(table, features.arrow_schema)
+    return datasets.Dataset(datasets.table.InMemoryTable(plain))
 
 
 def _plain(value: Any, isna: Any) -> Any:
@@ -101,6 +146,8 @@ def _plain(value: Any, isna: Any) -> Any:
 
 
 def _shown(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 

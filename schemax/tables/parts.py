@@ -16,7 +16,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import Any, BinaryIO, TypeAlias
 
@@ -29,6 +29,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 _MANIFEST = "manifest.json"
 _PART = re.compile(r"part-(\d+)-([0-9a-f]+)\.jsonl")
+_OPEN = re.compile(r"open-(\d+)\.jsonl")
 
 
 def digest(record: Record) -> str:
@@ -52,24 +53,51 @@ class Parts:
         self._folder: Folder = open_folder(self.name)
 
     def manifest(self) -> dict[str, Any] | None:
-        """What an unfinished run wrote down of itself; None if there is none."""
-        if _MANIFEST not in self._folder.names():
+        """What an unfinished run wrote down of itself; None if no row of one is there."""
+        if not self.hold_rows() or _MANIFEST not in self._folder.names():
             return None
         found: dict[str, Any] = json.loads(self._folder.read(_MANIFEST))
         return found
 
     @contextmanager
     def opened(self, manifest: Mapping[str, Any], *, overwrite: bool = False) -> Iterator[None]:
-        """Makes the folder where there is none, and keeps others out. Raises InputError."""
+        """Makes the folder where there is none, and keeps others out.
+
+        It goes again if an error ends the run before a row is finished: then there is nothing to
+        go on with. Raises InputError, also for a folder that holds what no run has written.
+        """
         self._folder.make()
         with locked(self._folder):
+            if foreign := [name for name in self._folder.names() if not _is_own(name)]:
+                raise InputError(f"cannot write {self.name}: {foreign[0]} in it is of no run")
             if overwrite or self.manifest() is None:
                 for name in self._folder.names():
                     self._folder.delete(name)
                 self._folder.write(_MANIFEST, json.dumps(manifest, indent=1).encode())
-            yield
+            try:
+                yield
+            except BaseException:
+                with suppress(Exception):  # the first error is the one to tell
+                    if not self.hold_rows():
+                        self.remove()
+                raise
+
+    def hold_rows(self) -> bool:
+        """Whether a run has finished any, so that there is something to go on with."""
+        local = self._folder.local
+        for name in self._folder.names():
+            if _PART.fullmatch(name):
+                return True
+            if _OPEN.fullmatch(name) and local is not None:
+                with suppress(FileNotFoundError):  # its part was finished at this very moment
+                    if (local / name).stat().st_size:
+                        return True
+        return False
 
     def remove(self) -> None:
+        """The manifest first: what a kill leaves of the rest is nothing to go on with."""
+        if _MANIFEST in self._folder.names():
+            self._folder.delete(_MANIFEST)
         self._folder.remove()
 
     def finished(self) -> dict[int, str]:
@@ -141,6 +169,11 @@ class Journal:
     def add(self, mark: str, row: Row) -> None:
         self._handle.write(_line([mark, row]))
         self._handle.flush()
+
+
+def _is_own(name: str) -> bool:
+    known = _PART.fullmatch(name) or _OPEN.fullmatch(name)
+    return bool(known) or name == _MANIFEST or name.endswith(".tmp")
 
 
 def _line(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Records of files: JSON Lines, CSV, Parquet and Arrow, read row by row in bounded memory.
+"""Records of files, in JSON Lines or by the readers of other formats: row by row, whatever size.
 
 A row that cannot be read is an InputError in its place, so that order and count hold. A file that
 breaks in the middle raises InputError: what follows is not known.
@@ -12,24 +12,26 @@ import io
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import date, time
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, BinaryIO, TypeAlias
 
 from schemax.errors import InputError
 from schemax.io import STANDARD, Record, read_records
+from schemax.tables.arrow_in import arrow_columns, parquet_columns, read_arrow, read_parquet
+from schemax.tables.csv_in import read_csv, read_header
 from schemax.tables.places import expand, optional, reading, suffixes
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")
-CSV = (".csv",)
+CSV = (".csv", ".tsv")
 
-# Rows that are made Python objects at a time.
-_BATCH = 1024
-# A cell; more is a quote that nobody closed, and would take in the whole file.
-_LONGEST_CELL = 64_000_000
+# What is surely not JSON Lines, which any other suffix stands for.
+_FOREIGN = (
+    *(".7z", ".avro", ".bz2", ".db", ".docx", ".gz", ".html", ".ods", ".orc", ".pdf"),
+    *(".sqlite", ".tar", ".xls", ".xlsx", ".xml", ".xz", ".zip", ".zst"),
+)
 
 Reader: TypeAlias = Callable[[BinaryIO, str, Sequence[str] | None], Iterator[Record]]
 
@@ -81,16 +83,19 @@ class Source:
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         shard: Shard | None = None,
+        required: Sequence[Sequence[str]] = (),
     ) -> Source:
-        """Resolves wildcards. Raises InputError for what matches nothing, or cannot be opened."""
+        """Resolves wildcards.
+
+        required: groups of columns; where a file has columns, it must have one of each group.
+        Raises InputError for what matches nothing, cannot be opened, or lacks columns.
+        """
         files = tuple(file for name in names for file in expand(name))
         if STANDARD in files and len(files) > 1:
             raise InputError("stdin (-) cannot be read together with other inputs")
         for file in files:
             if file != STANDARD:
-                _reader(file)
-                with reading(file):
-                    pass
+                _check_columns(file, required)
         found = None if columns is None else tuple(columns)
         return cls(files, found, limit, shard or Shard())
 
@@ -138,14 +143,50 @@ def read_file(name: str, columns: Sequence[str] | None = None) -> Generator[Reco
     Raises InputError for a file that cannot be read, or not to its end.
     """
     read = _reader(name)
+    with _opened(name, "any further") as handle:
+        yield from read(handle, name, columns)
+
+
+def columns_of(name: str) -> list[str] | None:
+    """The columns of a file; None for JSON Lines, where every record has its own.
+
+    An empty file of CSV has none, and no rows.
+
+    Raises InputError for a file that cannot be read.
+    """
+    read, suffix = _reader(name), suffixes(name)[0]
+    with _opened(name, "at all") as handle:
+        if suffix in CSV:
+            return read_header(handle, name)
+        if suffix in PARQUET:
+            return parquet_columns(handle, name)
+        if suffix in ARROW:
+            return arrow_columns(handle, name)
+        read(handle, name, None)  # looks at the beginning
+    return None
+
+
+def _check_columns(name: str, required: Sequence[Sequence[str]]) -> None:
+    there = columns_of(name)
+    for group in required:
+        if there and not any(key in there for key in group):
+            raise InputError(
+                f"cannot read {name}: it has no column {' or '.join(map(repr, group))}; it has "
+                f"{', '.join(there)}"
+            )
+
+
+@contextmanager
+def _opened(name: str, extent: str) -> Iterator[Any]:
+    """The plain bytes of a file. Raises InputError for a damaged one, also while it is read."""
     with reading(name) as raw:
         try:
             with decompressed(raw, suffixes(name)[1]) as handle:
-                yield from read(handle, name, columns)
+                yield handle
         except InputError:
             raise
         except _broken() as error:
-            raise InputError(f"cannot read {name} any further: {error}") from error
+            raise InputError(f"cannot read {name} {extent}: {error}") from error
 
 
 def count_rows(name: str) -> int | None:
@@ -209,88 +250,33 @@ def _broken() -> tuple[type[Exception], ...]:
 def _reader(name: str) -> Reader:
     """Raises InputError for formats whose packages are not there, and those that are none."""
     suffix, compression = suffixes(name)
+    if reason := unusable(name):
+        raise InputError(f"cannot read {name}: {reason}")
     if compression == ".zst":
         optional("zstandard", "a .zst file")
     if suffix in CSV:
-        return _csv
+        return read_csv
     if suffix not in (*PARQUET, *ARROW):
         return _json_lines
-    if compression:
-        raise InputError(f"cannot read {name}: {suffix} files compress themselves")
     optional("pyarrow", f"a {suffix} file")
-    return _parquet if suffix in PARQUET else _arrow
+    return read_parquet if suffix in PARQUET else read_arrow
+
+
+def unusable(name: str) -> str | None:
+    """Why a file of this name is neither read nor written; None if it is."""
+    suffix, compression = suffixes(name)
+    if compression and suffix in (*PARQUET, *ARROW):
+        return f"{suffix} files compress themselves"
+    if suffix in _FOREIGN:
+        return f"{suffix} files are neither read nor written; take CSV, Parquet or JSON Lines"
+    return None
 
 
 def _json_lines(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    return read_records(handle)
-
-
-def _csv(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    """Every cell is text, as ids such as 0042 need it; an empty one is None."""
-    csv.field_size_limit(_LONGEST_CELL)
-    # Bytes that are no UTF-8 come through as lone surrogates, and cost their row only.
-    text = io.TextIOWrapper(handle, "utf-8-sig", errors="surrogateescape", newline="")
-    reader = csv.reader(text)
-    try:
-        header = next(reader, [])
-        if len(set(header)) < len(header):
-            twice = next(key for key in header if header.count(key) > 1)
-            raise InputError(f"{name}: two columns are called {twice!r}")
-        for cells in reader:
-            if cells:  # else a blank line
-                yield _csv_row(header, cells, reader.line_num)
-    finally:
-        text.detach()
-
-
-def _csv_row(header: Sequence[str], cells: Sequence[str], line: int) -> Record:
-    if len(cells) != len(header):
-        return InputError(f"line {line}: {len(cells)} cells, where the header has {len(header)}")
-    if any("\udc80" <= character <= "\udcff" for cell in cells for character in cell):
-        return InputError(f"line {line}: not valid UTF-8")
-    return {key: cell or None for key, cell in zip(header, cells, strict=True)}
-
-
-def _parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    parquet = optional("pyarrow.parquet", name)
-    # Read as it is needed, and not a whole row group ahead.
-    file = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
-    wanted = _projected(columns, file.schema_arrow.names)
-    for batch in file.iter_batches(_BATCH, columns=wanted, use_threads=False):
-        yield from map(_shown, batch.to_pylist())
-
-
-def _arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    """The file format (Feather, version 2), or else the stream format."""
-    pyarrow = optional("pyarrow", name)
-    magic = handle.read(6)
-    handle.seek(0)
-    if magic == b"ARROW1":
-        file = pyarrow.ipc.open_file(handle)
-        batches = map(file.get_batch, range(file.num_record_batches))
-    elif magic.startswith(b"FEA1"):
-        raise InputError(f"cannot read {name}: Feather of version 1; write it anew as version 2")
-    else:
-        batches = iter(pyarrow.ipc.open_stream(handle))
-    for batch in batches:
-        if (wanted := _projected(columns, batch.schema.names)) is not None:
-            batch = batch.select(wanted)
-        for at in range(0, batch.num_rows, _BATCH):
-            yield from map(_shown, batch.slice(at, _BATCH).to_pylist())
-
-
-def _shown(value: Any) -> Any:
-    """Dates and times as text, which is what a model can be shown."""
-    if isinstance(value, dict):
-        return {key: _shown(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_shown(item) for item in value]
-    return value.isoformat() if isinstance(value, (date, time)) else value
-
-
-def _projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str] | None:
-    """The needed columns in the order of the file; None for all, also if a row is to say why."""
-    if columns is None:
-        return None
-    found = [name for name in there if name in columns]
-    return found or None
+    lines = iter(handle)
+    first = next(lines, b"")
+    if suffixes(name)[0] == ".json" and (first[:1] == b"[" or first.strip() == b"{"):
+        raise InputError(
+            f"cannot read {name}: JSON, but not JSON Lines, which have a record on every line"
+        )
+    return read_records(chain((first,), lines))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,8 +13,13 @@ from schemax.results import Extraction
 from schemax.results.lists import without_items
 
 _MOST_IDS = 10
-_MOST_KNOWN = 2_000_000  # ids, so that memory stays bounded
 _MOST_KINDS = 5
+# What is remembered, so that memory stays bounded: ids, and kinds of errors.
+_MOST_KNOWN = 2_000_000
+_MOST_COUNTED = 10_000
+_OTHER = "of other kinds"
+_TABLE_BITS = 22  # twice the room that so many ids take, else looking for a free place takes long
+_TABLE_MASK = (1 << _TABLE_BITS) - 1
 # Of a message, what differs from row to row.
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
 _ITEM = re.compile(r"(?<=\.)\d+(?=\.|$)")  # in the field of an error, of a list of nested models
@@ -41,7 +47,10 @@ class Tally:
         if row["attributes"] is None:
             self.failed += 1
         else:
-            self.faults.update(map(kind_of, row["errors"]))
+            for error in row["errors"]:
+                kind = kind_of(error)
+                full = len(self.faults) >= _MOST_COUNTED and kind not in self.faults
+                self.faults[_OTHER if full else kind] += 1
 
     def start(self) -> None:
         """Sets the clock back to zero, once everything is loaded."""
@@ -78,24 +87,38 @@ def kind_of(error: Mapping[str, Any]) -> str:
 
 
 class Duplicates:
-    """Finds ids that several rows have, among the first two million: known by their hashes."""
+    """Finds ids that several rows have, among the first two million: known by their hashes.
+
+    These stand in a table of 32 MiB: each at its own place, or at the next one that is free.
+    """
 
     def __init__(self) -> None:
-        self._seen: set[int] = set()
+        self._table = array("q", [0]) * (1 << _TABLE_BITS)
+        self._known = 0
         self._twice: dict[str, int] = {}
         self.rows = 0
 
     def add(self, id: str | None) -> None:
         if id is None:
             return
-        key = hash(id)
-        if key not in self._seen:
-            if len(self._seen) < _MOST_KNOWN:
-                self._seen.add(key)
+        if not self._is_known(id):
             return
         self.rows += 1
         if id in self._twice or len(self._twice) < _MOST_IDS:
             self._twice[id] = self._twice.get(id, 0) + 1
+
+    def _is_known(self, id: str) -> bool:
+        """Whether it was there before; it is from now on, if there is room."""
+        table, key = self._table, hash(id) or 1  # 0 is a free place
+        place = key & _TABLE_MASK
+        while found := table[place]:
+            if found == key:
+                return True
+            place = (place + 1) & _TABLE_MASK
+        if self._known < _MOST_KNOWN:
+            table[place] = key
+            self._known += 1
+        return False
 
     def warning(self) -> str | None:
         """Names some of them; None if there are none."""

@@ -20,7 +20,7 @@ from schemax.io import RowWriter
 from schemax.tables.arrow import record_batch, table_schema
 from schemax.tables.columns import at, leaves, printable
 from schemax.tables.places import optional, suffixes, writing
-from schemax.tables.reading import ARROW, CSV, PARQUET
+from schemax.tables.reading import ARROW, CSV, PARQUET, unusable
 from schemax.tables.rows import Layout
 
 # Rows that are held back to become one row group.
@@ -41,11 +41,11 @@ def is_typed(name: str) -> bool:
 def check_target(name: str) -> None:
     """Raises InputError for a format that cannot be written, or whose package is not there."""
     suffix, compression = suffixes(name)
+    if reason := unusable(name):
+        raise InputError(f"cannot write {name}: {reason}")
     if compression == ".zst":
         optional("zstandard", "a .zst file")
     if suffix in (*PARQUET, *ARROW):
-        if compression:
-            raise InputError(f"cannot write {name}: {suffix} files compress themselves")
         optional("pyarrow", f"a {suffix} file")
 
 
@@ -65,7 +65,7 @@ def open_table(name: str, layout: Layout | None, *, scratch: str | None = None) 
             return
         assert layout is not None
         if suffix in CSV:
-            yield _Csv(handle, layout)
+            yield _Csv(handle, layout, "\t" if suffix == ".tsv" else ",")
             return
         table = _Arrow(handle, layout, parquet=suffix in PARQUET)
         yield table
@@ -85,8 +85,9 @@ def _compressed(raw: BinaryIO, compression: str) -> Any:
 class _Csv:
     """A cell per value: nested models have one per field, lists are JSON, null is empty."""
 
-    def __init__(self, handle: BinaryIO, layout: Layout) -> None:
+    def __init__(self, handle: BinaryIO, layout: Layout, delimiter: str) -> None:
         self._layout = layout
+        self._delimiter = delimiter
         self._paths = leaves(layout.columns)
         self._handle = handle
         self._put([".".join(path) for path in self._paths])
@@ -97,7 +98,7 @@ class _Csv:
 
     def _put(self, cells: list[str]) -> None:
         line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(cells)
+        csv.writer(line, delimiter=self._delimiter, lineterminator="\n").writerow(cells)
         self._handle.write(line.getvalue().encode())
 
 

@@ -1,0 +1,221 @@
+"""What a run over tables costs beside the model: time per row, and memory as rows grow.
+
+Everything of `schemax extract` is run, from files to a file with parts and manifest, but for the
+model: one ready-made extraction stands for what it reads of every row. The model's own time is
+measured beside that, on like rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import multiprocessing
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from schemax.calibration import Calibration
+from schemax.catalog import load_schema
+from schemax.commands import options
+from schemax.commands.extraction import Work
+from schemax.config import DecodingConfig
+from schemax.documents import Shown, read_documents
+from schemax.extractor import Extractor
+from schemax.formats import get_format
+from schemax.results import Extraction, SlotText, build
+from schemax.schema import compile_attributes
+from schemax.tables.places import optional
+from schemax.tables.reading import Source
+from schemax.tables.run import PART_ROWS
+
+_SCHEMA = "shoes"
+_FEW = 10_000
+# Of a kind of file, read and written; the first is also measured with as many rows as wanted.
+_FORMATS = (".parquet", ".jsonl", ".csv")
+# A title has one of each, as titles of shoes do.
+_PARTS = (
+    ("Northfell", "Calder & Sons", "Brightwater", "Larkspur", "Solmara"),
+    ("Women's", "Men's", "Kids'", "Unisex"),
+    ("Tamarack", "Jayna", "Exposure", "Milano", "Trailhead 2"),
+    ("Waterproof Hiking Boot", "Leather Slip-On Loafer", "Ballet Flat", "High-Top Sneaker"),
+    ("Dark Olive", "Brown", "Navy", "Black/White", "Burgundy"),
+    ("8.5 M US", "Size 11", "4 M US", "10 D US"),
+)
+_BATCH = 10_000
+_STATUS = Path("/proc/self/status")
+
+
+@dataclass(frozen=True, slots=True)
+class RunCost:
+    """One run without a model.
+
+    seconds: from opening the input to the output in its place, of all rows.
+    peak: the most memory its process had resident, in bytes; None where that cannot be told.
+    """
+
+    format: str
+    rows: int
+    seconds: float
+    peak: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableCosts:
+    """model: seconds that it takes per row; documents: of how many rows that is the mean."""
+
+    model: float
+    documents: int
+    runs: tuple[RunCost, ...]
+
+    def lines(self) -> Iterator[str]:
+        yield f"model: {1e3 * self.model:.2f} ms per row ({self.documents:,} rows)"
+        for run in self.runs:
+            own = run.seconds / run.rows
+            memory = "" if run.peak is None else f", {run.peak / (1 << 20):,.0f} MiB at most"
+            yield (
+                f"{run.format[1:]} to {run.format[1:]}, {run.rows:,} rows: {1e3 * own:.3f} ms per "
+                f"row beside it, {own / self.model:.2%} of its time{memory}"
+            )
+
+
+def measure_tables(
+    rows: int,
+    *,
+    documents: int,
+    model: str | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    tell: Callable[[str], None] = lambda _: None,
+) -> TableCosts:
+    """Runs over generated files of every kind, each in a process of its own.
+
+    rows: of the largest run. documents: rows that the model reads, so that its time is known.
+    Raises InputError without pyarrow, ModelError for a model that cannot be loaded.
+    """
+    optional("pyarrow.parquet", "bench --tables")
+    tell(f"the model: {documents:,} rows")
+    seconds = _model_seconds(options.load_extractor(model, device, dtype), documents)
+    sizes = [(format, min(rows, _FEW)) for format in _FORMATS]
+    if rows > _FEW:
+        sizes.append((_FORMATS[0], rows))
+    runs = []
+    for format, size in sizes:
+        tell(f"{format} to {format}: {size:,} rows")
+        with tempfile.TemporaryDirectory() as folder:
+            write_rows(Path(folder) / f"in{format}", size)
+            # Not a fork: it would begin with the model in memory.
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(1, context) as pool:
+                runs.append(pool.submit(run_without_model, folder, format, size).result())
+    return TableCosts(seconds, documents, tuple(runs))
+
+
+def write_rows(path: Path, rows: int) -> None:
+    """A file of ids and titles, never more than some thousands of them in memory."""
+    batches = (_titles(first, min(_BATCH, rows - first)) for first in range(0, rows, _BATCH))
+    if path.suffix == ".parquet":
+        pyarrow, parquet = optional("pyarrow", path.name), optional("pyarrow.parquet", path.name)
+        schema = pyarrow.schema([("id", pyarrow.string()), ("title", pyarrow.string())])
+        with parquet.ParquetWriter(path, schema) as writer:
+            for batch in batches:
+                writer.write_batch(pyarrow.RecordBatch.from_pylist(batch, schema=schema))
+        return
+    with open(path, "w", encoding="utf-8", newline="") as handle:
+        if path.suffix == ".csv":
+            writer = csv.DictWriter(handle, ["id", "title"])
+            writer.writeheader()
+            for batch in batches:
+                writer.writerows(batch)
+            return
+        for batch in batches:
+            handle.writelines(json.dumps(record) + "\n" for record in batch)
+
+
+def _titles(first: int, count: int) -> list[dict[str, str]]:
+    chance = random.Random(first)
+    return [
+        {"id": f"row-{number}", "title": ", ".join(map(chance.choice, _PARTS))}
+        for number in range(first, first + count)
+    ]
+
+
+def run_without_model(folder: str, format: str, rows: int) -> RunCost:
+    os.chdir(folder)
+    schema = load_schema(_SCHEMA)
+    work = _Unmodelled(
+        source=Source.of([f"in{format}"], ["title", "id"]),
+        schemas=schema,
+        settings={"format": None, "template": None, "decoding": None, "examples": None},
+        shown=Shown.of("title", "id", None),
+        category=None,
+        details=False,
+        examples=None,
+        model=None,
+        device="auto",
+        dtype="auto",
+        quiet=True,
+    )
+    started = time.perf_counter()
+    tally = work.run(f"out{format}", None, 1, PART_ROWS, overwrite=False)
+    seconds = time.perf_counter() - started
+    assert (tally.rows, tally.failed) == (rows, 0)
+    return RunCost(format, rows, seconds, _peak())
+
+
+class _Unmodelled(Work):
+    """A run with a stand-in for the model."""
+
+    __slots__ = ()
+
+    def _load(self) -> Extractor:
+        return cast(Extractor, _ReadyMade(self.schemas))
+
+
+class _ReadyMade:
+    """Gives the same extraction for every document, as fast as it can."""
+
+    def __init__(self, schema: Any) -> None:
+        self.decoding, self.calibration = DecodingConfig(), Calibration()
+        self.format = self.template = None
+        self.model = SimpleNamespace(model=None, dtype="float32")
+        attributes, format = compile_attributes(schema), get_format("json")
+        values = (_PARTS[n % len(_PARTS)][0] for n in range(len(attributes)))
+        slots = [SlotText(format.escape(x), "stop", 4, complete=True) for x in values]
+        self._made: Extraction[Any] = build(
+            schema, attributes, slots, format, index=0, document_id=None, steps=8, texts={}
+        )
+
+    def stream(
+        self, records: Iterable[Any], schema: Any, *, text: Any, id: str, **_: Any
+    ) -> Iterator[Extraction[Any]]:
+        for document in read_documents(records, Shown.of(text, id, None)):
+            yield replace(self._made, index=document.index, document_id=document.id)
+
+
+def _model_seconds(extractor: Extractor, documents: int) -> float:
+    """Per row, once everything is compiled and read that later rows share."""
+    schema = load_schema(_SCHEMA)
+
+    def read(records: Sequence[Any]) -> float:
+        started = time.perf_counter()
+        for _ in extractor.stream(records, schema, text="title"):
+            pass
+        return time.perf_counter() - started
+
+    read(_titles(0, 8))
+    return read(_titles(1, documents)) / documents
+
+
+def _peak() -> int | None:
+    try:
+        lines = _STATUS.read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(x.split()[1]) * 1024 for x in lines if x.startswith("VmHWM:")), None)

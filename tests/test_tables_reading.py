@@ -1,0 +1,169 @@
+"""Tables in: files as people really have them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from command_line import DECLARATION, Run, jsonl, refused, rows
+from stand_in import StandIn
+from typer.testing import CliRunner
+
+from schemax.cli import app
+from schemax.commands import options
+from schemax.errors import InputError
+from schemax.tables.reading import read_file
+from schemax.tables.summary import Duplicates, Tally
+
+SCHEMA = "shop.py:Small"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs commands with the stand-in for the model, in this process."""
+    (tmp_path / "shop.py").write_text(DECLARATION)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(options, "load_extractor", lambda *_: StandIn())
+    return lambda *args: CliRunner().invoke(app, list(args))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '\ufeffid,t\r\n1,"a, b"\r\n2,c\r\n',
+        'id;t\r\n1;"a, b"\r\n2;c\r\n',
+        "id\tt\n1\ta, b\n2\tc",
+        '\n\nid,t\n\n1,"a, b"\n2,c\n\n',
+        'id,t\r1,"a, b"\r2,c\r',
+    ],
+)
+def test_csv_of_any_spreadsheet_is_read(tmp_path: Path, text: str) -> None:
+    for name in ("in.csv", "in.tsv"):
+        (tmp_path / name).write_bytes(text.encode())
+        found = list(read_file(str(tmp_path / name)))
+        assert found == [{"id": "1", "t": "a, b"}, {"id": "2", "t": "c"}]
+
+
+@pytest.mark.parametrize("end", ["", "\n", '""', '"",\n'])
+def test_a_quote_that_nobody_closes_takes_no_rows_with_it(tmp_path: Path, end: str) -> None:
+    (tmp_path / "in.csv").write_text(f'id,t\n1,"a\nb"\n2,"c\n3,d{end}')
+    records = read_file(str(tmp_path / "in.csv"))
+    assert next(records) == {"id": "1", "t": "a\nb"}
+    with pytest.raises(InputError, match=r"any further: a quote in line 4 is not closed"):
+        next(records)
+
+
+def test_the_last_cell_may_be_quoted(tmp_path: Path) -> None:
+    for end in ("", "\n"):
+        (tmp_path / "in.csv").write_text(f'id,t\n1,"a"{end}')
+        assert list(read_file(str(tmp_path / "in.csv"))) == [{"id": "1", "t": "a"}]
+
+
+def test_bytes_are_text(tmp_path: Path) -> None:
+    table = pyarrow.table({"id": [b"a", b"b", None], "t": ["Größe".encode(), b"\xff", None]})
+    pyarrow.parquet.write_table(table, tmp_path / "in.parquet")
+    first, broken, empty = read_file(str(tmp_path / "in.parquet"))
+    assert first == {"id": "a", "t": "Größe"}
+    assert str(broken) == "column 't' holds bytes that are not valid UTF-8"
+    assert empty == {"id": None, "t": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("in.csv", b"id,title\n1,a\n", "it has no column 't'; it has id, title"),
+        ("in.csv", "id,t\n1,a\n".encode("utf-16"), "its header is not UTF-8"),
+        ("in.csv", b"t,t\n1,a\n", "two columns are called 't'"),
+        ("in.csv.gz", b"id,t\n", "at all: Not a gzipped file"),
+        ("in.parquet", b"", "in.parquet at all"),
+        ("in.arrow", b"id,t\n1,a\n", "in.arrow at all"),
+        ("in.json", b'[\n{"t": "a"}\n]\n', "not JSON Lines"),
+        ("in.json", b'{\n"t": "a"\n}\n', "not JSON Lines"),
+        ("in.xlsx", b"PK", "neither read nor written"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_at_once(
+    run: Run, tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    good = jsonl(tmp_path / "good.jsonl", ["LG true 4K"])
+    for inputs in ((name,), (good, name)):
+        refused(run("extract", SCHEMA, *inputs, "--text", "t", "-o", "out.csv"), name, said)
+        assert not list(tmp_path.glob("out*"))
+
+
+def test_columns_that_are_named_must_be_there(run: Run, tmp_path: Path) -> None:
+    table = pyarrow.table({"sku": ["1"], "t": ["LG true 4K"]})
+    pyarrow.parquet.write_table(table, tmp_path / "in.parquet")
+    args = ("extract", SCHEMA, "in.parquet", "-o", "out.jsonl", "--text")
+    refused(run(*args, "t", "--id", "no"), "it has no column 'no'; it has sku, t")
+    refused(run(*args, "text,title"), "it has no column 'text' or 'title'")
+    assert run(*args, "title,t", "--id", "sku").exit_code == 0
+    assert rows((tmp_path / "out.jsonl").read_text())[0]["id"] == "1"
+
+
+def test_files_without_rows_give_tables_without_rows(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,t\n")
+    (tmp_path / "b.csv").touch()
+    (tmp_path / "c.jsonl").touch()
+    (tmp_path / "d.jsonl.gz").write_bytes(gzip.compress(b"\n"))
+    for inputs in (("a.csv",), ("b.csv",), ("a.csv", "b.csv", "c.jsonl", "d.jsonl.gz")):
+        result = run("extract", SCHEMA, *inputs, "--text", "t", "-o", "out.parquet")
+        assert result.exit_code == 0, result.output
+        table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+        assert (table.num_rows, table.column_names[:3]) == (0, ["id", "index", "brand"])
+
+
+def test_ids_of_any_type_are_text(run: Run, tmp_path: Path) -> None:
+    ids = [1, 2.5, None, float("nan"), "0042"]
+    source = jsonl(tmp_path / "in.jsonl", [{"id": id, "t": "LG true 4K"} for id in ids])
+    assert run("extract", SCHEMA, source, "-o", "out.jsonl").exit_code == 0
+    found = [row["id"] for row in rows((tmp_path / "out.jsonl").read_text())]
+    assert found == ["1", "2.5", None, None, "0042"]
+
+
+def test_a_broken_first_try_leaves_nothing_in_the_way(run: Run, tmp_path: Path) -> None:
+    packed = gzip.compress(b"".join(b'{"t": "LG true %d"}\n' % n for n in range(3000)))
+    (tmp_path / "in.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    args = ("extract", SCHEMA, "in.jsonl.gz", "-o", "out.jsonl", "-q")
+    result = run(*args)
+    refused(result, "cannot read in.jsonl.gz any further")
+    assert "kept" not in result.stderr
+    assert not list(tmp_path.glob("out*"))
+    (tmp_path / "in.jsonl.gz").write_bytes(packed)
+    assert run(*args).exit_code == 0
+
+
+def test_a_folder_of_somebody_else_is_left_alone(run: Run, tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "in.jsonl", ["LG true 4K"])
+    own = tmp_path / "out.jsonl.parts" / "diary.txt"
+    own.parent.mkdir()
+    own.write_text("dear diary")
+    for more in ((), ("--overwrite",)):
+        refused(run("extract", SCHEMA, source, "-o", "out.jsonl", *more), "diary.txt")
+        assert own.read_text() == "dear diary"
+
+
+def test_duplicates_are_found_by_hashes_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schemax.tables.summary._MOST_KNOWN", 3)
+    ids = Duplicates()
+    for id in ("a", "b", None, "a", "c", "d", "d", "b", None, "a"):
+        ids.add(id)
+    assert ids.rows == 3  # d came when there was no room
+    warning = ids.warning()
+    assert warning is not None
+    assert warning.endswith("3 rows with an id that an earlier row has: a, b")
+
+
+def test_kinds_of_errors_are_counted_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schemax.tables.summary._MOST_COUNTED", 2)
+    tally = Tally()
+    for message in ("one", "two", "one", "three", "four", "one"):
+        error = {"field": None, "message": message, "raw": None}
+        tally.add_row({"attributes": {}, "errors": [error], "id": None})
+    assert tally.faults.total() == 6
+    assert json.loads(json.dumps(tally.faults)) == {"one": 3, "two": 1, "of other kinds": 2}
