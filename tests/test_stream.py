@@ -16,6 +16,7 @@ from families import IN_SEQUENCE, Family
 
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
+from schemax.runtime import limits as limits_module
 from schemax.runtime import stream as stream_module
 from schemax.runtime.attention import _flash, _matmul, attend, attend_parts
 from schemax.runtime.decoder import decode
@@ -282,6 +283,50 @@ def test_out_of_memory_halves_what_is_in_flight(
     monkeypatch.setattr(model, "run_pass", scarce)
     assert outputs_of(model, compiled, texts) == expected
     assert 1 <= failed <= 4
+
+
+def test_what_memory_was_short_of_for_a_while_is_tried_again(
+    decoder_model: Callable[..., DecoderModel],
+    codec: TextCodec,
+    small: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others may have taken the memory, and given it back."""
+    monkeypatch.setattr(limits_module, "_PATIENCE", 4)
+    model = decoder_model()
+    compiled = compile_schema(small, codec, template=TEMPLATE)
+    texts = [f"{title} {number}" for number in range(30) for title in TITLES]
+    expected = outputs_of(model, compiled, texts)
+    usual, sizes, scarcities = model.run_pass, [], 3
+
+    def scarce(work: Any, cache: Any) -> torch.Tensor:
+        nonlocal scarcities
+        sizes.append(len(work.selection))
+        if scarcities and sizes[-1] > 4:
+            scarcities -= 1
+            raise torch.OutOfMemoryError("scarce")
+        return usual(work, cache)
+
+    monkeypatch.setattr(model, "run_pass", scarce)
+    assert outputs_of(model, compiled, texts) == expected
+    failed = [at for at, size in enumerate(sizes) if size > 4][2]
+    assert sizes[failed] < sizes[0] / 3
+    assert max(sizes[failed + 1 :]) > 0.8 * sizes[0]
+
+
+def test_memory_that_stays_short_is_tried_ever_less() -> None:
+    throttle = limits_module.Throttle(Limits(1 << 30, 1024, 10_000))
+    failures, done = [], 0
+    while done < 1_000_000:
+        throttle.count(100)
+        done += 100
+        if throttle.now.documents > 80:
+            failures.append(done)
+            throttle.halve(100)
+            assert throttle.now.documents == 50
+    assert 5 < len(failures) < 14
+    between = np.diff(failures)
+    assert (between[1:] > 1.9 * between[:-1]).all()
 
 
 def test_a_document_too_large_for_memory_costs_itself_only(

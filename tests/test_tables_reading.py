@@ -76,6 +76,11 @@ def test_bytes_are_text(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("in.csv", b"id,title\n1,a\n", "it has no column 't'; it has id, title"),
+        (
+            "in.jsonl",
+            b'{"id": 1, "title": "a"}\n"b"\n{"x": 2}\n',
+            "no column 't'; it has id, title, x",
+        ),
         ("in.csv", "id,t\n1,a\n".encode("utf-16"), "its header is not UTF-8"),
         ("in.csv", b"t,t\n1,a\n", "two columns are called 't'"),
         ("in.csv.gz", b"id,t\n", "at all: Not a gzipped file"),

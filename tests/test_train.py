@@ -472,6 +472,13 @@ def test_settings_that_make_no_sense() -> None:
     for changes in ({"batch_tokens": 0}, {"absent": 2.0}, {"held_out": 1.0}, {"lora": 0}):
         with pytest.raises(ValueError, match=next(iter(changes))):
             TrainingSettings(**changes)  # type: ignore[arg-type]
-    assert TrainingSettings(lora=4).peak > TrainingSettings().peak
+    settings = TrainingSettings()
+    assert TrainingSettings(lora=4).peak(10**9) > settings.peak(10**9) == settings.peak(8 * 10**9)
+    assert settings.peak(10**9) < settings.peak(10**8) < settings.peak(10**6) == settings.peak(10)
+    assert TrainingSettings(learning_rate=0.5).peak(10) == 0.5
+    # Small data are learnt for longer.
+    assert [settings.num_steps(n) for n in (1, 11, 20, 100, 1000)] == [20, 200, 200, 300, 3000]
+    assert TrainingSettings(epochs=2).num_steps(11) == 22
+    assert TrainingSettings(epochs=2, steps=7).num_steps(11) == 7
     stacked = DecodingConfig(documents="stacked", documents_per_prompt=3)
     assert TrainingSettings(decoding=stacked).documents == 3

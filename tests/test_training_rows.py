@@ -23,6 +23,7 @@ from schemax.training.lessons import Lesson
 from schemax.training.pieces import Piece, fill_row, make_pieces
 from schemax.training.schedule import BatchDataset, padding_share, plan_schedule
 from schemax.training.sequences import IGNORE, TrainingSequence, collate, training_sequence
+from schemax.training.settings import TrainingSettings
 from schemax.training.targets import slot_targets
 
 AUTOREGRESSIVE = ("autoregressive", "isolated", "independent")
@@ -221,7 +222,8 @@ def test_schedules_are_fixed_by_the_seed(
     limits = Limits(batch_tokens=900, documents=2)
 
     def schedule(**changes: Any) -> list[list[list[str]]]:
-        options = {"batches_per_step": 2, "epochs": 2.0, "steps": None, "seed": 0, **changes}
+        settings = TrainingSettings(**{"epochs": 2.0, "steps": None, "seed": 0, **changes})
+        options = {"num_steps": settings.num_steps, "seed": settings.seed, "batches_per_step": 2}
         made = plan_schedule(pieces, compiled, limits, **options)
         assert len(made.batches) == made.steps * options["batches_per_step"]
         return [[[p.name for p in row.pieces] for row in batch] for batch in made.batches]

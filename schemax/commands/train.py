@@ -53,7 +53,7 @@ def train(
     template: options.Template = None,
     lora: given.Lora = None,
     keep_adapter: given.KeepAdapter = False,
-    epochs: given.Epochs = 3.0,
+    epochs: given.Epochs = None,
     steps: given.Steps = None,
     learning_rate: given.LearningRate = None,
     batch_tokens: given.BatchTokens = 4096,

@@ -151,7 +151,14 @@ KeepAdapter = Annotated[
         rich_help_panel=_FORM,
     ),
 ]
-Epochs = Annotated[float, typer.Option(help="How long.", rich_help_panel=_LOOP)]
+Epochs = Annotated[
+    float | None,
+    typer.Option(
+        show_default=False,
+        help="How long. Default: 3, of small data as many as give 200 steps, up to 20.",
+        rich_help_panel=_LOOP,
+    ),
+]
 Steps = Annotated[
     int | None,
     typer.Option(
@@ -162,7 +169,8 @@ LearningRate = Annotated[
     float | None,
     typer.Option(
         show_default=False,
-        help="At its peak. Default: 2e-5, 2e-4 for LoRA, 1e-3 from scratch.",
+        help="At its peak. Default: 2e-5, of models below a billion parameters up to 3e-4; 2e-4 "
+        "for LoRA, 1e-3 from scratch.",
         rich_help_panel=_LOOP,
     ),
 ]

@@ -14,6 +14,7 @@ import numpy as np
 
 from schemax.runtime.calls import Calls
 from schemax.runtime.choosing import Chooser, Chosen
+from schemax.runtime.limits import Throttle
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.slots import Entry, Resident, Slots, Stack, grown, ranks
@@ -27,20 +28,17 @@ _GROWTH = 1.25
 
 
 class Flight:
-    """Documents and slots in flight, up to `max_documents` and `capacity` tokens.
+    """Documents and slots in flight, within the limits of a throttle.
 
     num_rows, width: the extent of the documents' store. Whoever changes it with `extend` moves what
     is stored.
     """
 
-    def __init__(
-        self, stop: StopTable, chooser: Chooser, max_documents: int, capacity: int
-    ) -> None:
+    def __init__(self, stop: StopTable, chooser: Chooser, throttle: Throttle) -> None:
         self._chooser = chooser
         self._next_state = stop.next_state
         self._eos_ids = np.array(stop.eos_ids, np.int64)
-        self._max_documents = max_documents
-        self._capacity = capacity
+        self._throttle = throttle
         self.residents: dict[int, Resident] = {}
         self.slots = Slots.none()
         self.entries: list[Entry] = []
@@ -84,23 +82,23 @@ class Flight:
 
     def room_for(self, request: Request) -> tuple[int, int] | None:
         """(rows, width) of a store that holds the request as well; None if it has to wait."""
-        count = len(self.residents)
-        if count and (count >= self._max_documents or request.long != self.long):
+        limits, count = self._throttle.now, len(self.residents)
+        if count and (count >= limits.documents or request.long != self.long):
             return None
-        if count and self._footprint + request.footprint > self._capacity:
+        if count and self._footprint + request.footprint > limits.capacity:
             return None
         longest = max([len(request.stem), *(len(r.stem) for r in self.requests)])
         rows, width = self.num_rows, self.width
         if longest > width:
             width = int(longest * _GROWTH) if rows else longest
         if count == rows or width > self.width:
-            most = max(1, (self._capacity - self.cells.size) // width)
+            most = max(1, (limits.capacity - self.cells.size) // width)
             if most <= count and width > longest * _GROWTH:
                 # Wider than anything in flight, since longer documents have gone through.
                 width = int(longest * _GROWTH)
-                most = max(1, (self._capacity - self.cells.size) // width)
+                most = max(1, (limits.capacity - self.cells.size) // width)
             fewest = min(_FEWEST_ROWS, max(1, _FEWEST_TOKENS // width))
-            rows = min(max(2 * count, fewest), most, self._max_documents)
+            rows = min(max(2 * count, fewest), most, limits.documents)
         if count >= rows:
             return None
         return rows, width

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from schemax.config import DecodingConfig
-from schemax.runtime.model import DecoderModel
+
+if TYPE_CHECKING:
+    from schemax.runtime.model import DecoderModel
 
 _CGROUP = Path("/sys/fs/cgroup")
 # Tokens of a pass. On a CPU, where a matrix product is at its best; on a GPU, well beyond that.
 _PASS_TOKENS = {"cpu": 1_024, "cuda": 8_192}
 # Of the memory that is free. The rest is for activations, logits and everybody else.
 _SHARE = {"cpu": 0.25, "cuda": 0.6}
+# Documents that go well before more are tried at once.
+_PATIENCE = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,43 @@ class Limits:
         return replace(
             self, documents=max(1, in_flight // 2), pass_tokens=max(64, self.pass_tokens // 2)
         )
+
+    def doubled(self, usual: Limits) -> Limits:
+        return replace(
+            self,
+            documents=min(usual.documents, 2 * self.documents),
+            pass_tokens=min(usual.pass_tokens, 2 * self.pass_tokens),
+        )
+
+
+class Throttle:
+    """The limits of a stream: halved where memory runs out, since others may have taken it, and
+    doubled again after many documents that went well.
+
+    Each time that memory runs out, twice as many are waited for: where the usual limits are simply
+    too high, ever less is tried and lost.
+    """
+
+    def __init__(self, usual: Limits) -> None:
+        self._usual = self.now = usual
+        self._patience, self._done = _PATIENCE, 0
+
+    def halve(self, in_flight: int) -> None:
+        """After memory ran out with so many documents in flight."""
+        self.now = self.now.halved(in_flight)
+        self._patience, self._done = 2 * self._patience, 0
+
+    def restore(self) -> None:
+        """After what went wrong was one document's fault."""
+        self.now, self._patience, self._done = self._usual, _PATIENCE, 0
+
+    def count(self, documents: int) -> None:
+        """After so many more went well."""
+        if self.now == self._usual:
+            return
+        self._done += documents
+        if self._done >= self._patience:
+            self.now, self._done = self.now.doubled(self._usual), 0
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -15,6 +15,7 @@ from schemax.errors import ModelError
 from schemax.runtime.choosing import Chooser, Chosen
 from schemax.runtime.flight import Flight
 from schemax.runtime.fork import ForkModel, select_rows
+from schemax.runtime.limits import Limits, Throttle
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.packing import pack
 from schemax.runtime.requests import Request
@@ -70,7 +71,8 @@ def prove_packing(model: DecoderModel) -> bool:
     )
     stop = StopTable(np.zeros((1, model.vocab_size), np.int8), ())
     chooser = Chooser(stop, DecodingConfig())
-    flight = Flight(stop, chooser, max_documents=1, capacity=1 << 20)
+    limits = Limits(documents=1, pass_tokens=1 << 20, capacity=1 << 20)
+    flight = Flight(stop, chooser, Throttle(limits))
     cache, unknown = model.new_block_cache(), np.full(3, np.nan, np.float32)
     flight.extend(*(flight.room_for(request) or (0, 0)))
     flight.admit(request, instruction=0)

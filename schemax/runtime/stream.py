@@ -19,7 +19,7 @@ from schemax.runtime.blocks import BlockCache
 from schemax.runtime.choosing import Chooser
 from schemax.runtime.decoder import Trace
 from schemax.runtime.flight import Flight
-from schemax.runtime.limits import Limits, is_out_of_memory
+from schemax.runtime.limits import Limits, Throttle, is_out_of_memory
 from schemax.runtime.model import DecoderModel, InstructionKey
 from schemax.runtime.outputs import NO_MEMORY, DocumentOutput, passes_of, too_long
 from schemax.runtime.packing import pack
@@ -123,16 +123,16 @@ def stream(
     """Requests as they are done, with their slots; None for one that memory does not suffice for.
 
     requests are taken as there is room. Where memory runs out, all in flight begin again, half as
-    many at a time.
+    many at a time (see `limits.Throttle`).
     """
     waiting: deque[Request | Refused] = deque()
     source = _Source(requests)
-    usual = limits = Limits.of(model, config)
+    throttle = Throttle(Limits.of(model, config))
     while True:
         chooser = Chooser(stop, config)
-        flight = Flight(stop, chooser, limits.documents, limits.capacity)
+        flight = Flight(stop, chooser, throttle)
         try:
-            yield from _run(model, flight, chooser, source, waiting, limits, trace)
+            yield from _run(model, flight, chooser, source, waiting, throttle, trace)
             break
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -142,15 +142,15 @@ def stream(
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         again = flight.requests
-        if len(again) == limits.documents == 1:
+        if len(again) == throttle.now.documents == 1:
             # Too large even by itself, with nothing else in memory. The others had done no harm.
             yield again[0], None
-            limits = usual
+            throttle.restore()
             continue
         waiting.extendleft(reversed(again))
-        limits = limits.halved(len(again))
+        throttle.halve(len(again))
         logger.warning(
-            "out of memory with %d documents; going on with %d", len(again), limits.documents
+            "out of memory with %d documents; going on with %d", len(again), throttle.now.documents
         )
     if source.error is not None:
         raise source.error
@@ -190,13 +190,13 @@ def _run(
     chooser: Chooser,
     requests: Iterator[Request | Refused],
     waiting: deque[Request | Refused],
-    limits: Limits,
+    throttle: Throttle,
     trace: Trace | None,
 ) -> Iterator[Filled | Refused]:
     cache = model.new_block_cache()
     instructions = Instructions(model, cache)
     while True:
-        refused = _admit(flight, cache, instructions, requests, waiting, limits)
+        refused = _admit(flight, cache, instructions, requests, waiting, throttle.now)
         yield from refused
         if not flight.residents:
             if refused:
@@ -210,7 +210,9 @@ def _run(
             trace(_tensor(model, slots.index), _tensor(model, slots.step), logits)
         keys = _tensor(model, slots.keys)
         chosen = chooser.choose(logits, slots.home, keys, slots.step, flight.given())
-        yield from list(flight.advance(chosen))
+        done = list(flight.advance(chosen))
+        throttle.count(len(done))
+        yield from done
 
 
 def _alike(request: Request) -> tuple[bool, int, Ids, int]:

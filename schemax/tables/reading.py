@@ -11,7 +11,7 @@ import gzip
 import io
 import sys
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -32,6 +32,9 @@ _FOREIGN = (
     *(".7z", ".avro", ".bz2", ".db", ".docx", ".gz", ".html", ".ods", ".orc", ".pdf"),
     *(".sqlite", ".tar", ".xls", ".xlsx", ".xml", ".xz", ".zip", ".zst"),
 )
+
+# Records of JSON Lines that tell what a file's keys are; and how many keys a message names.
+_LOOKED_AT, _SHOWN = 1000, 40
 
 Reader: TypeAlias = Callable[[BinaryIO, str, Sequence[str] | None], Iterator[Record]]
 
@@ -148,9 +151,9 @@ def read_file(name: str, columns: Sequence[str] | None = None) -> Generator[Reco
 
 
 def columns_of(name: str) -> list[str] | None:
-    """The columns of a file; None for JSON Lines, where every record has its own.
+    """The columns of a file; of JSON Lines, the keys of its first records. None if these have none.
 
-    An empty file of CSV has none, and no rows.
+    An empty file has no columns, and no rows.
 
     Raises InputError for a file that cannot be read.
     """
@@ -162,8 +165,17 @@ def columns_of(name: str) -> list[str] | None:
             return parquet_columns(handle, name)
         if suffix in ARROW:
             return arrow_columns(handle, name)
-        read(handle, name, None)  # looks at the beginning
-    return None
+        return _first_keys(read(handle, name, None))
+
+
+def _first_keys(records: Iterator[Record]) -> list[str] | None:
+    found: dict[str, None] = {}
+    try:
+        for record in islice(records, _LOOKED_AT):
+            found |= dict.fromkeys(record if isinstance(record, Mapping) else ())
+    except _broken():  # what stands before is still to be read
+        return None
+    return list(found) or None
 
 
 def _check_columns(name: str, required: Sequence[Sequence[str]]) -> None:
@@ -172,7 +184,7 @@ def _check_columns(name: str, required: Sequence[Sequence[str]]) -> None:
         if there and not any(key in there for key in group):
             raise InputError(
                 f"cannot read {name}: it has no column {' or '.join(map(repr, group))}; it has "
-                f"{', '.join(there)}"
+                f"{', '.join(there[:_SHOWN])}{', ...' if len(there) > _SHOWN else ''}"
             )
 
 

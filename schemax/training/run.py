@@ -88,8 +88,10 @@ def run_training(
     pieces = make_pieces(taught, work.compiled, model, settings.absent)
     held_out = make_pieces(kept_back, work.compiled, model, settings.absent) if kept_back else {}
     checkpoints = out / CHECKPOINTS
-    arguments = training_arguments(checkpoints, settings, device, checked=bool(held_out))
-    described = settings.as_data() | {"devices": arguments.world_size} | dict(work.card)
+    peak = settings.peak(model.model.num_parameters())
+    arguments = training_arguments(checkpoints, settings, device, peak, checked=bool(held_out))
+    told = {"learning_rate": peak, "devices": arguments.world_size}
+    described = settings.as_data() | told | dict(work.card)
     if arguments.process_index == 0 or resume:
         begin_run(checkpoints, described, resume=resume)
     limits = Limits(
@@ -104,8 +106,7 @@ def run_training(
         work.compiled,
         limits,
         batches_per_step=settings.gradient_accumulation * arguments.world_size,
-        epochs=settings.epochs,
-        steps=settings.steps,
+        num_steps=settings.num_steps,
         seed=settings.seed,
     )
     arguments.max_steps = schedule.steps
@@ -196,11 +197,11 @@ def split_lessons(
 
 
 def training_arguments(
-    folder: Path, settings: TrainingSettings, device: str, *, checked: bool
+    folder: Path, settings: TrainingSettings, device: str, peak: float, *, checked: bool
 ) -> TrainingArguments:
     """transformers' own settings; how many steps there are is filled in later.
 
-    Raises ModelError for a device that is not there.
+    peak: the highest learning rate. Raises ModelError for a device that is not there.
     """
     strategy = "steps" if checked else "no"
     place = pick_device(device).type
@@ -210,7 +211,7 @@ def training_arguments(
         per_device_eval_batch_size=1,
         gradient_accumulation_steps=settings.gradient_accumulation,
         max_steps=1,
-        learning_rate=settings.peak,
+        learning_rate=peak,
         lr_scheduler_type="cosine",
         weight_decay=0.01,
         max_grad_norm=1.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,13 +37,13 @@ def plan_schedule(
     limits: Limits,
     *,
     batches_per_step: int,
-    epochs: float,
-    steps: int | None,
+    num_steps: Callable[[int], int],
     seed: int,
 ) -> Schedule:
     """Every epoch puts the documents into new company.
 
-    batches_per_step: over all devices and accumulated ones. steps: overrides epochs.
+    batches_per_step: over all devices and accumulated ones.
+    num_steps: how many steps there are in all, by their number in an epoch.
     """
     instructions = {name: len(item.instruction) for name, item in compiled.items()}
     batches: list[list[Row]] = []
@@ -55,7 +55,7 @@ def plan_schedule(
         epoch += 1
         if not steps_per_epoch:
             steps_per_epoch = -(-len(batches) // batches_per_step)
-        wanted = steps if steps is not None else max(1, round(epochs * steps_per_epoch))
+        wanted = num_steps(steps_per_epoch)
         if len(batches) >= wanted * batches_per_step:
             break
     kept = batches[: wanted * batches_per_step]

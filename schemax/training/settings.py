@@ -7,8 +7,13 @@ from typing import Any
 
 from schemax.config import PRESETS, DecodingConfig
 
-# Where no learning rate is given.
+# Where no learning rate is given. Smaller models take larger ones: `_FULL` is of `_LARGE`
+# parameters and more, and grows with the inverse of the square root of their number, up to
+# `_FULL_MOST`.
 _FULL, _LORA, _SCRATCH = 2e-5, 2e-4, 1e-3
+_LARGE, _FULL_MOST = 1e9, 3e-4
+# Where neither epochs nor steps are given: the fewest epochs, and the most for so many steps.
+_FEWEST_EPOCHS, _MOST_EPOCHS, _USUAL_STEPS = 3.0, 20.0, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +21,10 @@ class TrainingSettings:
     """What a run does, but for its data and its model.
 
     decoding: the layout, documents and slots that the model is trained for.
-    epochs, steps: how long; steps, if given, decide.
-    learning_rate: at its peak, after a warm-up of 3% and before a cosine to 0; None takes 2e-5,
-        2e-4 for LoRA and 1e-3 from scratch.
+    epochs, steps: how long; steps, if given, decide. Without either, 3 epochs, or of small data as
+        many as give 200 steps, up to 20.
+    learning_rate: at its peak, after a warm-up of 3% and before a cosine to 0; None takes 2e-5, of
+        models below a billion parameters more, up to 3e-4; 2e-4 for LoRA and 1e-3 from scratch.
     batch_tokens: of one pass on one device, padding included.
     pack: how many isolated documents share a row and its instruction, at most.
     gradient_accumulation: passes per optimizer step.
@@ -33,7 +39,7 @@ class TrainingSettings:
     """
 
     decoding: DecodingConfig = PRESETS["isolated"]
-    epochs: float = 3.0
+    epochs: float | None = None
     steps: int | None = None
     learning_rate: float | None = None
     batch_tokens: int = 4096
@@ -57,7 +63,7 @@ class TrainingSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, not {value!r}")
-        if not self.epochs > 0:
+        if self.epochs is not None and not self.epochs > 0:
             raise ValueError(f"epochs must be above 0, not {self.epochs!r}")
         if self.learning_rate is not None and not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be above 0, not {self.learning_rate!r}")
@@ -72,11 +78,22 @@ class TrainingSettings:
         if self.keep_adapter and self.lora is None:
             raise ValueError("there is no adapter to keep without LoRA")
 
-    @property
-    def peak(self) -> float:
-        """The learning rate at its peak."""
-        usual = _SCRATCH if self.from_scratch else _FULL if self.lora is None else _LORA
-        return usual if self.learning_rate is None else self.learning_rate
+    def peak(self, num_parameters: int) -> float:
+        """The learning rate at its peak, for a model of so many parameters."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        if self.from_scratch or self.lora is not None:
+            return _SCRATCH if self.from_scratch else _LORA
+        return float(f"{min(_FULL_MOST, _FULL * max(1.0, _LARGE / num_parameters) ** 0.5):.2g}")
+
+    def num_steps(self, steps_per_epoch: int) -> int:
+        """Optimizer steps in all."""
+        if self.steps is not None:
+            return self.steps
+        epochs = self.epochs
+        if epochs is None:
+            epochs = min(_MOST_EPOCHS, max(_FEWEST_EPOCHS, _USUAL_STEPS / steps_per_epoch))
+        return max(1, round(epochs * steps_per_epoch))
 
     @property
     def documents(self) -> int:
@@ -86,4 +103,4 @@ class TrainingSettings:
 
     def as_data(self) -> dict[str, Any]:
         """All of them, of JSON types only."""
-        return asdict(self) | {"learning_rate": self.peak}
+        return asdict(self)
