@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +31,11 @@ TITLES = [
     "Hisense U8 100 inch mini LED, Wi-Fi, Bluetooth",
     "x",
 ]
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Of the processes that tests start: every core has a worker already.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True, scope="session")

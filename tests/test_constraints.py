@@ -153,7 +153,6 @@ def never(value: Any) -> Any:
         (Box, {"width": "x"}),  # of a nested model: read or replaced row by row
         (int, Field(default_factory=no_value)),
     ],
-    ids=str,
 )
 def test_other_defaults_are_taken_as_they_are(annotation: Any, default: Any) -> None:
     assert attribute_of(annotation, default).omittable

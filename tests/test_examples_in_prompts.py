@@ -248,7 +248,6 @@ class Aliased(BaseModel):
         (GOOD[1], "must be a list of .* not Small"),
         ([(7, {})], r"examples\[0\]: .* not int"),
     ],
-    ids=str,
 )
 def test_bad_examples_are_named(codec: TextCodec, examples: Any, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
