@@ -110,7 +110,8 @@ class Branches:
     def _branch(self, begun: Ids, known: int, probability: float) -> ChildSlot:
         rest = max(1, self.k_max - len(begun))
         # Its own branches' probabilities are relative to its own.
-        branching = replace(self, least=self.least / probability)
+        least = self.least / probability
+        branching = Branches(self.choices, self.grammar, least, self.k_max, self.key)
         spec = SlotSpec(grammar=self.grammar, branching=branching, begun=begun)
         return ChildSlot((*self.key, *begun), rest, spec, shared=len(self.key) + known)
 

@@ -14,36 +14,47 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemax.runtime.choosing import Chooser
-from schemax.runtime.plan import Ids, Ints, child_number, with_retries
+from schemax.runtime.plan import Ids, Ints, child_number
 from schemax.runtime.slots import Resident, Slots
 from schemax.tokens import ChildSlot, SlotSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One such slot. parent: the home of the slot that called for it."""
+    """One such slot.
+
+    parent: the home of the slot that called for it.
+    unread: what is left to read of its key; position: of the key's last token, which stands right
+        behind the stem.
+    budget: tokens, retries included.
+    """
 
     resident: Resident
     parent: int
     child: ChildSlot
+    unread: Ids
+    position: int
+    budget: int
     instruction: int
     sampling_key: tuple[int, int]
 
-    @property
-    def position(self) -> int:
-        """Of the last token of its key, which stands right behind the stem."""
-        return int(self.resident.request.stem_positions[-1]) + len(self.child.key)
-
-    @property
-    def unread(self) -> Ids:
-        """What is left to read of its key."""
-        return self.child.key[self.child.shared :]
-
-    @property
-    def budget(self) -> int:
-        request = self.resident.request
-        k_max, position = np.array([self.child.k_max]), np.array([self.position])
-        return int(with_retries(k_max, position, request.retries, request.bound)[0])
+    @classmethod
+    def of(
+        cls,
+        resident: Resident,
+        parent: int,
+        child: ChildSlot,
+        instruction: int,
+        sampling_key: tuple[int, int],
+    ) -> Call:
+        request = resident.request
+        position = int(request.stem_positions[-1]) + len(child.key)
+        budget = child.k_max
+        for _ in range(request.retries):  # `plan.with_retries`, of one slot
+            if request.bound is None or position + 2 * budget - 1 < request.bound:
+                budget *= 2
+        unread = child.key[child.shared :]
+        return cls(resident, parent, child, unread, position, budget, instruction, sampling_key)
 
     @property
     def footprint(self) -> int:
@@ -91,7 +102,7 @@ class Calls:
             if any(child.shared for child in children):
                 sharing.append(home)
             self._waiting += [
-                Call(resident, home, child, instruction, (digest, child_number(number, at)))
+                Call.of(resident, home, child, instruction, (digest, child_number(number, at)))
                 for at, child in enumerate(children)
             ]
         return sharing

@@ -307,5 +307,7 @@ class Flight:
                 children=called(resident.children, home),
                 branches=called(resident.branches, home),
             )
+            if home in resident.children or home in resident.branches
+            else output
             for output, home in zip(outputs, homes.tolist(), strict=True)
         )
