@@ -35,8 +35,8 @@ class DecodingConfig:
         The autoregressive layout has no slots to constrain.
     branch_threshold: how probable a token that a slot with choices did not take has to be for the
         choices behind it to be told apart, at the cost of a further slot; less probable ones share
-        their probability equally (docs/results.md). 1 tells none apart, and so does decoding in
-        any other way than isolated documents in the layout `branched`.
+        their probability equally (docs/results.md). 1 tells none apart, and so do other layouts
+        than `branched`, stacked documents, and models that decode in batches.
     min_probability: a value that is less probable is taken for null, where its field may go without
         one; None takes the model's own threshold (schemax.calibration), 0 keeps every value.
         Values of the autoregressive layout have no probability, so all of them are kept.

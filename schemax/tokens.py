@@ -97,12 +97,13 @@ class SlotSpec:
 class ChildSlot:
     """A branch of its own, as far from the beginning of the output as its parent's is.
 
-    key: at least one id; k_max: token budget, delimiter included.
+    key: at least one id.
+    k_max: token budget, delimiter included; None for what is left of its parent's.
     shared: how many of the key's ids its parent has read as well, from the key's beginning on.
     """
 
     key: tuple[int, ...]
-    k_max: int
+    k_max: int | None
     spec: SlotSpec
     shared: int = 0
 

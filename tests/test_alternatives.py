@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from math import exp, log
 from pathlib import Path
@@ -37,8 +38,9 @@ from schemax.results import FieldResult
 from schemax.results.confidence import distribution, tree_of
 from schemax.runtime.called_prompts import called_prompt
 from schemax.runtime.choosing import Chooser
+from schemax.runtime.plan import plan_prompt
 from schemax.runtime.reference import _forced
-from schemax.schema import Attribute
+from schemax.schema import Attribute, attr
 from schemax.tokens import PromptIds, SlotOutput
 
 
@@ -215,6 +217,49 @@ def test_only_branches_that_are_probable_enough_are_followed(extractor: Extracto
         for _, field, _, _, _ in found:
             assert sum(field.alternatives.values()) == pytest.approx(1, abs=1e-3)
     assert numbers[1.0] == 0 < numbers[0.05] < numbers[0.0]
+
+
+class Tight(AttrSchema):
+    """Choices that are longer than their budget."""
+
+    code: Literal["S", "qqqqqqqqqqqqqqqqqqqq1", "qqqqqqqqqqqqqqqqqqqq2"] = attr(k_max=8)
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_branches_have_their_slots_budget(
+    extractor: Extractor, decoder_model: Callable[..., Any], retries: int
+) -> None:
+    """And stay within the context of a model that the document just fits."""
+    settings = DecodingConfig(branch_threshold=0.0, max_retries=retries)
+    compiled = compile_schema(
+        Tight, extractor.tokenizer, template=TEMPLATE, decoding=settings, eos_ids=(0,)
+    )
+    for text in TITLES:
+        (prompt,) = compiled.encode([text])
+        most = plan_prompt(prompt, settings, budget_scale=2**retries).max_position + 1
+        model = decoder_model("qwen3", max_position_embeddings=most)
+        with furthest_of(model) as furthest:
+            ((slot,),) = LOOPS["stream"](model, compiled, [text])
+        assert max(furthest) < most
+        for branch in all_branches(slot):
+            assert branch.finish_reason == "stop" or len(branch.ids) == 8 * 2**retries
+        assert retries or not any(b.finish_reason == "stop" for b in all_branches(slot))
+
+
+@contextmanager
+def furthest_of(model: Any) -> Iterator[list[int]]:
+    """The largest position id of every pass."""
+    usual, found = model.run_pass, []
+
+    def told(work: Any, cache: Any) -> torch.Tensor:
+        found.append(int(work.position_ids.max()))
+        return usual(work, cache)
+
+    model.run_pass = told
+    try:
+        yield found
+    finally:
+        del model.run_pass
 
 
 def test_branches_change_no_value(extractor: Extractor) -> None:

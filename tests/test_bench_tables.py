@@ -54,6 +54,22 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, saved_model: Path) -> None
     model, run = result.stdout.splitlines()
     assert model.endswith("ms per row (2 rows)")
     assert run.startswith("csv to csv, 20 rows: ")
-    refused = CliRunner().invoke(app, ["bench", "--tables", "20", "--shape", "qwen3-tiny"])
-    assert refused.exit_code == 2
-    assert "--tables" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"--shape": "qwen3-tiny"},
+        {"--repeats": "3"},  # as it is without saying so
+        {"--json": "a.json", "--from": "b.json"},
+        {"--sweep": None, "--against": "http://localhost"},
+    ],
+)
+def test_options_that_would_mean_nothing_are_refused(given: dict[str, str | None]) -> None:
+    words = [word for pair in given.items() for word in pair if word is not None]
+    result = CliRunner().invoke(app, ["bench", "--tables", "20", "--threads", "1", *words])
+    assert result.exit_code == 2
+    said = result.stderr.strip().splitlines()[-1]
+    assert said.startswith("error: --tables does not go with ")
+    assert all(name in said for name in given)
+    assert "--threads" not in said

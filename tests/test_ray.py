@@ -8,9 +8,11 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from command_line import Run, jsonl, process, refused, runner
 
@@ -19,8 +21,10 @@ import schemax.ray
 from schemax import AttrSchema, InputError, SchemaError
 from schemax.commands.extraction import Work
 from schemax.documents import Shown
+from schemax.ray.dataset import _Load, _Reader
 from schemax.ray.pool import Pool
 from schemax.tables.reading import Source
+from schemax.tables.rows import Layout
 
 ray = pytest.importorskip("ray")
 
@@ -204,6 +208,36 @@ def test_actors_share_what_there_is() -> None:
     assert not Pool.of(8, 0, None).is_greedy()
     with pytest.warns(UserWarning, match="the actors take all CPUs that Ray has"):
         schemax.ray.extract(ray.data.from_items(["x"]), declared(), model="x", num_cpus=3)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "concurrency", "expected"),
+    [
+        ([{"memory": 1.0}, {"CPU": 8.0}, {"CPU": 4.0}], None, Pool(2, 2, 0.0, 3.0)),
+        ([{"CPU": 0.0}, {"CPU": 8.0}], 2, Pool(2, 2, 0.0, 3.0)),
+        ([{}, {"CPU": 8.0, "GPU": 2.0}], None, Pool(2, 2, 1.0, 1.0)),
+        ([{"CPU": 1.0}], None, Pool(1, 1, 0.0, 0.0)),
+        ([{"CPU": 1.0}, {"CPU": 1.0}], None, Pool(2, 2, 0.0, 0.5)),
+        ([{"CPU": 1.0}, {"CPU": 8.0}], 4, Pool(4, 4, 0.0, 0.25)),
+    ],
+)
+def test_machines_without_cpus_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: list[dict[str, float]],
+    concurrency: int | None,
+    expected: Pool,
+) -> None:
+    monkeypatch.setattr("schemax.ray.pool._nodes", lambda: nodes)
+    assert Pool.of(concurrency, None, None) == expected
+
+
+def test_a_record_is_shown_as_that_of_a_file() -> None:
+    day = date(2026, 1, 31)
+    batch = pyarrow.table({"t": [b"LG", b"\xff"], "x": [{"made": [day], "by": b"K"}, None]})
+    reader = _Reader(_Load(None, "cpu", "auto"), declared(), {}, Layout.of(declared()), False, None)
+    good, broken = reader._records(batch)
+    assert good == {"t": "LG", "x": {"made": ["2026-01-31"], "by": "K"}}
+    assert str(broken) == "column 't' holds bytes that are not valid UTF-8"
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from schemax.config import DecodingConfig
 from schemax.runtime import limits as limits_module
 from schemax.runtime import stream as stream_module
 from schemax.runtime.attention import _flash, _matmul, attend, attend_parts
+from schemax.runtime.blocks import BlockCache
 from schemax.runtime.decoder import decode
 from schemax.runtime.engine import fill, streams
 from schemax.runtime.flight import Flight, Stack
@@ -292,7 +293,7 @@ def test_what_memory_was_short_of_for_a_while_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Others may have taken the memory, and given it back."""
-    monkeypatch.setattr(limits_module, "_PATIENCE", 4)
+    monkeypatch.setattr(limits_module, "_PATIENCE", 1)
     model = decoder_model()
     compiled = compile_schema(small, codec, template=TEMPLATE)
     texts = [f"{title} {number}" for number in range(30) for title in TITLES]
@@ -324,9 +325,60 @@ def test_memory_that_stays_short_is_tried_ever_less() -> None:
             failures.append(done)
             throttle.halve(100)
             assert throttle.now.documents == 50
-    assert 5 < len(failures) < 14
+    assert 5 < len(failures) < 30
     between = np.diff(failures)
-    assert (between[1:] > 1.9 * between[:-1]).all()
+    assert (between[1:6] > 1.9 * between[:5]).all()
+    assert between[-1] > 1000 * 50
+
+
+def test_a_shortage_that_passes_is_forgotten() -> None:
+    """However small the limits had become."""
+    throttle = limits_module.Throttle(Limits(1 << 30, 1024, 10_000))
+    in_flight = 1024
+    while in_flight > 1:
+        throttle.halve(in_flight)
+        in_flight = throttle.now.documents
+    done = 0
+    while throttle.now.documents < 1024:
+        throttle.count(throttle.now.documents)
+        done += throttle.now.documents
+    assert done < 50_000
+    assert throttle.now.pass_tokens == 1024
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_store_that_cannot_grow_loses_nothing(
+    decoder_model: Callable[..., DecoderModel],
+    codec: TextCodec,
+    small: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    lasting: bool,
+) -> None:
+    """Documents that are refused among them; and if it never can, they fail one by one."""
+    model = decoder_model("qwen3", max_position_embeddings=300)
+    compiled = compile_schema(small, codec, template=TEMPLATE)
+    long = "Sony " * 400
+    titles = [f"LG {number} {'OLED ' * (number // 2)}" for number in range(60)]
+    texts = [text for title in titles for text in (title, f"{long}{title}", f"TCL {title}")]
+    expected = outputs_of(model, compiled, texts)
+    assert [bool(output.slots) for output in expected] == [len(text) < 600 for text in texts]
+    usual, moves = BlockCache.move, 0
+
+    def scarce(*arguments: Any) -> None:
+        nonlocal moves
+        moves += 1
+        if lasting or moves == 2:
+            raise torch.OutOfMemoryError("scarce")
+        usual(*arguments)
+
+    monkeypatch.setattr(BlockCache, "move", scarce)
+    limited(monkeypatch, pass_tokens=200)
+    found = outputs_of(model, compiled, texts)
+    assert moves > 2
+    if lasting:
+        assert all(output.problem for output in found)
+    else:
+        assert found == expected
 
 
 def test_a_document_too_large_for_memory_costs_itself_only(

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from schemax.cli import app
 from schemax.commands import options
 from schemax.errors import InputError
-from schemax.tables.reading import read_file
+from schemax.tables.reading import columns_of, read_file
 from schemax.tables.summary import Duplicates, Tally
 
 SCHEMA = "shop.py:Small"
@@ -42,10 +42,33 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     ],
 )
 def test_csv_of_any_spreadsheet_is_read(tmp_path: Path, text: str) -> None:
-    for name in ("in.csv", "in.tsv"):
-        (tmp_path / name).write_bytes(text.encode())
-        found = list(read_file(str(tmp_path / name)))
-        assert found == [{"id": "1", "t": "a, b"}, {"id": "2", "t": "c"}]
+    (tmp_path / "in.csv").write_bytes(text.encode())
+    found = list(read_file(str(tmp_path / "in.csv")))
+    assert found == [{"id": "1", "t": "a, b"}, {"id": "2", "t": "c"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "columns"),
+    [
+        ("in.tsv", "name\tprice, EUR", ["name", "price, EUR"]),
+        ("in.TSV", "a, b, c", ["a, b, c"]),
+        ("in.csv", '"Preis, EUR";Name', ["Preis, EUR", "Name"]),
+        ("in.csv", 'Name;"Preis, EUR, netto"', ["Name", "Preis, EUR, netto"]),
+        ("in.csv", '"Preis,\n""EUR"", netto";Name', ['Preis,\n"EUR", netto', "Name"]),
+        ("in.csv", 'name,"a;b;c"', ["name", "a;b;c"]),
+        ("in.csv", "Name;Preis, EUR;Ort", ["Name", "Preis, EUR", "Ort"]),
+        ("in.csv", 'pipe 5",length', ['pipe 5"', "length"]),
+        ("in.csv", "name,price;EUR", ["name", "price;EUR"]),
+        ("in.csv", "name", ["name"]),
+    ],
+)
+def test_what_divides_cells_is_told_by_suffix_and_header(
+    tmp_path: Path, name: str, header: str, columns: list[str]
+) -> None:
+    (tmp_path / name).write_text(f"\n\n{header}\n")
+    assert columns_of(str(tmp_path / name)) == columns
+    (tmp_path / name).write_text(header)
+    assert columns_of(str(tmp_path / name)) == columns
 
 
 @pytest.mark.parametrize("end", ["", "\n", '""', '"",\n'])

@@ -32,7 +32,12 @@ _Model = Annotated[
 ]
 
 
+# What --tables makes use of.
+_OF_TABLES = ("tables", "documents", "model", "device", "dtype", "threads", "quiet")
+
+
 def bench(
+    context: typer.Context,
     model: _Model = None,
     shape: Annotated[
         str | None,
@@ -138,13 +143,12 @@ def bench(
     be compared, random ones as well, and every run is checked for them. The floor is what plain
     forward passes over the tokens of the work take.
     """
+    if tables is not None:
+        _refuse_others(context)
+        _measure_tables(tables, documents, model, device, dtype, threads, quiet)
+        return
     if earlier is not None:
         _publish(_read_report(earlier), None, picture, page)
-        return
-    if tables is not None:
-        if shape is not None or data is not None:
-            raise UsageError("--tables goes with neither --shape nor --data")
-        _measure_tables(tables, documents, model, device, dtype, threads, quiet)
         return
     # Here and not above, since other verbs need neither torch nor transformers to start.
     from schemax.benchmark.compare import Request, compare
@@ -192,6 +196,22 @@ def bench(
     _publish(report, as_json, picture, page)
     if against is None and not quiet:
         say(ABSENT)
+
+
+def _refuse_others(context: typer.Context) -> None:
+    """Raises UsageError for what was given, but means nothing to --tables."""
+    others = [
+        option.opts[0]
+        for option in context.command.params
+        if option.name not in _OF_TABLES and _is_given(context, option.name)
+    ]
+    if others:
+        raise UsageError(f"--tables does not go with {', '.join(others)}")
+
+
+def _is_given(context: typer.Context, name: str | None) -> bool:
+    source = context.get_parameter_source(name or "")
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _measure_constraints(request: Request, quiet: bool) -> None:

@@ -21,6 +21,8 @@ from schemax.schema import Attribute
 from schemax.tokens import Alternatives, ChildSlot, SlotSpec
 
 Ids = tuple[int, ...]
+# Whatever is asked for, what is less probable is lost in rounding.
+_LEAST = 1e-9
 
 
 class Choices:
@@ -77,14 +79,12 @@ def choices_of(
 class Branches:
     """What a slot with choices could have written instead; see `tokens.Branching`.
 
-    least: branches that are less probable are not worth their cost.
-    key: of the slot; k_max: its budget.
+    least: branches that are less probable are not worth their cost. key: of the slot.
     """
 
     choices: Choices
     grammar: TokenGrammar
     least: float
-    k_max: int
     key: Ids = ()
 
     def branches(self, ids: Ids, alternatives: Sequence[Alternatives]) -> tuple[ChildSlot, ...]:
@@ -96,7 +96,7 @@ class Branches:
             for token, probability in zip(step.ids, step.probabilities, strict=True):
                 if token == taken:
                     onward = probability
-                elif reached * probability >= self.least:
+                elif reached * probability >= max(self.least, _LEAST):
                     begun = self._begun((*before, token))
                     if begun:
                         found.append(self._branch(begun, len(before), reached * probability))
@@ -108,12 +108,11 @@ class Branches:
         return _begun(self.choices, self.grammar, ids)
 
     def _branch(self, begun: Ids, known: int, probability: float) -> ChildSlot:
-        rest = max(1, self.k_max - len(begun))
         # Its own branches' probabilities are relative to its own.
         least = self.least / probability
-        branching = Branches(self.choices, self.grammar, least, self.k_max, self.key)
+        branching = Branches(self.choices, self.grammar, least, self.key)
         spec = SlotSpec(grammar=self.grammar, branching=branching, begun=begun)
-        return ChildSlot((*self.key, *begun), rest, spec, shared=len(self.key) + known)
+        return ChildSlot((*self.key, *begun), None, spec, shared=len(self.key) + known)
 
 
 def with_key(spec: SlotSpec, key: Ids) -> SlotSpec:

@@ -185,8 +185,7 @@ class Compiling:
         if not isinstance(grammar, TokenGrammar) or not grammar.choices:
             return None
         choices = choices_of(asked, place, self.format, config)
-        budget = self.budget(asked[place])
-        return Branches(choices, grammar, config.branch_threshold, budget)
+        return Branches(choices, grammar, config.branch_threshold)
 
     def _items(self, attribute: Attribute) -> Items:
         # As the first item's: grammars know of numbers only in what follows a value.
@@ -214,7 +213,7 @@ class Items:
     def extent(self) -> int:
         last = _slots_of_item(self, limits_of(self.attribute)[1]) if self.specs else ()
         inner = (spec.expansion.extent for spec in self.specs if spec.expansion is not None)
-        return max((*(len(slot.key) + slot.k_max for slot in last), *inner), default=0)
+        return max((*(len(slot.key) + (slot.k_max or 0) for slot in last), *inner), default=0)
 
     def children(self, ids: tuple[int, ...]) -> tuple[ChildSlot, ...]:
         data, _ = split_at_stop(self.stop_rule, self.codec.decode_bytes(ids))

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
@@ -17,10 +16,12 @@ from schemax.documents import Shown, shown_text
 from schemax.errors import InputError, SchemaError, SchemaxError
 from schemax.extractor import Extractor, Options
 from schemax.formats import get_format
+from schemax.io import Record
 from schemax.ray.parcel import Parcel
 from schemax.ray.pool import Concurrency, Pool, ray_module, use_threads
 from schemax.resources import EMBEDDED_WARNING
 from schemax.tables.arrow import record_batch
+from schemax.tables.arrow_in import plain_record
 from schemax.tables.columns import Schemas
 from schemax.tables.rows import Layout
 from schemax.tables.run import PART_ROWS, as_row
@@ -53,7 +54,8 @@ def extract(
     concurrency: actors: a number, or the fewest and the most. None is one for each GPU, or for
         each machine where there are none, of those that the cluster has now.
     num_gpus, num_cpus: of each actor. None is one GPU if the cluster has any now; and of the CPUs,
-        without GPUs, the machine's but one. torch computes with as many threads.
+        without GPUs, the machine's but one, or half of a single one; say 0 where that is all there
+        is, since reading needs a whole one. torch computes with as many threads.
     batch_rows: rows that an actor computes at a time. Few leave its passes half empty, and are what
         is computed again if it dies.
     keep: the columns of the dataset that stand beside the results. None keeps all, [] none.
@@ -181,19 +183,12 @@ class _Reader:
         pyarrow = ray_module("pyarrow")
         return pyarrow.Table.from_arrays([*columns, *found.columns], names=names)
 
-    def _records(self, batch: Any) -> list[dict[str, Any]]:
+    def _records(self, batch: Any) -> list[Record]:
         shown = _shown_keys(self.settings)
         if shown.text is not None:
             wanted = {*shown.text, shown.id, shown.category}
             batch = batch.select([name for name in batch.column_names if name in wanted])
-        return [{key: _shown(x) for key, x in row.items()} for row in batch.to_pylist()]
-
-
-def _shown(value: Any) -> Any:
-    """Dates and times as text, which is what a model can be shown."""
-    if isinstance(value, list):
-        return [_shown(item) for item in value]
-    return value.isoformat() if isinstance(value, (date, time)) else value
+        return [plain_record(row) for row in batch.to_pylist()]
 
 
 def _kept(columns: Sequence[str], keep: Sequence[str] | None, layout: Layout) -> list[str]:

@@ -11,7 +11,7 @@ import logging
 import os
 import pickle
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import chdir, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -53,7 +53,8 @@ def ask(question: Callable[[], T], schemas: Schemas, pool: Pool) -> T:
         except SchemaxError as error:
             return error
 
-    remote = ray.remote(answer).options(num_gpus=pool.num_gpus, num_cpus=pool.num_cpus)
+    # One call, as a worker that stays would keep its memory of the GPU.
+    remote = ray.remote(num_gpus=pool.num_gpus, num_cpus=pool.num_cpus, max_calls=1)(answer)
     found = ray.get(remote.remote(Parcel.of(question, schemas)))
     if isinstance(found, SchemaxError):
         raise found
@@ -121,6 +122,7 @@ def _settings() -> Iterator[None]:
     context.target_max_block_size = 1
     context.enable_progress_bars = False
     context.raise_original_map_exception = True
+    context.max_errored_blocks = 0  # a part that is left out would leave its rows out
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     with data.DataContext.current(context):
         yield
@@ -138,16 +140,22 @@ class _Reader:
     folder: str
 
     def __call__(self, batch: Any) -> Iterator[dict[str, list[bytes]]]:
-        before = os.getcwd()
-        os.chdir(self.folder)
+        with closing(self._read()) as parts:
+            while True:
+                # Back at every yield: the worker is Ray's, and may drop this in the middle.
+                with chdir(self.folder):
+                    part = next(parts, None)
+                if part is None:
+                    return
+                yield part
+
+    def _read(self) -> Generator[dict[str, list[bytes]], None, None]:
         try:
             job: Job = self.job.unpack()
             for part in job.missing(self.finished):
                 yield _packed(part)
         except InputError as error:
             yield _packed(error)
-        finally:
-            os.chdir(before)
 
 
 class _Actor:

@@ -38,22 +38,26 @@ class Pool:
     def of(cls, concurrency: Concurrency, num_gpus: float | None, num_cpus: float | None) -> Pool:
         """Fills in what is None by what the cluster has at this moment.
 
-        That is an actor for each GPU; without GPUs one for each machine, with all of its CPUs but
-        one, which is left for reading. Raises ValueError for what cannot be, and for what can never
-        be had of a Ray that this process has started; on a cluster, which may grow, it warns.
+        That is an actor for each GPU; without GPUs one for each machine that has CPUs, with all of
+        them but one, which is left for reading, or with half of a machine's only one. Raises ValueError for
+        what cannot be, and for what can never be had of a Ray that this process has started; on a
+        cluster, which may grow, it warns.
         """
         _check(concurrency, num_gpus, num_cpus)
         nodes = _nodes()
+        # Ray names no CPUs where there are none, as heads are set up that are to compute nothing.
+        cpus = [node["CPU"] for node in nodes if node.get("CPU", 0.0) >= 1]
         gpus = sum(node.get("GPU", 0.0) for node in nodes)
         if num_gpus is None:
             num_gpus = 1.0 if gpus else 0.0
         if concurrency is None:
-            concurrency = max(1, int(gpus / num_gpus)) if num_gpus else max(1, len(nodes))
+            concurrency = max(1, int(gpus / num_gpus)) if num_gpus else max(1, len(cpus))
         fewest, most = concurrency if isinstance(concurrency, tuple) else (concurrency, concurrency)
         if num_cpus is None:
-            smallest = min((node.get("CPU", 1.0) for node in nodes), default=1.0)
-            of_a_node = math.ceil(most / max(1, len(nodes)))
-            share = 1.0 if num_gpus else (smallest - 1) / of_a_node
+            of_a_node = math.ceil(most / max(1, len(cpus)))
+            # Where there is but one CPU in all, reading needs the whole of it.
+            least = 0.5 if sum(cpus) > 1 else 0.0
+            share = 1.0 if num_gpus else max(least, min(cpus, default=1.0) - 1) / of_a_node
             num_cpus = float(int(share)) if share >= 1 else share
         pool = cls(fewest, most, num_gpus, num_cpus)
         if (room := sum(map(pool._fits, nodes))) < fewest:

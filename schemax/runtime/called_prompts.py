@@ -29,7 +29,7 @@ def called_prompt(prompt: PromptIds, outputs: Sequence[SlotOutput]) -> PromptIds
     return replace(
         prompt,
         keys=(tuple(child.key for child in children),),
-        k_max=tuple(child.k_max for child in children),
+        k_max=tuple(child.k_max or 0 for child in children),
         slots=tuple(child.spec for child in children),
         numbers=tuple(numbers),
         answers=None,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemax.runtime.choosing import Chooser
-from schemax.runtime.plan import Ids, Ints, child_number
+from schemax.runtime.plan import Ids, Ints, child_number, with_retries
 from schemax.runtime.slots import Resident, Slots
 from schemax.tokens import ChildSlot, SlotSpec
 
@@ -44,15 +44,19 @@ class Call:
         resident: Resident,
         parent: int,
         child: ChildSlot,
+        rest: int,
         instruction: int,
         sampling_key: tuple[int, int],
     ) -> Call:
+        """rest: of the parent's budget, behind what the child has in common with it."""
         request = resident.request
         position = int(request.stem_positions[-1]) + len(child.key)
         budget = child.k_max
-        for _ in range(request.retries):  # `plan.with_retries`, of one slot
-            if request.bound is None or position + 2 * budget - 1 < request.bound:
-                budget *= 2
+        if budget is None:
+            budget = rest
+        else:
+            k_max, last_position = np.array([budget]), np.array([position])
+            budget = int(with_retries(k_max, last_position, request.retries, request.bound)[0])
         unread = child.key[child.shared :]
         return cls(resident, parent, child, unread, position, budget, instruction, sampling_key)
 
@@ -94,17 +98,19 @@ class Calls:
             ids = (*chooser.begun(home), *written[home, : done.step[place]].tolist())
             spec = self._callers[home]
             children = spec.expansion.children(ids) if spec.expansion is not None else ()
+            # With what was begun before it: as far as the positions of the slot may go.
+            granted = len(chooser.begun(home)) + int(done.budget[place])
             if spec.branching is not None:
-                children += spec.branching.branches(ids, chooser.alternatives(home))
+                branches = spec.branching.branches(ids, chooser.alternatives(home))
+                children += tuple(b for b in branches if len(b.spec.begun) < granted)
             digest, number = done.keys[place].tolist()
             instruction = int(done.instruction[place])
             resident.growing += len(children)
             if any(child.shared for child in children):
                 sharing.append(home)
-            self._waiting += [
-                Call.of(resident, home, child, instruction, (digest, child_number(number, at)))
-                for at, child in enumerate(children)
-            ]
+            for at, child in enumerate(children):
+                rest, key = granted - len(child.spec.begun), (digest, child_number(number, at))
+                self._waiting.append(Call.of(resident, home, child, rest, instruction, key))
         return sharing
 
     def forget(self, homes: Ints) -> None:

@@ -18,8 +18,8 @@ _CGROUP = Path("/sys/fs/cgroup")
 _PASS_TOKENS = {"cpu": 1_024, "cuda": 8_192}
 # Of the memory that is free. The rest is for activations, logits and everybody else.
 _SHARE = {"cpu": 0.25, "cuda": 0.6}
-# Documents that go well before more are tried at once.
-_PATIENCE = 512
+# How many times as many documents as are in flight go well before more are tried at once.
+_PATIENCE, _MOST_PATIENCE = 16, 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +60,34 @@ class Limits:
 
 class Throttle:
     """The limits of a stream: halved where memory runs out, since others may have taken it, and
-    doubled again after many documents that went well.
+    doubled again after many times as many documents as are in flight went well.
 
-    Each time that memory runs out, twice as many are waited for: where the usual limits are simply
-    too high, ever less is tried and lost.
+    Each time that memory runs out anew, twice as many are waited for: where the usual limits are
+    simply too high, ever less is tried and lost.
     """
 
     def __init__(self, usual: Limits) -> None:
         self._usual = self.now = usual
-        self._patience, self._done = _PATIENCE, 0
+        self._patience, self._done, self._anew = _PATIENCE, 0, False
 
     def halve(self, in_flight: int) -> None:
         """After memory ran out with so many documents in flight."""
         self.now = self.now.halved(in_flight)
-        self._patience, self._done = 2 * self._patience, 0
+        if self._anew:  # not still for the same reason
+            self._patience = min(2 * self._patience, _MOST_PATIENCE)
+        self._done, self._anew = 0, False
 
     def restore(self) -> None:
         """After what went wrong was one document's fault."""
-        self.now, self._patience, self._done = self._usual, _PATIENCE, 0
+        self.now, self._patience, self._done, self._anew = self._usual, _PATIENCE, 0, False
 
     def count(self, documents: int) -> None:
         """After so many more went well."""
         if self.now == self._usual:
             return
         self._done += documents
-        if self._done >= self._patience:
+        self._anew = self._anew or documents > 0
+        if self._done >= self._patience * self.now.documents:
             self.now, self._done = self.now.doubled(self._usual), 0
 
 

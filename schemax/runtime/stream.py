@@ -126,13 +126,14 @@ def stream(
     many at a time (see `limits.Throttle`).
     """
     waiting: deque[Request | Refused] = deque()
+    refused: deque[Refused] = deque()
     source = _Source(requests)
     throttle = Throttle(Limits.of(model, config))
     while True:
         chooser = Chooser(stop, config)
         flight = Flight(stop, chooser, throttle)
         try:
-            yield from _run(model, flight, chooser, source, waiting, throttle, trace)
+            yield from _run(model, flight, chooser, source, waiting, refused, throttle, trace)
             break
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -142,6 +143,9 @@ def stream(
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         again = flight.requests
+        if not again and waiting and isinstance(waiting[0], Request):
+            again = [waiting[0]]  # not even taken up
+            waiting.popleft()
         if len(again) == throttle.now.documents == 1:
             # Too large even by itself, with nothing else in memory. The others had done no harm.
             yield again[0], None
@@ -190,17 +194,20 @@ def _run(
     chooser: Chooser,
     requests: Iterator[Request | Refused],
     waiting: deque[Request | Refused],
+    refused: deque[Refused],
     throttle: Throttle,
     trace: Trace | None,
 ) -> Iterator[Filled | Refused]:
     cache = model.new_block_cache()
     instructions = Instructions(model, cache)
     while True:
-        refused = _admit(flight, cache, instructions, requests, waiting, throttle.now)
-        yield from refused
-        if not flight.residents:
-            if refused:
+        _admit(flight, cache, instructions, requests, waiting, refused, throttle.now)
+        if refused:
+            while refused:
+                yield refused.popleft()
+            if not flight.residents:
                 continue
+        if not flight.residents:
             return
         instructions.read(flight)
         work = pack(flight, model.spans, instructions.lengths, model.device)
@@ -227,17 +234,17 @@ def _admit(
     instructions: Instructions,
     requests: Iterator[Request | Refused],
     waiting: deque[Request | Refused],
+    refused: deque[Refused],
     limits: Limits,
-) -> list[Refused]:
+) -> None:
     """Takes up whole documents while a pass has room for them; a long one gets a pass of its own.
 
     Slots that documents in flight have called for come first: these are done all the sooner. A
     request leaves `waiting` when it is in flight, so that it is never in neither. What is met on
-    the way and cannot be run is given back.
+    the way and cannot be run goes to `refused`.
     """
     room = limits.pass_tokens - flight.num_growing
     room -= flight.spawn(room)
-    refused: list[Refused] = []
     while len(refused) < _WINDOW:
         if not waiting and flight.num_repeated < _READ_AHEAD:
             waiting.extend(islice(requests, 1))
@@ -260,7 +267,6 @@ def _admit(
         room -= size
     if flight.is_sparse:
         _extend(flight, cache, (flight.num_rows, flight.width))
-    return refused
 
 
 def _extend(flight: Flight, cache: BlockCache, extent: tuple[int, int]) -> None:

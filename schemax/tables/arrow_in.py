@@ -28,7 +28,7 @@ def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> 
     file = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
     wanted = _projected(columns, file.schema_arrow.names)
     for batch in file.iter_batches(_BATCH, columns=wanted, use_threads=False):
-        yield from map(_record, batch.to_pylist())
+        yield from map(plain_record, batch.to_pylist())
 
 
 def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
@@ -38,7 +38,7 @@ def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> It
         if wanted is not None:
             batch = batch.select(wanted)
         for at in range(0, batch.num_rows, _BATCH):
-            yield from map(_record, batch.slice(at, _BATCH).to_pylist())
+            yield from map(plain_record, batch.slice(at, _BATCH).to_pylist())
 
 
 def _open_arrow(handle: BinaryIO, name: str) -> tuple[Sequence[str], Iterable[Any]]:
@@ -63,7 +63,7 @@ def _projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str]
     return found or None
 
 
-def _record(row: dict[str, Any]) -> Record:
+def plain_record(row: dict[str, Any]) -> Record:
     shown, name = {}, ""
     try:
         for name, value in row.items():

@@ -1,21 +1,27 @@
 """CSV in: text in UTF-8 with a header, row by row.
 
-Cells are divided by commas, or where the header has none by semicolons or tabs, as spreadsheets of
-many countries write them.
+Cells are divided by commas, or by semicolons or tabs where the header has more of these, as
+spreadsheets of many countries write them; those of .tsv by tabs.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from typing import BinaryIO
 
 from schemax.errors import InputError
 from schemax.io import Record
+from schemax.tables.places import suffixes
 
 _DELIMITERS = ",;\t"
+# A cell in quotes, whichever of these it stands behind.
+_QUOTED = re.compile(r'(?:^|(?<=[,;\t]))"[^"]*(?:""[^"]*)*"')
+# Lines that are looked at for the end of the header, as its cells may hold line breaks.
+_HEADER_LINES = 100
 # A cell; more is a quote that nobody closed, and would take in the whole file.
 _LONGEST_CELL = 64_000_000
 # Behind the last line: a row of its own, unless a quote was left open, which it closes.
@@ -63,11 +69,14 @@ def _rows(handle: BinaryIO, name: str) -> Generator[tuple[int, list[str]], None,
         yield _END
 
     try:
-        for first in text:
-            ahead.append(first)
-            if first.strip():
+        taken = quotes = 0
+        for ahead_line in text:
+            ahead.append(ahead_line)
+            taken += bool(taken or ahead_line.strip())
+            quotes += ahead_line.count('"')
+            if taken and (quotes % 2 == 0 or taken == _HEADER_LINES):
                 break
-        delimiter = next((mark for mark in _DELIMITERS if mark in "".join(ahead)), ",")
+        delimiter = _delimiter("".join(ahead[len(ahead) - taken :]), name)
         header, line = None, 0
         with closing(lines()) as source:
             reader = csv.reader(source, delimiter=delimiter)
@@ -85,6 +94,14 @@ def _rows(handle: BinaryIO, name: str) -> Generator[tuple[int, list[str]], None,
                 yield line, cells
     finally:
         text.detach()
+
+
+def _delimiter(start: str, name: str) -> str:
+    """What stands in the header most often, but in cells in quotes; of .tsv, the tab."""
+    if suffixes(name)[0] == ".tsv":
+        return "\t"
+    header = re.split(r"[\r\n]", _QUOTED.sub("", start), maxsplit=1)[0]
+    return max(_DELIMITERS, key=header.count)  # the first of equals
 
 
 def _check_header(header: Sequence[str], name: str) -> None:

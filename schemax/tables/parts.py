@@ -133,21 +133,22 @@ class Parts:
         if self._folder.local is None:
             return []
         path = self._folder.local / _open_name(number)
-        if not path.is_file():
-            return []
         whole = 0
         found: list[tuple[str, Row]] = []
-        with open(path, "rb") as handle:
-            for line in handle:
-                try:
-                    mark, row = json.loads(line)
-                except (ValueError, TypeError):  # what a kill or a power cut left of it
-                    break
-                if not line.endswith(b"\n"):
-                    break
-                found.append((mark, row))
-                whole += len(line)
-        os.truncate(path, whole)
+        try:
+            with open(path, "rb") as handle:
+                for line in handle:
+                    try:
+                        mark, row = json.loads(line)
+                    except (ValueError, TypeError):  # what a kill or a power cut left of it
+                        break
+                    if not line.endswith(b"\n"):
+                        break
+                    found.append((mark, row))
+                    whole += len(line)
+            os.truncate(path, whole)
+        except FileNotFoundError:  # there is none, or its part was finished at this very moment
+            return []
         return found
 
     @contextmanager

@@ -128,6 +128,9 @@ class Job:
 
     def assemble(self, writer: Writer) -> Iterator[Row]:
         """Writes all rows, in order, and passes them on. Raises InputError if one is missing."""
+        numbers = sorted(self.parts.finished())
+        if numbers != list(range(len(numbers))):
+            raise InputError(f"{self.parts.name} lacks a part; {_REMEDY}")
         last = -1
         for row in self.parts.rows():
             if row["index"] <= last:
