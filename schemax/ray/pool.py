@@ -39,9 +39,9 @@ class Pool:
         """Fills in what is None by what the cluster has at this moment.
 
         That is an actor for each GPU; without GPUs one for each machine that has CPUs, with all of
-        them but one, which is left for reading, or with half of a machine's only one. Raises ValueError for
-        what cannot be, and for what can never be had of a Ray that this process has started; on a
-        cluster, which may grow, it warns.
+        them but one, which is left for reading, or with half of a machine's only one. Raises
+        ValueError for what cannot be, and for what can never be had of a Ray that this process has
+        started; on a cluster, which may grow, it warns.
         """
         _check(concurrency, num_gpus, num_cpus)
         nodes = _nodes()
