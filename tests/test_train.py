@@ -477,7 +477,7 @@ def test_settings_that_make_no_sense() -> None:
     assert settings.peak(10**9) < settings.peak(10**8) < settings.peak(10**6) == settings.peak(10)
     assert TrainingSettings(learning_rate=0.5).peak(10) == 0.5
     # Small data are learnt for longer.
-    assert [settings.num_steps(n) for n in (1, 11, 20, 100, 1000)] == [20, 200, 200, 300, 3000]
+    assert [settings.num_steps(n) for n in (1, 11, 20, 100, 1000)] == [10, 100, 100, 300, 3000]
     assert TrainingSettings(epochs=2).num_steps(11) == 22
     assert TrainingSettings(epochs=2, steps=7).num_steps(11) == 7
     stacked = DecodingConfig(documents="stacked", documents_per_prompt=3)

@@ -155,7 +155,7 @@ Epochs = Annotated[
     float | None,
     typer.Option(
         show_default=False,
-        help="How long. Default: 3, of small data as many as give 200 steps, up to 20.",
+        help="How long. Default: 3, of small data as many as give 100 steps, up to 10.",
         rich_help_panel=_LOOP,
     ),
 ]

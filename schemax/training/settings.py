@@ -13,7 +13,7 @@ from schemax.config import PRESETS, DecodingConfig
 _FULL, _LORA, _SCRATCH = 2e-5, 2e-4, 1e-3
 _LARGE, _FULL_MOST = 1e9, 3e-4
 # Where neither epochs nor steps are given: the fewest epochs, and the most for so many steps.
-_FEWEST_EPOCHS, _MOST_EPOCHS, _USUAL_STEPS = 3.0, 20.0, 200
+_FEWEST_EPOCHS, _MOST_EPOCHS, _USUAL_STEPS = 3.0, 10.0, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class TrainingSettings:
 
     decoding: the layout, documents and slots that the model is trained for.
     epochs, steps: how long; steps, if given, decide. Without either, 3 epochs, or of small data as
-        many as give 200 steps, up to 20.
+        many as give 100 steps, up to 10.
     learning_rate: at its peak, after a warm-up of 3% and before a cosine to 0; None takes 2e-5, of
         models below a billion parameters more, up to 3e-4; 2e-4 for LoRA and 1e-3 from scratch.
     batch_tokens: of one pass on one device, padding included.
