@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
-from schemax.compiler.choices import Choices, choices_of
+from schemax.compiler.choices import Branches, Choices, choices_of
 from schemax.compiler.grammars import may_be_null
 from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
 from schemax.compiler.slots import is_typed
@@ -135,9 +135,7 @@ def _kinds_of(
     return tuple(
         _Kind(
             is_typed=is_typed(asked[n]),
-            choices=choices_of(asked, n, compiled.format, compiled.decoding)
-            if spec.grammar is not None and spec.grammar.choices
-            else None,
+            choices=_choices(asked, n, spec, compiled),
             optional=optional[n],
             items=_kinds_of_items(attribute, spec.expansion, compiled)
             if isinstance(spec.expansion, Items)
@@ -145,6 +143,16 @@ def _kinds_of(
         )
         for n, (attribute, spec) in enumerate(zip(attributes, specs, strict=True))
     )
+
+
+def _choices(
+    asked: Sequence[Attribute], place: int, spec: SlotSpec, compiled: CompiledSchema
+) -> Choices | None:
+    if isinstance(spec.branching, Branches):
+        return spec.branching.choices
+    if spec.grammar is None or not spec.grammar.choices:
+        return None
+    return choices_of(asked, place, compiled.format, compiled.decoding)
 
 
 def _kinds_of_items(

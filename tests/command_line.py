@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,18 @@ from typing import Any
 import pytest
 import tokenizers
 from conftest import tiny_model
+from stand_in import StandIn
 from typer.testing import CliRunner
 
 import schemax
 from schemax.cli import app
+from schemax.commands import options
 
 Result = Any  # of typer.testing, which does not export it
 Run = Callable[..., Result]
 
 SCHEMA = "shop.py:Small"
+STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 
 DECLARATION = '''
 from typing import Literal
@@ -58,6 +62,24 @@ def runner(folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         return CliRunner().invoke(app, list(args), input=stdin)
 
     return invoke
+
+
+def stand_in_runner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The same with the stand-in for the model, where there are many rows."""
+    (folder / "shop.py").write_text(DECLARATION)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(options, "load_extractor", lambda *_: StandIn())
+    return lambda *args: CliRunner().invoke(app, list(args))
+
+
+def records(count: int) -> list[dict[str, Any]]:
+    """For the stand-in, whose values are a text's first words."""
+    return [{"id": f"r{n}", "t": f"Brand{n} true 4K {'long ' * (n % 7)}"} for n in range(count)]
+
+
+def computed(folder: Path) -> Counter[str]:
+    """How often the stand-in was asked for the row of each id."""
+    return Counter((folder / "computed").read_text("utf-8").splitlines())
 
 
 def process(*args: str, cwd: Path, **settings: Any) -> subprocess.Popen[bytes]:

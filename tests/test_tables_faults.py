@@ -17,33 +17,26 @@ from typing import Any
 import fsspec
 import pytest
 import torch
-from command_line import DECLARATION, SCHEMA, Run, jsonl, process, rows, runner
+from command_line import (
+    DECLARATION,
+    SCHEMA,
+    STAND_IN,
+    Run,
+    computed,
+    jsonl,
+    process,
+    records,
+    rows,
+    runner,
+    stand_in_runner,
+)
 from fsspec.implementations.memory import MemoryFileSystem
-from stand_in import StandIn
 from transformers import Qwen3ForCausalLM
-from typer.testing import CliRunner
-
-from schemax.cli import app
-from schemax.commands import options
-
-STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs commands with the stand-in, in this process."""
-    (tmp_path / "shop.py").write_text(DECLARATION)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(options, "load_extractor", lambda *_: StandIn())
-    return lambda *args: CliRunner().invoke(app, list(args))
-
-
-def records(count: int) -> list[dict[str, Any]]:
-    return [{"id": f"r{n}", "t": f"Brand{n} true 4K {'long ' * (n % 7)}"} for n in range(count)]
-
-
-def computed(folder: Path) -> Counter[str]:
-    return Counter((folder / "computed").read_text("utf-8").splitlines())
+    return stand_in_runner(tmp_path, monkeypatch)
 
 
 def test_a_full_disk_stops_a_run_that_goes_on_later(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tokenizers
-from command_line import Run, jsonl, refused, runner, save_model
+from command_line import Run, jsonl, refused, runner
 from pydantic import BaseModel, create_model, field_validator
 
 from schemax.calibration import FILE, Calibration, write_calibration
@@ -19,24 +18,9 @@ from schemax.tables.identity import of_schemas
 SHOWN = {"category": "television", "text": "LG 4K", "attributes": {"brand": "LG"}}
 
 
-@pytest.fixture(scope="module")
-def folder(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
 @pytest.fixture
-def model(folder: Path, tmp_path: Path) -> Path:
-    """A model of one's own, to change."""
-    copy = tmp_path / "model"
-    copy.mkdir()
-    for file in folder.iterdir():
-        (copy / file.name).symlink_to(file)
-    return copy
-
-
-@pytest.fixture
-def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return runner(tmp_path, model, monkeypatch)
+def run(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner(tmp_path, folder, monkeypatch)
 
 
 @pytest.fixture
@@ -56,25 +40,25 @@ def begun(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
 
 
 def test_another_calibration_is_refused(
-    run: Run, begun: Callable[..., None], model: Path, tmp_path: Path
+    run: Run, begun: Callable[..., None], folder: Path, tmp_path: Path
 ) -> None:
     source = jsonl(tmp_path / "in.jsonl", ["LG"])
     # Named, and so loaded anew for every run.
-    args = ("extract", "shop.py:Small", source, "-o", "out.jsonl", "--model", str(model))
+    args = ("extract", "shop.py:Small", source, "-o", "out.jsonl", "--model", str(folder))
     begun(*args)
     for changed, said in (
         (Calibration(temperature=1.5), "calibration temperature was 1.0, is 1.5"),
         (Calibration(bias=-0.25), "calibration bias was 0.0, is -0.25"),
         (Calibration(min_probability=0.5), "calibration min_probability was 0.0, is 0.5"),
     ):
-        write_calibration(changed, model)
+        write_calibration(changed, folder)
         result = run(*args)
         refused(result, "out.jsonl.parts", said, "--overwrite")
         assert "model" not in result.stderr
-    write_calibration(Calibration(), model)  # says what there was without it
+    write_calibration(Calibration(), folder)  # says what there was without it
     assert run(*args).exit_code == 0
     begun(*args)
-    (model / FILE).unlink()
+    (folder / FILE).unlink()
     assert run(*args).exit_code == 0
 
 

@@ -14,15 +14,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import stand_in
-from command_line import DECLARATION, SCHEMA, jsonl, process, rows
+from command_line import DECLARATION, SCHEMA, STAND_IN, computed, jsonl, process, rows
 from typer.testing import CliRunner
 
 from schemax.cli import app
 from schemax.resources import resource_dir
 
-STAND_IN, CRASHES = (
-    str(Path(__file__).with_name(f"{name}.py")) for name in ("stand_in", "crashes")
-)
+CRASHES = str(Path(__file__).with_name("crashes.py"))
 SEED = 20_000
 ODD = [
     "Schöne Größe für die Küche, weiß",
@@ -117,10 +115,6 @@ def progress(folder: Path) -> list[tuple[str, int]]:
         ]
     except FileNotFoundError:  # renamed at this very moment
         return []
-
-
-def computed(folder: Path) -> Counter[str]:
-    return Counter((folder / "computed").read_text("utf-8").splitlines())
 
 
 def test_a_kill_before_any_operation_on_files_does_no_harm(tmp_path: Path) -> None:

@@ -9,26 +9,16 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from command_line import DECLARATION, Run, jsonl, refused, rows
-from stand_in import StandIn
-from typer.testing import CliRunner
+from command_line import SCHEMA, Run, jsonl, refused, rows, stand_in_runner
 
-from schemax.cli import app
-from schemax.commands import options
 from schemax.errors import InputError
 from schemax.tables.reading import columns_of, read_file
 from schemax.tables.summary import Duplicates, Tally
 
-SCHEMA = "shop.py:Small"
-
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs commands with the stand-in for the model, in this process."""
-    (tmp_path / "shop.py").write_text(DECLARATION)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(options, "load_extractor", lambda *_: StandIn())
-    return lambda *args: CliRunner().invoke(app, list(args))
+    return stand_in_runner(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(

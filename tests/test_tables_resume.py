@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import DECLARATION, Run, jsonl, process, refused, rows
+from command_line import (
+    DECLARATION,
+    SCHEMA,
+    Run,
+    computed,
+    jsonl,
+    process,
+    records,
+    refused,
+    rows,
+    stand_in_runner,
+)
 from stand_in import StandIn
 from typer.testing import CliRunner
 
@@ -18,16 +29,10 @@ from schemax.cli import app
 from schemax.commands import options
 from schemax.resources import resource_dir
 
-SCHEMA = "shop.py:Small"
-
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs commands with the stand-in, in this process."""
-    (tmp_path / "shop.py").write_text(DECLARATION)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(options, "load_extractor", lambda *_: StandIn())
-    return lambda *args: CliRunner().invoke(app, list(args))
+    return stand_in_runner(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -49,14 +54,6 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(options, "load_extractor", lambda *_: made)
 
     return stop
-
-
-def records(count: int) -> list[dict[str, Any]]:
-    return [{"id": f"r{n}", "t": f"Brand{n} true 4K {'long ' * (n % 7)}"} for n in range(count)]
-
-
-def computed(folder: Path) -> Counter[str]:
-    return Counter((folder / "computed").read_text("utf-8").splitlines())
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.parquet", "out.jsonl.gz"])

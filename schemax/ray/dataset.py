@@ -19,7 +19,7 @@ from schemax.formats import get_format
 from schemax.io import Record
 from schemax.ray.parcel import Parcel
 from schemax.ray.pool import Concurrency, Pool, ray_module, use_threads
-from schemax.resources import EMBEDDED_WARNING
+from schemax.resources import EMBEDDED_WARNING, resource_dir
 from schemax.tables.arrow import record_batch
 from schemax.tables.arrow_in import plain_record
 from schemax.tables.columns import Schemas
@@ -153,8 +153,6 @@ class _Load:
         return cls(str(path.resolve() if path.is_dir() else name), device, dtype)
 
     def __call__(self) -> Extractor:
-        from schemax.resources import resource_dir
-
         if callable(self.model):
             return self.model()
         name = self.model or resource_dir("embedded")

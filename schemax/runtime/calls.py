@@ -93,10 +93,11 @@ class Calls:
         sharing: list[int] = []
         if not self._callers:
             return sharing
-        for place in np.flatnonzero(np.isin(done.home, list(self._callers))).tolist():
-            home, resident = int(done.home[place]), residents[int(done.row[place])]
+        for place, home in enumerate(done.home.tolist()):
+            if (spec := self._callers.get(home)) is None:
+                continue
+            resident = residents[int(done.row[place])]
             ids = (*chooser.begun(home), *written[home, : done.step[place]].tolist())
-            spec = self._callers[home]
             children = spec.expansion.children(ids) if spec.expansion is not None else ()
             # With what was begun before it: as far as the positions of the slot may go.
             granted = len(chooser.begun(home)) + int(done.budget[place])

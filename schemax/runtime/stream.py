@@ -202,12 +202,12 @@ def _run(
     instructions = Instructions(model, cache)
     while True:
         _admit(flight, cache, instructions, requests, waiting, refused, throttle.now)
-        if refused:
-            while refused:
-                yield refused.popleft()
-            if not flight.residents:
-                continue
+        met = bool(refused)
+        while refused:
+            yield refused.popleft()
         if not flight.residents:
+            if met:
+                continue
             return
         instructions.read(flight)
         work = pack(flight, model.spans, instructions.lengths, model.device)
