@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 from schemax.compiler import TextCodec
 from schemax.formats import OutputFormat
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.prepare import prepare
+from schemax.runtime.self_test import prepare
 from schemax.schema import AttrSchema, attr
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

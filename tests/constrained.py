@@ -25,7 +25,7 @@ from schemax.runtime.decoder import decode
 from schemax.runtime.fork import ForkModel
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.prepare import prepare
+from schemax.runtime.self_test import prepare
 from schemax.schema import AttrSchema, attr, compile_attributes
 from schemax.tokens import DONE, PromptIds, SlotOutput, SlotSpec, StopTable
 

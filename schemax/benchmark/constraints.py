@@ -18,7 +18,7 @@ from schemax.config import DecodingConfig
 from schemax.runtime.choosing import Chooser
 from schemax.runtime.engine import fill, streams
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.prepare import prepare
+from schemax.runtime.self_test import prepare
 from schemax.schema import AttrSchema, attr
 from schemax.tokens import PromptIds, SlotOutput
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import jinja2
+import numpy as np
 from pydantic import BaseModel
 
 from schemax.compiler.choices import with_key
@@ -76,8 +77,9 @@ class CompiledSchema:
         return len(self.keys[0])
 
     def encode(self, texts: Sequence[str]) -> list[PromptIds]:
-        """Prompts of up to J documents each, in order."""
-        stride = self.decoding.documents_per_prompt
+        """Prompts in order: of up to J documents each if these are stacked, else of one each."""
+        stacked = self.decoding.documents == "stacked"
+        stride = self.decoding.documents_per_prompt if stacked else 1
         cleaned = [clean_document(text, self.prompt.fence) for text in texts]
         encoded = [tuple(ids) for ids in self.codec.encode_batch(cleaned)]
         return [self.assemble(encoded[at : at + stride]) for at in range(0, len(encoded), stride)]
@@ -118,7 +120,7 @@ def _encode_cached(codec: TextCodec, text: str) -> Ids:
 
 
 def _digest(ids: Ids) -> int:
-    data = b"".join(i.to_bytes(4, "little") for i in ids)
+    data = np.array(ids, "<u4").tobytes()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> 1
 
 

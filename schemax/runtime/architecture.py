@@ -1,6 +1,6 @@
 """What a model is made of: its layers, its positions, and what keeps it from decoding in sequence.
 
-Read off the configuration and the code, without running the model; `probe` runs it.
+Read off the configuration and the code, without running the model; `self_test` runs it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _ATTENTION = {"full_attention", "attention", "sliding_attention", "chunked_atten
 
 
 @dataclass(frozen=True, slots=True)
-class Anatomy:
+class Architecture:
     """A causal language model's parts.
 
-    layer_kinds: how many layers of each kind.
+    layer_counts: how many layers of each kind.
     heads: such as "GQA 16/8"; position_encoding: such as "rotary (llama3)".
     spans: what attention layers of each kind see, by position id.
     switch: the position id at which longrope goes over to its long factors; None without.
@@ -35,7 +35,7 @@ class Anatomy:
     obstacle: why the model cannot decode in sequence, as "it ..."; None if it can.
     """
 
-    layer_kinds: dict[str, int]
+    layer_counts: dict[str, int]
     heads: str
     position_encoding: str
     spans: dict[str, Span]
@@ -48,14 +48,14 @@ class Anatomy:
     obstacle: str | None
 
 
-def examine(model: Any) -> Anatomy:
+def examine(model: Any) -> Architecture:
     """Reads a transformers model's configuration and signatures."""
     config = model.config.get_text_config()
     parameters = inspect.signature(type(model).forward).parameters
-    kinds = _layer_kinds(config)
+    kinds = _layer_counts(config)
     names = ("past_key_values", "cache_params", "state")
-    return Anatomy(
-        layer_kinds=kinds,
+    return Architecture(
+        layer_counts=kinds,
         heads=_heads(config, kinds),
         position_encoding=_position_encoding(model, config),
         spans=_spans(config),
@@ -78,7 +78,7 @@ def decoder_of(model: Any) -> Any:
     return getattr(model, "model", model.base_model) if found is model else found
 
 
-def takes_masks_by_kind(model: Any) -> bool:
+def takes_masks_by_type(model: Any) -> bool:
     """Whether the decoder picks its masks by layer kind out of a dict."""
     try:
         return "causal_mask_mapping" in inspect.getsource(type(decoder_of(model)).forward)
@@ -86,7 +86,7 @@ def takes_masks_by_kind(model: Any) -> bool:
         return False
 
 
-def _layer_kinds(config: Any) -> dict[str, int]:
+def _layer_counts(config: Any) -> dict[str, int]:
     kinds = getattr(config, "layer_types", None) or getattr(config, "block_types", None)
     # GPT-Neo names its layers elsewhere.
     kinds = kinds or [f"{kind}_attention" for kind in getattr(config, "attention_layers", ())]
@@ -106,7 +106,7 @@ def _obstacle(model: Any, config: Any, kinds: dict[str, int]) -> str | None:
     ]:
         return f"has layers of the kind {', '.join(odd)}, which go by the order of arrival"
     attention = [kind for kind in kinds if kind in _ATTENTION]
-    if len(attention) > 1 and not takes_masks_by_kind(model):
+    if len(attention) > 1 and not takes_masks_by_type(model):
         return f"mixes {' and '.join(attention)} but takes one mask for all"
     return None
 
