@@ -319,8 +319,24 @@ class Extractor:
                 schema = compiled[name]
                 owners.update((next(places), (schema, item)) for item in group)
                 texts = [document.text or "" for document in group]
-                prompts += ((prompt, schema.stop) for prompt in schema.encode(texts))
+                prompts += ((prompt, schema.stop) for prompt in self._prompts(schema, texts))
             yield from windows.requests(prompts)
+
+    def _prompts(self, compiled: CompiledSchema, texts: Sequence[str]) -> Iterator[PromptIds]:
+        """Prompts of J documents; one of each where they are too long to share a prompt."""
+        from schemax.runtime.requests import new_request
+
+        at = 0
+        for prompt in compiled.encode(texts):
+            count = len(prompt.documents)
+            some, at = texts[at : at + count], at + count
+            if count == 1 or not self.model.misfit(
+                new_request(prompt, compiled.stop, compiled.decoding)
+            ):
+                yield prompt
+            else:
+                for text in some:
+                    yield from compiled.encode([text])
 
 
 def _window(documents: Iterator[Document], size: int) -> list[Document]:

@@ -15,6 +15,7 @@ from schemax.compiler.grammars import may_be_null
 from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
 from schemax.compiler.slots import is_typed
 from schemax.documents import Document
+from schemax.formats import DocumentKey
 from schemax.results import Extraction, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
 from schemax.results.layout import layout_of
@@ -34,7 +35,7 @@ def read_out(
     """An extraction of a document that was run: every slot's text, its value, the instance."""
     slots: list[SlotText | None]
     if compiled.decoding.layout == "autoregressive":
-        slots = _parsed(_plain_text(output.slots[0], compiled), compiled)
+        slots = _parsed(_plain_text(output.slots[0], compiled), compiled, output.document)
     else:
         pairs = zip(output.slots, _kinds(compiled), strict=True)
         slots = [_slot_text(slot, kind, compiled, calibration) for slot, kind in pairs]
@@ -166,21 +167,27 @@ def _kinds_of_items(
     return _kinds_of(leaves_of_item(attribute, 1), items.specs, optional, compiled)
 
 
-def _parsed(whole: SlotText | None, compiled: CompiledSchema) -> list[SlotText | None]:
+def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[SlotText | None]:
     """The fields of an output that the model wrote itself, parsed leniently.
 
     Of an output that was cut off, a field that is missing ran out of budget, and so did the one
-    that was being written: it is not taken for complete.
+    that was being written: that one is not taken for complete.
+
+    document: its place among those of its prompt, which share the output if they are stacked.
     """
-    assert whole is not None
-    paths = [attribute.labels for attribute in compiled.attributes]
+    heads: list[tuple[str, ...]] = [()]
+    if compiled.decoding.documents == "stacked":
+        count = compiled.decoding.documents_per_prompt
+        heads = [(DocumentKey(str(place + 1)),) for place in range(count)]
+    paths = [(*head, *item.labels) for head in heads for item in compiled.attributes]
     found = compiled.format.parse(whole.raw, paths)
     cut = whole.finish_reason == "length" and not whole.complete
     truncated = SlotText("", "length", whole.tokens, complete=False)
     last = next((path for path in reversed(paths) if path in found), None)
+    width = len(compiled.attributes)
     return [
         (truncated if cut else None)
         if path not in found or (cut and path == last)
         else SlotText(found[path], "stop", whole.tokens, complete=True)
-        for path in paths
+        for path in paths[document * width : (document + 1) * width]
     ]

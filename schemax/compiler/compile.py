@@ -29,7 +29,14 @@ from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, 
 from schemax.compiler.stops import compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.formats import NEWLINE, OutputFormat, StopRule, get_format, split_at_stop
+from schemax.formats import (
+    NEWLINE,
+    DocumentKey,
+    OutputFormat,
+    StopRule,
+    get_format,
+    split_at_stop,
+)
 from schemax.schema import Attribute, compile_attributes, settings_of
 from schemax.tokens import PromptIds, SlotSpec, StopTable
 
@@ -45,7 +52,7 @@ class CompiledSchema:
     keys: (J, N) key segments; (1, N) for isolated documents, which all have the same.
     key_texts: the same as text.
     k_max: (N,) token budgets, delimiter included. For the autoregressive layout (1,): the budget
-        of the whole output.
+        of one document's whole output.
     asked: (N,) what the slots ask for: the attributes, of a list in two phases its count.
     slots: (N,) grammars, how null begins, and what a count calls for; () for the autoregressive
         layout.
@@ -100,12 +107,13 @@ class CompiledSchema:
                 element += [*ids, *self._literal(literal)]
             elements.append(tuple(element))
         count = len(documents)
+        is_slotted = self.decoding.layout != "autoregressive"
         return PromptIds(
             instruction=self.instruction,
             documents=tuple(elements),
             opening=self.opening,
             keys=self.keys[:count] if stacked else self.keys * count,
-            k_max=self.k_max,
+            k_max=self.k_max if is_slotted else tuple(count * most for most in self.k_max),
             sampling_keys=tuple(_digest(ids) for ids in documents),
             slots=self.slots,
         )
@@ -208,7 +216,9 @@ def _compile(
     autoregressive = config.layout == "autoregressive"
     if autoregressive:
         texts = [[""]]
-        budgets = (len(codec.encode(skeleton_text(attributes, output_format))) + sum(budgets),)
+        head = (DocumentKey("1"),) if stacked else ()
+        skeleton = skeleton_text(attributes, output_format, head)
+        budgets = (len(codec.encode(skeleton)) + sum(budgets),)
         odd: tuple[str, ...] = ()
         slots: tuple[SlotSpec, ...] = ()
         rule = output_format.end
