@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from schemax.attributes import settings_of
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.compiler.examples import Example, Examples, read_examples
@@ -25,7 +26,6 @@ from schemax.progress import track
 from schemax.readout import read_out
 from schemax.resources import EMBEDDED_WARNING, resource_dir
 from schemax.results import Extraction, failed
-from schemax.schema import settings_of
 from schemax.tokens import PromptIds
 
 T = TypeVar("T", bound=BaseModel)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import exp
 from typing import TYPE_CHECKING, Any
 
+from schemax.attributes import Attribute
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
 from schemax.compiler.choices import Branches, Choices, choices_of
@@ -18,7 +19,6 @@ from schemax.documents import Document
 from schemax.results import Extraction, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
 from schemax.results.layout import layout_of
-from schemax.schema import Attribute
 from schemax.tokens import SlotOutput, SlotSpec
 
 if TYPE_CHECKING:

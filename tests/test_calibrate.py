@@ -163,7 +163,8 @@ ROWS: list[dict[str, Any]] = [
 # A random model may say null of anything, but for what has to have a value.
 SHOP = """
 from typing import Literal
-from schemax.schema import AttrSchema, attr
+from schemax.attributes import attr
+from schemax.schema import AttrSchema
 
 class Tea(AttrSchema):
     brand: Literal["LG", "Sony"] = attr(title="Brand", k_max=12)

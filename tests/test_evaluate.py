@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
+from schemax.attributes import attr, compile_attributes, settings_of
 from schemax.cli import app
 from schemax.errors import InputError
 from schemax.evaluation.declared import parts_of
@@ -29,7 +30,7 @@ from schemax.evaluation.examples import (
     shown_record,
 )
 from schemax.resources import resource_dir
-from schemax.schema import AttrSchema, attr, compile_attributes, settings_of
+from schemax.schema import AttrSchema
 
 ROWS: list[dict[str, Any]] = [
     {"id": "1", "category": "Tea", "text": "Tazo Zen 24 ct", "attributes": {"Brand": "Tazo"}},

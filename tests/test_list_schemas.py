@@ -8,10 +8,11 @@ import pytest
 from list_models import Port, Television
 
 from schemax import InputError, SchemaError
+from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.examples import written_examples
 from schemax.compiler.lists import all_labels, limits_of, written
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.schema import AttrSchema
 
 # --- declarations --------------------------------------------------------------------------------
 

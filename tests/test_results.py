@@ -23,9 +23,10 @@ from pydantic import (
     model_validator,
 )
 
+from schemax.attributes import attr, compile_attributes
 from schemax.formats import BaseFormat, get_format
 from schemax.results import Extraction, FieldError, FieldResult, SlotText, build, failed, layout
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.schema import AttrSchema
 
 FORMATS = ("json", "yaml", "xml")
 MISSING = "the text states no value, and the field is required"

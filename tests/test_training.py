@@ -15,6 +15,7 @@ import torch
 from conftest import TITLES
 from test_exactness import COMBINATIONS, SHORT, settings
 
+from schemax.attributes import compile_attributes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import PRESETS
 from schemax.errors import InputError
@@ -26,7 +27,6 @@ from schemax.resources import resource_dir
 from schemax.runtime.decoder import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.schema import compile_attributes
 from schemax.training.embedded.augment import Augmenter
 from schemax.training.embedded.listings import (
     FOLDER,

@@ -12,12 +12,13 @@ from conftest import TITLES
 from test_exactness import COMBINATIONS, SHORT, settings
 from torch import Tensor
 
+from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import PRESETS, DecodingConfig
 from schemax.runtime.decoder import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 from schemax.training.batching import Limits, batches_of, pack
 from schemax.training.lessons import Lesson
 from schemax.training.pieces import Piece, fill_row, make_pieces

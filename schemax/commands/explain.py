@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from schemax.attributes import settings_of
 from schemax.commands import options
 from schemax.commands.contract import Contract, contract_of
 from schemax.commands.declarations import read_schema
@@ -24,7 +25,6 @@ from schemax.compiler import TextCodec, compile_schema, load_codec
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
 from schemax.errors import ModelError
 from schemax.resources import resource_dir
-from schemax.schema import settings_of
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 

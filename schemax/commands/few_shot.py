@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from schemax.attributes import compile_attributes, settings_of
 from schemax.commands.messages import UsageError
 from schemax.compiler.examples import Example, Examples
 from schemax.errors import InputError
@@ -14,7 +15,6 @@ from schemax.evaluation.examples import Example as Row
 from schemax.evaluation.examples import canonical, read_examples, row_ids
 from schemax.formats import get_format
 from schemax.results import SlotText, build
-from schemax.schema import compile_attributes, settings_of
 from schemax.training.lessons import make_lesson
 
 Model = type[BaseModel]

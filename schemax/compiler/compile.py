@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 from pydantic import BaseModel
 
+from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.compiler.choices import with_key
 from schemax.compiler.examples import Example, written_examples
 from schemax.compiler.lists import Compiling, as_decoded, asked_of, asked_of_items
@@ -29,7 +30,6 @@ from schemax.compiler.stops import compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.formats import NEWLINE, OutputFormat, StopRule, get_format, split_at_stop
-from schemax.schema import Attribute, compile_attributes, settings_of
 from schemax.tokens import PromptIds, SlotSpec, StopTable
 
 Ids = tuple[int, ...]

@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import to_jsonable_python
 
+from schemax.attributes import Attribute, compile_attributes
 from schemax.compiler.lists import Rows, as_decoded
 from schemax.compiler.prompt import ShownExample
 from schemax.compiler.skeleton import render_values
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.formats import DocumentKey, OutputFormat, Scalar, Writable
-from schemax.schema import Attribute, compile_attributes
 
 Example: TypeAlias = tuple[str | Mapping[str, Any], BaseModel | Mapping[str, Any]]
 """A document, and an instance of the schema; or a mapping that becomes one."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from schemax.attributes import Attribute
 from schemax.compiler.budgets import slot_budget
 from schemax.compiler.choices import Branches, choices_of, with_key
 from schemax.compiler.grammars import LIST_KEYWORDS, may_be_null
@@ -20,7 +21,6 @@ from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, StopRule, Writable, count_in, split_at_stop
-from schemax.schema import Attribute
 from schemax.tokens import ChildSlot, SlotSpec
 
 Path = tuple[str, ...]

@@ -21,11 +21,11 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from schemax.attributes import Attribute
 from schemax.compiler.lists import asked_of, leaves_of_item
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import ModelError, TemplateError
 from schemax.resources import resource_dir
-from schemax.schema import Attribute
 
 TemplateLike = str | Path | jinja2.Template
 

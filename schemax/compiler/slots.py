@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from schemax.attributes import Attribute
 from schemax.compiler.grammars import check_grammar, may_be_null, parser_limits, slot_grammar
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
-from schemax.schema import Attribute
 from schemax.tokens import SlotSpec
 
 

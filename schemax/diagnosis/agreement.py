@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.diagnosis.report import Agreement
@@ -24,7 +25,7 @@ from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import Plan, WrittenValue, plan_prompt, with_values
 from schemax.runtime.stream import decode_stream
 from schemax.runtime.visibility import TokenInfo
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 from schemax.tokens import PromptIds, SlotOutput
 
 Model = DecoderModel | ForkModel

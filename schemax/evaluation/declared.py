@@ -10,9 +10,10 @@ from typing import Any
 
 from pydantic import BaseModel, create_model
 
+from schemax.attributes import compile_attributes, settings_of
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, attribute_names, row_ids, schemas_of
-from schemax.schema import AttrSchema, compile_attributes, settings_of
+from schemax.schema import AttrSchema
 
 
 def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
+from schemax.attributes import compile_attributes
 from schemax.errors import InputError
 from schemax.evaluation.pairs import OUTCOMES, Outcome, PairScore, count_outcomes, outcome_of
-from schemax.schema import AttrSchema, compile_attributes
+from schemax.schema import AttrSchema
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

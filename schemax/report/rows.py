@@ -19,9 +19,9 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from schemax.attributes import settings_of
 from schemax.results import Extraction, FieldResult, Span
 from schemax.results.lists import without_items
-from schemax.schema import settings_of
 
 _LARGEST = 2**53  # beyond it, JavaScript's numbers are not exact
 _MOST_SHOWN, _LEAST_SHOWN = 4, 0.005  # of alternatives

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, RootModel, ValidationError
 
+from schemax.attributes import Attribute
 from schemax.formats import OutputFormat
 from schemax.results.extraction import Extraction, FieldError, FieldResult, SlotText, Span
 from schemax.results.layout import Group, Layout, Leaf, Way, items_of, layout_of
@@ -23,7 +24,6 @@ from schemax.results.lists import taken_together
 from schemax.results.messages import joined, reason_of
 from schemax.results.spans import Source
 from schemax.results.values import as_seconds, count_of, texts_of, value_of
-from schemax.schema import Attribute
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from schemax.schema import Attribute, compile_attributes
-from schemax.shapes import annotation_of, shape_of
+from schemax.attributes import Attribute, compile_attributes
+from schemax.attributes.annotations import annotation_of, field_type_of
 
 
 class Way(Enum):
@@ -92,7 +92,7 @@ def _group(
     children: dict[str, Leaf | Group] = {}
     leaves: list[Leaf] = []
     for name, info in model.model_fields.items():
-        shape = shape_of(annotation_of(info))
+        shape = field_type_of(annotation_of(info))
         inner = [] if info.is_required() else [Way.OMIT]
         inner += [Way.NONE] if shape.nullable else []
         if shape.model is None or shape.is_list:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
 from schemax.compiler.examples import read_examples
 from schemax.documents import Shown, shown_text
@@ -13,7 +14,6 @@ from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
 from schemax.io import Record
 from schemax.results import Extraction, FieldError, SlotText, build
-from schemax.schema import Attribute
 from schemax.tables.columns import Schemas
 from schemax.tables.run import Extract
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from schemax.attributes import Attribute, compile_attributes
+from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.documents import Shown, read_documents
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, canonical, row_ids, shown_record
 from schemax.formats import OutputFormat, Scalar, Writable
 from schemax.results import FieldError, SlotText, build
-from schemax.schema import Attribute, compile_attributes
-from schemax.shapes import annotation_of, shape_of
 
 Stated = str | list[str] | None
 """What a label says before it has a type: text, the texts of a list, or an explicit null."""
@@ -173,7 +173,7 @@ def _misfits(
     model: type[BaseModel] | None = schema
     for name in attribute.path[:-1]:
         assert model is not None  # every path leads through nested models
-        model = shape_of(annotation_of(model.model_fields[name])).model
+        model = field_type_of(annotation_of(model.model_fields[name])).model
     assert model is not None
     field = annotation_of(model.model_fields[attribute.path[-1]])
     try:
