@@ -13,9 +13,9 @@ from schemax.compiler.examples import Example, Examples
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example as Row
 from schemax.evaluation.examples import canonical, read_examples, row_ids
+from schemax.evaluation.labels import shown_text, typed_labels
 from schemax.formats import get_format
 from schemax.results import SlotText, build
-from schemax.training.lessons import make_lesson
 
 Model = type[BaseModel]
 
@@ -63,17 +63,18 @@ def _example(path: Path, name: str, row: Row, schema: Model) -> Example:
     written = get_format("json")
     stated = {label: canonical(value) for label, value in row.attributes.items()}
     try:
-        lesson, errors = make_lesson(name, row, stated, {row.category: schema}, written)
+        labels = typed_labels(name, row.category, stated, schema, written)
+        text = shown_text(name, row)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     attributes = compile_attributes(schema)
     slots = [
-        SlotText(written.escape(lesson.values.get(item.name)), "stop", 1, complete=True)
+        SlotText(written.escape(labels.values.get(item.name)), "stop", 1, complete=True)
         for item in attributes
     ]
     found = build(schema, attributes, slots, written, index=0, document_id=None)
-    if errors := [*errors, *found.errors]:
+    if errors := [*labels.errors, *found.errors]:
         where = f"{errors[0].field}: " if errors[0].field else ""
         raise InputError(f"{path}: product {name}: {where}{errors[0].message}")
     assert found.value is not None  # else there is an error
-    return lesson.text, found.value
+    return text, found.value

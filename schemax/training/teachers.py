@@ -11,12 +11,13 @@ from pydantic import BaseModel
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record
+from schemax.evaluation.labels import Stated, as_stated
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
 from schemax.io import read_records
 from schemax.progress import track
 from schemax.results import Extraction
-from schemax.training.lessons import Lesson, Stated, as_stated, make_lesson
+from schemax.training.lessons import Lesson, make_lesson
 
 
 def lessons_by_model(
