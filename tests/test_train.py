@@ -146,7 +146,7 @@ def test_titles_are_learnt_by_heart(
     assert card["settings"]["data"]["train"]["file"] == "train.jsonl"
     assert card["categories"] == {"Tea": ["Brand", "Count"]}
     assert (out / "prompt.jinja").read_text() == SHORT
-    written = {file.suffix for file in out.rglob("*") if file.is_file()}
+    written = {file.suffix for file in out.iterdir() if file.is_file()}
     assert written == {".json", ".jinja", ".safetensors"}
 
 
@@ -210,6 +210,42 @@ def test_a_resumed_run_ends_with_the_same_weights(
         assert torch.equal(weight, other[name]), name
     start = weights(base)
     assert any(not torch.equal(weight, start[name]) for name, weight in one.items())
+
+
+class Malicious:
+    """Unpickled, it would make a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self._path,)
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_checkpoint_cannot_run_code(base: Path, data: Path, name: str) -> None:
+    run(base, data, "out", steps=2, held_out=0.0)
+    proof = data / "it ran"
+    file = data / "out" / "checkpoints" / "checkpoint-2" / name
+    assert file.is_file()
+    torch.save(Malicious(proof), file)
+    with pytest.raises(InputError, match="checkpoint-2 holds data that could run code"):
+        run(base, data, "out", steps=4, held_out=0.0, resume=True)
+    assert not proof.exists()
+    torch.load(file, weights_only=False)
+    assert proof.exists()
+
+
+def test_an_unfinished_checkpoint_is_passed_over(base: Path, data: Path) -> None:
+    run(base, data, "out", steps=4, held_out=0.0)
+    folder = data / "out" / "checkpoints"
+    (folder / "checkpoint-4" / "trainer_state.json").unlink()
+    again = run(base, data, "out", steps=4, held_out=0.0, resume=True)
+    assert [row["step"] for row in again.history] == [1, 2, 3, 4]
+    for name in ("checkpoint-2", "checkpoint-4"):
+        (folder / name / "trainer_state.json").unlink()
+    with pytest.raises(InputError, match="no complete checkpoint"):
+        run(base, data, "out", steps=4, held_out=0.0, resume=True)
 
 
 def test_a_run_is_resumed_with_its_own_settings_only(base: Path, data: Path) -> None:

@@ -7,11 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer import TRAINER_STATE_NAME
 
 from schemax.compiler import CompiledSchema
 from schemax.errors import InputError, ModelError
@@ -133,7 +134,13 @@ def run_training(
     tell(_summary(pieces, held_out, schedule.steps, schedule.steps_per_epoch, padding))
     started = time.monotonic()
     last = _last_checkpoint(checkpoints) if resume else None
-    trainer.train(resume_from_checkpoint=last)
+    try:
+        trainer.train(resume_from_checkpoint=last)
+    except UnpicklingError as error:
+        raise InputError(
+            f"{last} holds data that could run code when loaded, so it was not loaded; delete "
+            "this checkpoint and resume from an earlier one, or train into another folder"
+        ) from error
     tuned.config.use_cache = remembered
     outcome = Outcome(
         steps=trainer.state.global_step,
@@ -152,11 +159,14 @@ def run_training(
 
 
 def _last_checkpoint(folder: Path) -> str:
-    """Raises InputError if there is none."""
-    found: str | None = get_last_checkpoint(str(folder))  # type: ignore[no-untyped-call]
-    if found is None:
-        raise InputError(f"there is no checkpoint in {folder} to go on from")
-    return found
+    """The newest complete checkpoint: the Trainer writes its own state last.
+
+    Raises InputError if there is none.
+    """
+    complete = [path.parent for path in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}")]
+    if not complete:
+        raise InputError(f"there is no complete checkpoint in {folder} to resume from")
+    return str(max(complete, key=lambda path: int(path.name.rpartition("-")[2])))
 
 
 def trainable(extractor: Extractor, name: str) -> TrainableModel:
