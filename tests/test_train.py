@@ -115,7 +115,7 @@ def test_a_folder_in_two_commands(
     assert "is a folder without test.jsonl" in refused.output
 
 
-GAPPED = ("--layout", "gapped", "--slots", "causal")
+GAPPED = ("--decoding", "isolated:layout=gapped:slots=causal")
 
 
 @pytest.mark.parametrize(
@@ -475,8 +475,7 @@ def test_attributes_files(tmp_path: Path) -> None:
     [
         (["--labels", "silver"], "gold, teacher or self"),
         (["--labels", "teacher"], "--teacher"),
-        (["--layout", "branched", "--slots", "causal"], "causal"),
-        (["--absent", "zero"], "null or ignore"),
+        (["--decoding", "isolated:slots=causal"], "causal"),
         (["--device", "cuda:3"], "CUDA_VISIBLE_DEVICES"),
         (["--patience", "2", "--held-out", "0"], "held-out"),
         (["--keep-adapter"], "LoRA"),

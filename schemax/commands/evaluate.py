@@ -7,10 +7,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
 import typer
 from pydantic import BaseModel
@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from schemax.commands import options, scoreboard
 from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.messages import UsageError, plain_warnings, say
+from schemax.commands.option_groups import grouped
 from schemax.evaluation.comparison import Comparison, compare
 from schemax.evaluation.declared import check_labels, parts_of
 from schemax.evaluation.examples import (
@@ -43,7 +44,36 @@ _WARM_UP = 16
 _MOST_IDS = 20
 
 
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """What is shown of the scores, and where."""
+
+    panel: ClassVar[str] = "The report"
+
+    by: Annotated[
+        str,
+        typer.Option(
+            help="category; attribute: also the counts of every attribute; confidence: also how "
+            "reliable confidences are, bin by bin."
+        ),
+    ] = "category"
+    reliability: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.svg",
+            show_default=False,
+            help="Where to draw reliability, and risk over coverage.",
+        ),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False
+    details: Annotated[
+        bool, typer.Option("--details", help="With --json: labels and predictions as well.")
+    ] = False
+
+
+@grouped
 def evaluate(
+    report: ReportOptions,
     data: Annotated[
         Path | None,
         typer.Argument(
@@ -74,22 +104,6 @@ def evaluate(
     limit: Annotated[
         int | None, typer.Option(min=1, show_default=False, help="Read no more than so many.")
     ] = None,
-    by: Annotated[
-        str,
-        typer.Option(
-            help="category; attribute for counts of every attribute as well; confidence for how "
-            "far confidences can be relied on, bin by bin."
-        ),
-    ] = "category",
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            "--reliability",
-            metavar="FILE.svg",
-            show_default=False,
-            help="Where to draw reliability, and risk over coverage.",
-        ),
-    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -107,10 +121,6 @@ def evaluate(
             help="Instead of INPUT: two results that --json --details wrote.",
         ),
     ] = None,
-    details: Annotated[
-        bool, typer.Option("--details", help="With --json: labels and predictions as well.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False,
 ) -> None:
     """Scores extractions against annotations, by the protocol of ExtractGPT and strictly.
 
@@ -118,6 +128,7 @@ def evaluate(
     score takes an attribute that is not annotated as null. Later settings are compared with the
     first one, product by product.
     """
+    by, picture = report.by, report.reliability
     if by not in ("category", "attribute", "confidence"):
         raise UsageError(f"--by takes category, attribute or confidence, not {by!r}")
     if picture is not None and picture.suffix != ".svg":
@@ -125,11 +136,11 @@ def evaluate(
     if saved is not None:
         if data is not None:
             raise UsageError("give INPUT or --compare, not both")
-        _compare_saved(saved, as_json)
+        _compare_saved(saved, report.as_json)
         return
     if data is None:
         raise UsageError("INPUT is missing")
-    if details and not as_json:
+    if report.details and not report.as_json:
         raise UsageError("--details goes with --json")
     names = [name.strip() for name in decoding.split(",")]
     checked = [
@@ -140,7 +151,7 @@ def evaluate(
     _report_duplicates(examples)
     schemas = declared_schemas(found.schemas, examples)
     check_labels(examples, schemas)
-    with plain_warnings(quiet=as_json):
+    with plain_warnings(quiet=report.as_json):
         extractor = options.load_extractor(model, device, dtype)
         runs = [
             _measure(extractor, examples, schemas, name, settings)
@@ -150,8 +161,8 @@ def evaluate(
             judging = extractor if judge == model else options.load_extractor(judge, device, dtype)
             runs = [replace(run, judged=_judged(judging, judge, run)) for run in runs]
     comparisons = [compare(examples, runs[0].predictions, run.predictions) for run in runs[1:]]
-    if as_json:
-        typer.echo(json.dumps(_as_data(runs, comparisons, details), indent=2))
+    if report.as_json:
+        typer.echo(json.dumps(_as_data(runs, comparisons, report.details), indent=2))
     else:
         scoreboard.show(runs, comparisons, _setting(extractor), by=by)
     if picture is not None:

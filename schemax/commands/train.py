@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from schemax.commands import train_options as given
 from schemax.commands.calibrate import calibration_line
 from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.messages import UsageError, plain_warnings, refused_settings, say
+from schemax.commands.option_groups import grouped
 from schemax.compiler.prompt import template_source
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import InputError, ModelError
@@ -29,40 +30,18 @@ if TYPE_CHECKING:
     from schemax.training.run import Outcome, Work
 
 
+@grouped
 def train(
     data: given.Train,
     out: given.Out,
+    source: given.DataOptions,
+    labelling: given.LabelOptions,
+    weights: given.WeightOptions,
+    loop: given.LoopOptions,
     model: options.Model = None,
     device: given.Device = "auto",
-    from_scratch: given.FromScratch = None,
-    test: given.Test = None,
-    keep_overlap: given.KeepOverlap = False,
-    schemas: given.Schemas = None,
-    held_out: given.HeldOut = 0.1,
-    labels: given.Labels = "gold",
-    teacher: given.Teacher = None,
-    teacher_decoding: given.TeacherDecoding = "autoregressive",
-    absent: given.Absent = "null",
-    absent_share: given.AbsentShare = 1.0,
-    decoding: given.Decoding = "isolated",
-    layout: given.Layout = None,
-    documents: given.Documents = None,
-    slots: given.Slots = None,
-    documents_per_prompt: given.DocumentsPerPrompt = None,
     format: options.Format = None,
     template: options.Template = None,
-    lora: given.Lora = None,
-    keep_adapter: given.KeepAdapter = False,
-    epochs: given.Epochs = None,
-    steps: given.Steps = None,
-    learning_rate: given.LearningRate = None,
-    batch_tokens: given.BatchTokens = 4096,
-    pack: given.Pack = 16,
-    gradient_accumulation: given.GradientAccumulation = 1,
-    bf16: given.Bf16 = False,
-    patience: given.Patience = None,
-    check_every: given.CheckEvery = None,
-    seed: given.Seed = 0,
     resume: given.Resume = False,
 ) -> None:
     """Fine-tunes a model for the way it will be decoded.
@@ -71,29 +50,19 @@ def train(
     they are decoded, and the loss is taken on values and what ends them. FOLDER is then a model
     like any other: `schemax evaluate TEST.jsonl --model FOLDER`.
     """
-    _check_choices(labels, teacher, absent, device)
+    _check_choices(labelling, device)
     settings = options.checked_settings(format, template, None)
     with refused_settings():
-        config = _decoding(decoding, layout, documents, slots, documents_per_prompt)
-        teaching = resolve_decoding(teacher_decoding)
         chosen = TrainingSettings(
-            decoding=config,
-            epochs=epochs,
-            steps=steps,
-            learning_rate=learning_rate,
-            batch_tokens=batch_tokens,
-            pack=pack,
-            gradient_accumulation=gradient_accumulation,
-            lora=lora,
-            keep_adapter=keep_adapter,
-            bf16=bf16,
-            absent=absent_share if absent == "null" else 0.0,
-            held_out=held_out,
-            patience=patience,
-            check_every=check_every,
-            seed=seed,
-            from_scratch=from_scratch is not None,
+            decoding=resolve_decoding(weights.decoding),
+            lora=weights.lora,
+            keep_adapter=weights.keep_adapter,
+            from_scratch=weights.from_scratch is not None,
+            absent=labelling.absent,
+            held_out=source.held_out,
+            **asdict(loop),
         )
+        teaching = resolve_decoding(labelling.teacher_decoding)
     _check_folder(out, resume)
     # Here and not above: it imports torch, which other commands need not wait for.
     from schemax.training.run import Work
@@ -102,44 +71,41 @@ def train(
         options.hush_libraries()
         from schemax.training.data import read_training_examples
 
-        found = dataset(data, "train", schemas)
-        test = test or found.test
-        examples = read_training_examples(found.file, test, keep_overlap=keep_overlap)
+        found = dataset(data, "train", source.schemas)
+        test = source.test or found.test
+        examples = read_training_examples(found.file, test, keep_overlap=source.keep_overlap)
         declared = declared_schemas(found.schemas, examples)
         loading = "cpu" if _num_processes() > 1 else device
-        extractor, name = _load(model, from_scratch, chosen, loading, template)
+        extractor, name = _load(model, weights.from_scratch, chosen, loading, template)
         compiled = {
-            category: extractor.compile(schema, format=format, template=template, decoding=config)
+            category: extractor.compile(
+                schema, format=format, template=template, decoding=chosen.decoding
+            )
             for category, schema in declared.items()
         }
-        lessons = _lessons(
-            examples, declared, extractor, labels, teacher, teaching, loading, settings
-        )
-        source = extractor.template
-        card = _card(
-            found.file, test, found.schemas, labels, teacher, teacher_decoding, name, format
-        )
+        lessons = _lessons(examples, declared, extractor, labelling, teaching, loading, settings)
+        prompt = extractor.template
         work = Work(
             extractor=extractor,
             name=name,
             compiled=compiled,
             lessons=lessons,
-            template=None if source is None else template_source(str(source)),
-            card=card,
+            template=None if prompt is None else template_source(str(prompt)),
+            card=_card(found.file, test, found.schemas, labelling, name, format),
         )
         outcome = _run(work, out, chosen, device, resume)
         if _rank() == 0:
-            _report(outcome, out, data if data.is_dir() else Path("TEST.jsonl"), decoding)
-            _calibrate(out, examples, declared, work, chosen, labels, loading, settings)
+            test_data = data if data.is_dir() else Path("TEST.jsonl")
+            _report(outcome, out, test_data, weights.decoding)
+            _calibrate(out, examples, declared, work, chosen, labelling.labels, loading, settings)
 
 
-def _check_choices(labels: str, teacher: str | None, absent: str, device: str) -> None:
+def _check_choices(labelling: given.LabelOptions, device: str) -> None:
+    labels, teacher = labelling.labels, labelling.teacher
     if labels not in ("gold", "teacher", "self"):
         raise UsageError(f"--labels takes gold, teacher or self, not {labels!r}")
     if (labels == "teacher") != (teacher is not None):
         raise UsageError("--labels teacher and --teacher go together")
-    if absent not in ("null", "ignore"):
-        raise UsageError(f"--absent takes null or ignore, not {absent!r}")
     if device not in ("auto", "cpu", "cuda", "mps"):
         raise UsageError(
             f"--device takes auto, cpu, cuda or mps, not {device!r}; CUDA_VISIBLE_DEVICES chooses "
@@ -151,24 +117,6 @@ def _check_choices(labels: str, teacher: str | None, absent: str, device: str) -
             "with several processes, each would predict the labels anew; write them with "
             "`schemax extract` first, and give the file as --teacher"
         )
-
-
-def _decoding(
-    preset: str,
-    layout: str | None,
-    documents: str | None,
-    slots: str | None,
-    documents_per_prompt: int | None,
-) -> DecodingConfig:
-    """Raises ValueError for settings that contradict each other."""
-    changes: dict[str, Any] = {
-        "layout": layout,
-        "documents": documents,
-        "slots": slots,
-        "documents_per_prompt": documents_per_prompt,
-    }
-    named = {name: value for name, value in changes.items() if value is not None}
-    return replace(resolve_decoding(preset), **named)
 
 
 def _check_folder(out: Path, resume: bool) -> None:
@@ -207,8 +155,7 @@ def _lessons(
     examples: Sequence[Example],
     schemas: Mapping[str, type[BaseModel]],
     extractor: Extractor,
-    labels: str,
-    teacher: str | None,
+    labelling: given.LabelOptions,
     decoding: DecodingConfig,
     device: str,
     settings: Mapping[str, Any],
@@ -217,7 +164,8 @@ def _lessons(
     from schemax.training.teachers import lessons_by_model, lessons_by_predictions
 
     output = get_format(settings["format"] or "json")
-    if labels == "gold":
+    teacher = labelling.teacher
+    if labelling.labels == "gold":
         return gold_lessons(examples, schemas, output)
     if teacher is not None and teacher.endswith(".jsonl"):
         if not Path(teacher).is_file():
@@ -242,14 +190,13 @@ def _card(
     data: Path,
     test: Path | None,
     schemas: str | None,
-    labels: str,
-    teacher: str | None,
-    teacher_decoding: str,
+    labelling: given.LabelOptions,
     name: str,
     format: str | None,
 ) -> dict[str, Any]:
     from schemax.training.card import digest
 
+    labels, teacher = labelling.labels, labelling.teacher
     files = {"train": data, "test": test, "teacher": Path(teacher) if teacher else None}
     return {
         "base_model": name,
@@ -261,7 +208,7 @@ def _card(
         "schemas": schemas or "made of the annotations",
         "labels": labels,
         "teacher": teacher,
-        "teacher_decoding": None if labels == "gold" else teacher_decoding,
+        "teacher_decoding": None if labels == "gold" else labelling.teacher_decoding,
         "output_format": format,
     }
 
