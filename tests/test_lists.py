@@ -74,7 +74,7 @@ def prompts_with(
             prompt,
             answers=(
                 tuple(
-                    written_count(compiled, count) if attribute.long else ()
+                    written_count(compiled, count) if attribute.two_phase else ()
                     for attribute in compiled.attributes
                 ),
             ),

@@ -13,9 +13,10 @@ from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 from schemax.cli import app
-from schemax.evaluation.examples import Example, score_predictions
-from schemax.evaluation.picture import reliability_svg
+from schemax.evaluation.examples import Example
+from schemax.evaluation.plots import reliability_svg
 from schemax.evaluation.reliability import Reliability, reliability, reliability_of
+from schemax.evaluation.scores import score_predictions
 
 CONFIDENCES = [0.35, 0.85, 0.15, 0.95, 0.85]
 RIGHT = [True, True, False, True, False]

@@ -36,7 +36,7 @@ class Attribute:
     choices: texts of the members of a Literal or Enum, else ().
     choice_values: the Python values behind `choices`: a Literal's values, an Enum's members.
     is_list: whether the value is a list, set or tuple of such items.
-    long: whether such a list is read in two phases: how many items, then all of them at once.
+    two_phase: whether such a list is read in two phases: how many items, then all of them at once.
     fields: the leaves of an item that is a nested model, with paths and labels from the item on.
     nullable: whether None is allowed for this leaf or for a nested model around it.
     required: whether the leaf has no default; says nothing of the nested models around it.
@@ -58,7 +58,7 @@ class Attribute:
     k_max: int | None
     omittable: bool = False
     constraints: Constraints = ()
-    long: bool = False
+    two_phase: bool = False
     fields: tuple[Attribute, ...] = ()
 
     @property
@@ -118,7 +118,7 @@ def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
                     "give one of them another title"
                 )
             field_type = field_type_of(annotation_of(field))
-            long = _is_long(field, field_type)
+            two_phase = _is_two_phase(field, field_type)
             inner = replace(
                 outer,
                 path=path,
@@ -130,7 +130,7 @@ def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
                 omittable=outer.omittable or field_type.nullable or not field.is_required(),
             )
             if field_type.model is None:
-                yield _leaf(field, field_type, inner, long)
+                yield _leaf(field, field_type, inner, two_phase)
                 continue
             if field_type.model in inner.models:
                 raise UnsupportedType(
@@ -140,7 +140,9 @@ def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
             if field_type.is_list:
                 # Each item is there, whatever may stand in the place of the list.
                 item = replace(inner, nullable=False, omittable=False)
-                yield _leaf(field, field_type, inner, long, tuple(_leaves(field_type.model, item)))
+                yield _leaf(
+                    field, field_type, inner, two_phase, tuple(_leaves(field_type.model, item))
+                )
                 continue
         except UnsupportedType as error:
             raise SchemaError(outer.root, ".".join(path), str(error)) from None
@@ -151,7 +153,7 @@ def _leaf(
     field: FieldInfo,
     field_type: FieldType,
     place: _Outer,
-    long: bool,
+    two_phase: bool,
     fields: tuple[Attribute, ...] = (),
 ) -> Attribute:
     if field_type.kind is None and not fields:
@@ -174,7 +176,7 @@ def _leaf(
         k_max=place.k_max,
         omittable=place.omittable,
         constraints=field_type.constraints,
-        long=long,
+        two_phase=two_phase,
         fields=tuple(
             replace(leaf, path=leaf.path[depth:], labels=leaf.labels[depth:]) for leaf in fields
         ),
@@ -205,7 +207,7 @@ def _label_of(name: str, field: FieldInfo) -> str:
     return field.title.strip()
 
 
-def _is_long(field: FieldInfo, field_type: FieldType) -> bool:
+def _is_two_phase(field: FieldInfo, field_type: FieldType) -> bool:
     extra = field.json_schema_extra
     declared = extra if isinstance(extra, dict) else {}
     for keyword, name in (("long", "long"), ("uniqueItems", "unique")):

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from schemax.attributes import settings_of
 from schemax.catalog import load_schema
-from schemax.commands.messages import UsageError
+from schemax.commands.console import UsageError
 from schemax.errors import SchemaxError
 from schemax.schema import AttrSchema
 

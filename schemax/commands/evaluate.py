@@ -15,24 +15,17 @@ from typing import Annotated, Any, ClassVar, get_args
 import typer
 from pydantic import BaseModel
 
-from schemax.commands import options, scoreboard
+from schemax.commands import evaluate_tables, options
+from schemax.commands.console import UsageError, plain_warnings, say
 from schemax.commands.datasets import dataset, declared_schemas
-from schemax.commands.messages import UsageError, plain_warnings, say
 from schemax.commands.option_groups import grouped
 from schemax.evaluation.comparison import Comparison, compare
-from schemax.evaluation.declared import check_labels, parts_of
-from schemax.evaluation.examples import (
-    Example,
-    by_attribute,
-    duplicated_ids,
-    labelled,
-    read_examples,
-    score_predictions,
-    shown_record,
-)
+from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
 from schemax.evaluation.judge import Case, Judgement, Verdict, cases_of
-from schemax.evaluation.picture import reliability_svg
-from schemax.evaluation.runs import Judged, Run, check_alike, comparison_data, read_run
+from schemax.evaluation.plots import reliability_svg
+from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, comparison_data, read_run
+from schemax.evaluation.schemas import check_labels, parts_of
+from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.progress import track
 from schemax.results import Extraction
@@ -164,12 +157,12 @@ def evaluate(
     if report.as_json:
         typer.echo(json.dumps(_as_data(runs, comparisons, report.details), indent=2))
     else:
-        scoreboard.show(runs, comparisons, _setting(extractor), by=by)
+        evaluate_tables.show(runs, comparisons, _setting(extractor), by=by)
     if picture is not None:
         _draw(runs, picture)
 
 
-def _draw(runs: Sequence[Run], path: Path) -> None:
+def _draw(runs: Sequence[EvaluationRun], path: Path) -> None:
     known = [(run.decoding, found) for run in runs if (found := run.reliability) is not None]
     if known:
         path.write_text(reliability_svg(known), "utf-8")
@@ -183,7 +176,7 @@ def _measure(
     schemas: Mapping[str, type[BaseModel]],
     name: str,
     settings: Mapping[str, Any],
-) -> Run:
+) -> EvaluationRun:
     records = [shown_record(example) for example in examples]
     if sys.stderr.isatty():  # a bar would cost time that is being measured
         say(f"{name}: {len(examples)} products ...")
@@ -217,7 +210,7 @@ def _measure(
     ends = Counter(
         field.finish_reason for item in items for field in without_items(item.fields).values()
     )
-    return Run(
+    return EvaluationRun(
         decoding=name,
         examples=examples,
         predictions=predictions,
@@ -234,7 +227,7 @@ def _measure(
     )
 
 
-def _judged(judge: Extractor, name: str, run: Run) -> Judged:
+def _judged(judge: Extractor, name: str, run: EvaluationRun) -> Judged:
     cases = cases_of(run.examples, run.predictions)
     return Judged(name, cases, _verdicts(judge, cases))
 
@@ -259,7 +252,7 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
         }
         typer.echo(json.dumps(sides | comparison_data(found), indent=2))
     else:
-        scoreboard.show_comparison(found, *names)
+        evaluate_tables.show_comparison(found, *names)
 
 
 def _report_duplicates(examples: Sequence[Example]) -> None:
@@ -271,7 +264,7 @@ def _report_duplicates(examples: Sequence[Example]) -> None:
 
 
 def _as_data(
-    runs: Sequence[Run], comparisons: Sequence[Comparison], details: bool
+    runs: Sequence[EvaluationRun], comparisons: Sequence[Comparison], details: bool
 ) -> list[dict[str, Any]]:
     rows = [run.to_data(details=details) for run in runs]
     for row, comparison in zip(rows[1:], comparisons, strict=True):

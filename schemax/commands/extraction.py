@@ -16,7 +16,7 @@ from typing import Any
 
 from schemax.attributes import settings_of
 from schemax.commands import options
-from schemax.commands.messages import UsageError, refused_settings, say
+from schemax.commands.console import UsageError, refused_settings, say
 from schemax.commands.pools import PoolOptions, connected, shippable
 from schemax.documents import Shown
 from schemax.errors import ModelError

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from schemax.commands import options
 from schemax.commands import train_options as given
 from schemax.commands.calibrate import calibration_line
+from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
 from schemax.commands.datasets import dataset, declared_schemas
-from schemax.commands.messages import UsageError, plain_warnings, refused_settings, say
 from schemax.commands.option_groups import grouped
 from schemax.compiler.prompt import template_source
 from schemax.config import DecodingConfig, resolve_decoding
@@ -26,8 +26,8 @@ from schemax.resources import resource_dir
 from schemax.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from schemax.training.lessons import Lesson
-    from schemax.training.run import Outcome, Work
+    from schemax.training.run import TrainingJob, TrainingResult
+    from schemax.training.training_examples import TrainingExample
 
 
 @grouped
@@ -65,7 +65,7 @@ def train(
         teaching = resolve_decoding(labelling.teacher_decoding)
     _check_folder(out, resume)
     # Here and not above: it imports torch, which other commands need not wait for.
-    from schemax.training.run import Work
+    from schemax.training.run import TrainingJob
 
     with plain_warnings(quiet=_rank() > 0):
         options.hush_libraries()
@@ -73,8 +73,8 @@ def train(
 
         found = dataset(data, "train", source.schemas)
         test = source.test or found.test
-        examples = read_training_examples(found.file, test, keep_overlap=source.keep_overlap)
-        declared = declared_schemas(found.schemas, examples)
+        annotated = read_training_examples(found.file, test, keep_overlap=source.keep_overlap)
+        declared = declared_schemas(found.schemas, annotated)
         loading = "cpu" if _num_processes() > 1 else device
         extractor, name = _load(model, weights.from_scratch, chosen, loading, template)
         compiled = {
@@ -83,13 +83,15 @@ def train(
             )
             for category, schema in declared.items()
         }
-        lessons = _lessons(examples, declared, extractor, labelling, teaching, loading, settings)
+        examples = _training_examples(
+            annotated, declared, extractor, labelling, teaching, loading, settings
+        )
         prompt = extractor.template
-        work = Work(
+        work = TrainingJob(
             extractor=extractor,
             name=name,
             compiled=compiled,
-            lessons=lessons,
+            examples=examples,
             template=None if prompt is None else template_source(str(prompt)),
             card=_card(found.file, test, found.schemas, labelling, name, format),
         )
@@ -97,7 +99,7 @@ def train(
         if _rank() == 0:
             test_data = data if data.is_dir() else Path("TEST.jsonl")
             _report(outcome, out, test_data, weights.decoding)
-            _calibrate(out, examples, declared, work, chosen, labelling.labels, loading, settings)
+            _calibrate(out, annotated, declared, work, chosen, labelling.labels, loading, settings)
 
 
 def _check_choices(labelling: given.LabelOptions, device: str) -> None:
@@ -138,7 +140,7 @@ def _load(
     """The model, and what it is called."""
     named = model or os.environ.get("SCHEMAX_MODEL")
     if from_scratch is not None:
-        from schemax.training.scratch import new_model
+        from schemax.training.init_model import new_model
 
         made, tokenizer = new_model(from_scratch, named, settings.seed)
         return Extractor(made, tokenizer, template=template), from_scratch
@@ -151,33 +153,33 @@ def _load(
     return loaded, named or "the embedded model"
 
 
-def _lessons(
-    examples: Sequence[Example],
+def _training_examples(
+    annotated: Sequence[Example],
     schemas: Mapping[str, type[BaseModel]],
     extractor: Extractor,
     labelling: given.LabelOptions,
     decoding: DecodingConfig,
     device: str,
     settings: Mapping[str, Any],
-) -> list[Lesson]:
-    from schemax.training.lessons import gold_lessons
-    from schemax.training.teachers import lessons_by_model, lessons_by_predictions
+) -> list[TrainingExample]:
+    from schemax.training.distillation import examples_by_model, examples_by_predictions
+    from schemax.training.training_examples import gold_examples
 
     output = get_format(settings["format"] or "json")
     teacher = labelling.teacher
     if labelling.labels == "gold":
-        return gold_lessons(examples, schemas, output)
+        return gold_examples(annotated, schemas, output)
     if teacher is not None and teacher.endswith(".jsonl"):
         if not Path(teacher).is_file():
             raise UsageError(f"no such file: {teacher}")
-        return lessons_by_predictions(Path(teacher), examples, schemas, output)
+        return examples_by_predictions(Path(teacher), annotated, schemas, output)
     reader = extractor
     if teacher is not None:
         options.check_folder(teacher)
         reader = Extractor.from_pretrained(teacher, device=device)
-    return lessons_by_model(
+    return examples_by_model(
         reader,
-        examples,
+        annotated,
         schemas,
         output,
         decoding,
@@ -213,7 +215,9 @@ def _card(
     }
 
 
-def _run(work: Work, out: Path, settings: TrainingSettings, device: str, resume: bool) -> Outcome:
+def _run(
+    work: TrainingJob, out: Path, settings: TrainingSettings, device: str, resume: bool
+) -> TrainingResult:
     from schemax.training.run import run_training
 
     def tell(text: str) -> None:
@@ -232,7 +236,7 @@ def _run(work: Work, out: Path, settings: TrainingSettings, device: str, resume:
         ) from error
 
 
-def _report(outcome: Outcome, out: Path, data: Path, decoding: str) -> None:
+def _report(outcome: TrainingResult, out: Path, data: Path, decoding: str) -> None:
     loss = "" if outcome.held_out_loss is None else f", held-out loss {outcome.held_out_loss:.4f}"
     say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{loss}")
     say(f"next: schemax evaluate {data} --model {out} --decoding {decoding}")
@@ -240,29 +244,29 @@ def _report(outcome: Outcome, out: Path, data: Path, decoding: str) -> None:
 
 def _calibrate(
     out: Path,
-    examples: Sequence[Example],
+    annotated: Sequence[Example],
     schemas: Mapping[str, type[BaseModel]],
-    work: Work,
+    work: TrainingJob,
     settings: TrainingSettings,
     labels: str,
     device: str,
     given: Mapping[str, Any],
 ) -> None:
-    """Leaves a calibration in the folder, fitted on the held-out products, where these can tell."""
+    """Writes a calibration into the folder, fitted on the held-out products if they suffice."""
     from schemax.calibration import FILE, write_calibration
-    from schemax.training.calibrating import FEWEST, calibrate
-    from schemax.training.run import split_lessons
+    from schemax.evaluation.calibrate import FEWEST, calibrate
+    from schemax.training.run import split_examples
 
     (out / FILE).unlink(missing_ok=True)  # of a run that is taken up again
     if labels != "gold" or settings.decoding.layout == "autoregressive" or not settings.held_out:
         return
-    _, kept_back = split_lessons(work.lessons, settings.held_out, settings.seed)
-    texts = {lesson.text for lesson in kept_back}
-    lessons = zip(examples, work.lessons, strict=True)
-    held_out = [example for example, lesson in lessons if lesson.text in texts]
-    pairs = sum(len(example.attributes) for example in held_out)
-    if pairs < FEWEST or not (out / "config.json").is_file():
-        say(f"not calibrated: {pairs} held-out labels, and it takes {FEWEST}")
+    _, kept_back = split_examples(work.examples, settings.held_out, settings.seed)
+    texts = {kept.text for kept in kept_back}
+    pairs = zip(annotated, work.examples, strict=True)
+    held_out = [one for one, example in pairs if example.text in texts]
+    labelled = sum(len(one.attributes) for one in held_out)
+    if labelled < FEWEST or not (out / "config.json").is_file():
+        say(f"not calibrated: {labelled} held-out labels are too few; it takes {FEWEST}")
         return
     extractor = Extractor.from_pretrained(out, device=device)
     try:

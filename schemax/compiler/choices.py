@@ -15,7 +15,7 @@ from typing import Any
 
 from schemax.attributes import Attribute
 from schemax.compiler.grammars import may_be_null
-from schemax.compiler.slots import TokenGrammar, slot_tails
+from schemax.compiler.slot_specs import TokenGrammar, slot_tails
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
 from schemax.tokens import Alternatives, ChildSlot, SlotSpec

@@ -15,13 +15,13 @@ from schemax.results import FieldError
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """A text and its right values.
+class TrainingExample:
+    """A document and its right values.
 
     name: what messages call it; text: as the model is shown it.
-    values: attribute name -> value, ready to be written; None is an explicit null, and what is
-        absent was not annotated.
-    unknown: attributes of which nothing is known, so that nothing may be learnt.
+    values: attribute name -> value, ready to be written; None is an explicit null. An attribute
+        that was not annotated is missing.
+    unknown: attributes whose values are not known, so nothing is learnt about them.
     """
 
     name: str
@@ -31,43 +31,43 @@ class Lesson:
     unknown: frozenset[str] = frozenset()
 
 
-def gold_lessons(
-    examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]], output: OutputFormat
-) -> list[Lesson]:
-    """Annotated products as lessons, of whose accepted values the canonical ones are taught.
+def gold_examples(
+    annotated: Sequence[Example], schemas: Mapping[str, type[BaseModel]], output: OutputFormat
+) -> list[TrainingExample]:
+    """Training examples from annotations; of several accepted values, the first one is taught.
 
     Raises InputError, naming product and attribute, for labels that the schema does not know, or
     whose value is not of its type.
     """
-    lessons = []
-    for name, example in zip(row_ids(examples), examples, strict=True):
-        stated = {label: canonical(value) for label, value in example.attributes.items()}
-        lesson, errors = make_lesson(name, example, stated, schemas, output)
+    examples = []
+    for name, one in zip(row_ids(annotated), annotated, strict=True):
+        stated = {label: canonical(value) for label, value in one.attributes.items()}
+        example, errors = training_example(name, one, stated, schemas, output)
         if errors:
             raise InputError(f"product {name}: {errors[0].field}: {errors[0].message}")
-        lessons.append(lesson)
-    return lessons
+        examples.append(example)
+    return examples
 
 
-def make_lesson(
+def training_example(
     name: str,
-    example: Example,
+    annotated: Example,
     stated: Mapping[str, Stated],
     schemas: Mapping[str, type[BaseModel]],
     output: OutputFormat,
-) -> tuple[Lesson, tuple[FieldError, ...]]:
-    """A lesson, and what is wrong with values stated for it, which it leaves out as unknown.
+) -> tuple[TrainingExample, tuple[FieldError, ...]]:
+    """A training example, and what is wrong with the values that it leaves out as unknown.
 
     stated: by attribute, under its name or the one that the model is shown.
     Raises InputError for a category without a schema, an unknown attribute, and an empty text.
     """
-    schema = schemas.get(example.category)
+    schema = schemas.get(annotated.category)
     if schema is None:
         known = ", ".join(map(repr, schemas))
         raise InputError(
-            f"product {name}: no schema for category {example.category!r}; there are {known}"
+            f"product {name}: no schema for category {annotated.category!r}; there are {known}"
         )
-    labels = typed_labels(name, example.category, stated, schema, output)
+    labels = typed_labels(name, annotated.category, stated, schema, output)
     unknown = frozenset(error.field for error in labels.errors if error.field)
-    text = shown_text(name, example)
-    return Lesson(name, example.category, text, labels.values, unknown), labels.errors
+    text = shown_text(name, annotated)
+    return TrainingExample(name, annotated.category, text, labels.values, unknown), labels.errors

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute
-from schemax.commands.sight import Picture, picture, sentences
+from schemax.commands.visibility_picture import Picture, picture, sentences
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.lists import Items, asked_of, leaves_of_item
 from schemax.compiler.skeleton import skeleton_text
