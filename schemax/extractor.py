@@ -12,10 +12,11 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from schemax.attributes import settings_of
 from schemax.background import Ready, in_background
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
-from schemax.compiler.examples import Example, Examples, read_examples
+from schemax.compiler.few_shot import FewShotExample, FewShotExamples, read_few_shot_examples
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.documents import Document, Shown, read_documents, shown_text
@@ -25,7 +26,6 @@ from schemax.progress import track
 from schemax.readout import read_out
 from schemax.resources import EMBEDDED_WARNING, resource_dir
 from schemax.results import Extraction, failed
-from schemax.schema import settings_of
 from schemax.tokens import PromptIds, StopTable
 
 T = TypeVar("T", bound=BaseModel)
@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
     format: str | OutputFormat | None
     template: TemplateLike | None
     decoding: str | DecodingConfig | None
-    examples: Examples | None
+    examples: FewShotExamples | None
 
 
 # Documents that are read ahead, and outputs that wait to be read; characters read at a time.
@@ -154,7 +154,7 @@ class Extractor:
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
-        examples: Sequence[Example] = (),
+        examples: Sequence[FewShotExample] = (),
     ) -> CompiledSchema:
         """Compiles a schema for this model; see `compile_schema` for what is raised."""
         settings = settings_of(schema)
@@ -229,7 +229,7 @@ class Extractor:
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
-        examples: Examples | None = None,
+        examples: FewShotExamples | None = None,
     ) -> Iterator[Extraction[T]]:
         """Extractions as they finish, in bounded memory; `index` tells the place in the input.
 
@@ -249,7 +249,7 @@ class Extractor:
         if not schemas:
             raise SchemaError("schemas", None, "no category is given")
         shown = Shown.of(text, id, category)
-        shots = read_examples(
+        shots = read_few_shot_examples(
             examples, schemas, mixed, lambda document: shown_text(document, shown)[0]
         )
         settings: Any = {"format": format, "template": template, "decoding": decoding}

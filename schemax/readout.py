@@ -8,18 +8,18 @@ from functools import lru_cache
 from math import exp
 from typing import TYPE_CHECKING, Any
 
+from schemax.attributes import Attribute
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
 from schemax.compiler.choices import Branches, Choices, choices_of
 from schemax.compiler.grammars import may_be_null
 from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
-from schemax.compiler.slots import is_typed
+from schemax.compiler.slot_specs import is_typed
 from schemax.documents import Document
 from schemax.formats import DocumentKey
 from schemax.results import Extraction, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
-from schemax.results.layout import layout_of
-from schemax.schema import Attribute
+from schemax.results.fields import field_tree_of
 from schemax.tokens import SlotOutput, SlotSpec
 
 if TYPE_CHECKING:
@@ -118,9 +118,9 @@ def _slot_text(
 def _kinds(compiled: CompiledSchema) -> tuple[_Kind, ...]:
     """(N,) kinds of slots. What a nested model requires is not optional, since its null would cost
     the values beside it."""
-    leaves = layout_of(compiled.schema).leaves
+    leaves = field_tree_of(compiled.schema).leaves
     optional = [
-        bool(leaves[a.path].when_null) and may_be_null(a) and not a.long
+        bool(leaves[a.path].when_null) and may_be_null(a) and not a.two_phase
         for a in compiled.attributes
     ]
     return _kinds_of(compiled.attributes, compiled.slots, optional, compiled)
@@ -161,7 +161,7 @@ def _kinds_of_items(
 ) -> tuple[_Kind, ...]:
     """An item that is no model may be left out, where the list may then be shorter."""
     if attribute.fields:
-        optional = [leaf.omittable and not leaf.long for leaf in attribute.fields]
+        optional = [leaf.omittable and not leaf.two_phase for leaf in attribute.fields]
     else:
         optional = [limits_of(attribute)[0] == 0]
     return _kinds_of(leaves_of_item(attribute, 1), items.specs, optional, compiled)

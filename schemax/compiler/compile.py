@@ -12,8 +12,9 @@ import jinja2
 import numpy as np
 from pydantic import BaseModel
 
+from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.compiler.choices import with_key
-from schemax.compiler.examples import Example, written_examples
+from schemax.compiler.few_shot import FewShotExample, written_examples
 from schemax.compiler.lists import Compiling, as_decoded, asked_of, asked_of_items
 from schemax.compiler.prompt import (
     DEFAULT_TEMPLATE,
@@ -37,7 +38,6 @@ from schemax.formats import (
     get_format,
     split_at_stop,
 )
-from schemax.schema import Attribute, compile_attributes, settings_of
 from schemax.tokens import PromptIds, SlotSpec, StopTable
 
 Ids = tuple[int, ...]
@@ -141,7 +141,7 @@ def compile_schema(
     decoding: str | DecodingConfig | None = None,
     eos_ids: Sequence[int] | None = None,
     vocab_size: int | None = None,
-    examples: Sequence[Example] = (),
+    examples: Sequence[FewShotExample] = (),
 ) -> CompiledSchema:
     """Compiles a declaration for one tokenizer. Frozen and cached; never imports torch.
 

@@ -18,6 +18,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from schemax.attributes import Attribute
 from schemax.compiler.free_text import TextForm, text_form
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
 from schemax.compiler.ranges import (
@@ -33,7 +34,6 @@ from schemax.compiler.ranges import (
 )
 from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
-from schemax.schema import Attribute
 
 LIST_KEYWORDS = ("minItems", "maxItems", "uniqueItems")
 _LENGTH_KEYWORDS = ("minLength", "maxLength")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+from schemax.attributes import Attribute
 from schemax.compiler.lists import Rows, all_labels, written
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
 from schemax.formats import DocumentKey, OutputFormat, Writable
-from schemax.schema import Attribute
 
 Path = tuple[str, ...]
 

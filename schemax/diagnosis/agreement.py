@@ -13,13 +13,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.diagnosis.oracle import oracle_logits
 from schemax.diagnosis.report import Agreement
 from schemax.runtime.engine import Model, decode
 from schemax.runtime.plan import plan_prompt
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 from schemax.tokens import PromptIds, SlotOutput
 
 TEMPLATE = "Read the attributes of the text.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"

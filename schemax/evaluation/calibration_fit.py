@@ -14,17 +14,18 @@ import numpy.typing as npt
 
 from schemax.calibration import Calibration, logit
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, score_predictions
+from schemax.evaluation.examples import Example
 from schemax.evaluation.intervals import Counts, difference_interval, f1_of
 from schemax.evaluation.pairs import OUTCOMES, Outcome, outcome_of
 from schemax.evaluation.reliability import VALUES, Reliability, reliability
+from schemax.evaluation.scores import score_predictions
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
 # As a sharper or a blunter map than this comes of data that say too little.
 _SLOPES = (0.05, 20.0)
 
 
-class Entry(NamedTuple):
+class FitEntry(NamedTuple):
     """An attribute of a product, as a model wrote it.
 
     product: its place. outcome: of what was written; without: of null in its place.
@@ -39,7 +40,7 @@ class Entry(NamedTuple):
     probability: float | None
 
 
-class Written(NamedTuple):
+class PredictedValue(NamedTuple):
     """What is known of a value as it was written; `optional`: whether its field may be null."""
 
     confidence: float | None
@@ -77,15 +78,15 @@ class Fit:
 def entries_of(
     examples: Sequence[Example],
     predictions: Sequence[Mapping[str, Any]],
-    written: Sequence[Mapping[str, Written | None]],
-) -> list[Entry]:
+    written: Sequence[Mapping[str, PredictedValue | None]],
+) -> list[FitEntry]:
     """All attributes of all products; predictions and written are by attribute."""
     entries = []
     for pair in score_predictions(examples, predictions).pairs:
         found = written[pair.product].get(pair.attribute)
         known = found is not None and pair.outcome in VALUES
         entries.append(
-            Entry(
+            FitEntry(
                 product=pair.product,
                 annotated=pair.annotated,
                 outcome=pair.outcome,
@@ -97,7 +98,7 @@ def entries_of(
     return entries
 
 
-def fit_calibration(entries: Sequence[Entry]) -> Fit:
+def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
     """Of annotated entries; those of several runs on the same products may be put together."""
     if not any(entry.annotated for entry in entries):
         raise InputError("no attribute of the schemas is annotated, so nothing can be calibrated")
@@ -166,7 +167,7 @@ def _newton(
     return float(found[0]), float(found[1])
 
 
-def threshold_curve(entries: Sequence[Entry]) -> tuple[Threshold, ...]:
+def threshold_curve(entries: Sequence[FitEntry]) -> tuple[Threshold, ...]:
     """F1 at every threshold of a grid, and which of them are as good as the best one.
 
     They are if the 95 % interval of the difference (a paired bootstrap over products) holds 0.
@@ -196,7 +197,7 @@ def pick_threshold(curve: Sequence[Threshold]) -> float:
     return 0.0 if alike[0] == 0 else round((alike[0] + alike[-1]) / 2, 4)
 
 
-def _counts(entries: Sequence[Entry], least: float, *, strict: bool) -> Counts:
+def _counts(entries: Sequence[FitEntry], least: float, *, strict: bool) -> Counts:
     """(products, 5), as `Scores.counts`, with less probable values left out."""
     counts = np.zeros((max(entry.product for entry in entries) + 1, len(OUTCOMES)), np.int64)
     for entry in entries:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from schemax.commands.sight import Picture, picture, sentences
+from schemax.attributes import Attribute
+from schemax.commands.visibility_picture import Picture, picture, sentences
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.lists import Items, asked_of, leaves_of_item
 from schemax.compiler.skeleton import skeleton_text
@@ -15,7 +16,6 @@ from schemax.config import DecodingConfig
 from schemax.formats import StopAt, StopRule
 from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop
 from schemax.runtime.plan import plan_prompt
-from schemax.schema import Attribute
 from schemax.tokens import SlotSpec
 
 

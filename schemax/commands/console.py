@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from schemax.errors import SchemaxError
+from schemax.messages import one_line
 
 
 class UsageError(SchemaxError):
@@ -18,10 +19,6 @@ class UsageError(SchemaxError):
 def say(text: str) -> None:
     """One line on stderr, whatever the text holds."""
     print(one_line(text), file=sys.stderr, flush=True)
-
-
-def one_line(text: object) -> str:
-    return " ".join(str(text).split())
 
 
 @contextmanager

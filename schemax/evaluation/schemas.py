@@ -10,23 +10,27 @@ from typing import Any
 
 from pydantic import BaseModel, create_model
 
+from schemax.attributes import compile_attributes, settings_of
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, attribute_names, row_ids, schemas_of
-from schemax.schema import AttrSchema, compile_attributes, settings_of
+from schemax.evaluation.examples import Example, attribute_names, row_ids
+from schemax.schema import AttrSchema
 
 
 def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
-    """One schema per category, of what is annotated there.
+    """One schema per category: a text field for every annotated name, the most frequent first.
 
-    Raises InputError for a category in which nothing is.
+    Raises InputError for a category without annotations.
     """
+    schemas: dict[str, type[BaseModel]] = {}
     for category in dict.fromkeys(example.category for example in examples):
-        if not attribute_names(examples, category):
+        names = attribute_names(examples, category)
+        if not names:
             raise InputError(
-                f"nothing is annotated in category {category!r}, so that it has no attributes; "
+                f"nothing is annotated in category {category!r}, so it has no attributes; "
                 "name its schema with --schemas"
             )
-    return schemas_of(examples)
+        schemas[category] = _text_schema(category, {name: {} for name in names})
+    return schemas
 
 
 def read_attributes(path: Path) -> dict[str, type[BaseModel]] | None:
@@ -42,13 +46,13 @@ def read_attributes(path: Path) -> dict[str, type[BaseModel]] | None:
     if not isinstance(written, dict) or not isinstance(written.get("categories"), dict):
         return None
     return {
-        category: _schema(path, category, attributes)
+        category: _described(path, category, attributes)
         for category, attributes in written["categories"].items()
     }
 
 
-def _schema(path: Path, category: str, attributes: Any) -> type[BaseModel]:
-    properties = {}
+def _described(path: Path, category: str, attributes: Any) -> type[BaseModel]:
+    described = {}
     for attribute in attributes if isinstance(attributes, list) else [None]:
         entry = {"name": attribute} if isinstance(attribute, str) else attribute
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
@@ -56,7 +60,16 @@ def _schema(path: Path, category: str, attributes: Any) -> type[BaseModel]:
                 f"{path}: the attributes of {category!r} must be names, or objects with a name"
             )
         shown = {key: entry[key] for key in ("description", "examples") if entry.get(key)}
-        properties[entry["name"]] = {"type": ["string", "null"], "title": entry["name"], **shown}
+        described[entry["name"]] = shown
+    return _text_schema(category, described)
+
+
+def _text_schema(category: str, described: Mapping[str, Mapping[str, Any]]) -> type[BaseModel]:
+    """A schema of optional texts: name -> description and examples, where there are any."""
+    properties = {
+        name: {"type": ["string", "null"], "title": name, **shown}
+        for name, shown in described.items()
+    }
     document = {"title": category, "type": "object", "properties": properties}
     return AttrSchema.from_json_schema(document)
 

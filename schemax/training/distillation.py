@@ -11,30 +11,31 @@ from pydantic import BaseModel
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record
+from schemax.evaluation.labels import Stated, as_stated
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
 from schemax.io import read_records
 from schemax.progress import track
 from schemax.results import Extraction
-from schemax.training.lessons import Lesson, Stated, as_stated, make_lesson
+from schemax.training.training_examples import TrainingExample, training_example
 
 
-def lessons_by_model(
+def examples_by_model(
     extractor: Extractor,
-    examples: Sequence[Example],
+    annotated: Sequence[Example],
     schemas: Mapping[str, type[BaseModel]],
     output: OutputFormat,
     decoding: DecodingConfig,
     *,
     template: Any = None,
     show_progress: bool = False,
-) -> list[Lesson]:
-    """What a model reads from the products, as lessons; their own labels are not looked at.
+) -> list[TrainingExample]:
+    """Training examples from what a model reads; the labels of `annotated` are not used.
 
     Values that were cut off or do not fit their type are left out as unknown; products that could
     not be read at all are left out.
     """
-    records = [shown_record(example) for example in examples]
+    records = [shown_record(example) for example in annotated]
     stream = extractor.stream(
         records,
         schemas,
@@ -44,23 +45,25 @@ def lessons_by_model(
         decoding=decoding,
     )
     found = track(stream, total=len(records)) if show_progress else stream
-    lessons: list[tuple[int, Lesson]] = []
-    names = row_ids(examples)
+    examples: list[tuple[int, TrainingExample]] = []
+    names = row_ids(annotated)
     for item in found:
         if item.fields:
-            lesson = _lesson_of(item, names[item.index], examples[item.index], schemas, output)
-            lessons.append((item.index, lesson))
-    return [lesson for _, lesson in sorted(lessons, key=lambda pair: pair[0])]
+            example = _predicted_example(
+                item, names[item.index], annotated[item.index], schemas, output
+            )
+            examples.append((item.index, example))
+    return [example for _, example in sorted(examples, key=lambda pair: pair[0])]
 
 
-def _lesson_of(
+def _predicted_example(
     item: Extraction[Any],
     name: str,
-    example: Example,
+    annotated: Example,
     schemas: Mapping[str, type[BaseModel]],
     output: OutputFormat,
-) -> Lesson:
-    """From what the model wrote, not from the final values: defaults are not to be learnt."""
+) -> TrainingExample:
+    """An example of what the model wrote: final values may be defaults, not to be learnt."""
     bad = {error.field for error in item.errors if error.field}
     stated: dict[str, Stated] = {}
     for field, result in item.fields.items():
@@ -71,32 +74,32 @@ def _lesson_of(
             stated[field] = [text for text in value if text is not None] or None
         else:
             stated[field] = value
-    lesson, _ = make_lesson(name, example, stated, schemas, output)
-    return Lesson(
-        lesson.name,
-        lesson.category,
-        lesson.text,
-        lesson.values,
-        lesson.unknown | {field for field in bad if field in item.fields},
+    example, _ = training_example(name, annotated, stated, schemas, output)
+    return TrainingExample(
+        example.name,
+        example.category,
+        example.text,
+        example.values,
+        example.unknown | {field for field in bad if field in item.fields},
     )
 
 
-def lessons_by_predictions(
+def examples_by_predictions(
     path: Path,
-    examples: Sequence[Example],
+    annotated: Sequence[Example],
     schemas: Mapping[str, type[BaseModel]],
     output: OutputFormat,
-) -> list[Lesson]:
-    """Lessons from a file of rows as `schemax extract` writes them.
+) -> list[TrainingExample]:
+    """Training examples from a file of rows as `schemax extract` writes them.
 
     A row belongs to the product of its id, else to the one at its index or place in the file.
     Products without a row, and rows that failed, are left out.
 
     Raises InputError, naming the line, for rows that cannot be read or belong to no product.
     """
-    names = row_ids(examples)
-    by_id = {example.id: place for place, example in enumerate(examples) if example.id is not None}
-    lessons: dict[int, Lesson] = {}
+    names = row_ids(annotated)
+    by_id = {example.id: place for place, example in enumerate(annotated) if example.id is not None}
+    examples: dict[int, TrainingExample] = {}
     with path.open("rb") as handle:
         for number, row in enumerate(read_records(handle), 1):
             where = f"{path}, row {number}"
@@ -104,15 +107,17 @@ def lessons_by_predictions(
                 raise InputError(f"{path}, {row}")
             if isinstance(row, str) or not isinstance(row.get("attributes", 0), dict | None):
                 raise InputError(f"{where}: no prediction; it needs attributes")
-            place = _place(row, number - 1, by_id, len(examples))
+            place = _place(row, number - 1, by_id, len(annotated))
             if place is None:
                 raise InputError(f"{where}: there is no product {row.get('id')!r} to train on")
             if row["attributes"] is None:
                 continue
-            lessons[place] = _predicted(where, row, names[place], examples[place], schemas, output)
-    if not lessons:
+            examples[place] = _predicted(
+                where, row, names[place], annotated[place], schemas, output
+            )
+    if not examples:
         raise InputError(f"{path} holds no predictions")
-    return [lessons[place] for place in sorted(lessons)]
+    return [examples[place] for place in sorted(examples)]
 
 
 def _place(row: Mapping[str, Any], number: int, by_id: Mapping[str, int], count: int) -> int | None:
@@ -126,20 +131,22 @@ def _predicted(
     where: str,
     row: Mapping[str, Any],
     name: str,
-    example: Example,
+    annotated: Example,
     schemas: Mapping[str, type[BaseModel]],
     output: OutputFormat,
-) -> Lesson:
+) -> TrainingExample:
     errors = row.get("errors") or []
     bad = {error.get("field") for error in errors if isinstance(error, dict)}
     try:
         flat = {key: as_stated(value) for key, value in _flat(row["attributes"]).items()}
         stated = {key: value for key, value in flat.items() if key not in bad}
-        lesson, _ = make_lesson(name, example, stated, schemas, output)
+        example, _ = training_example(name, annotated, stated, schemas, output)
     except (ValueError, InputError) as error:
         raise InputError(f"{where}: {error}") from error
     known = {key for key in bad if key in flat}
-    return Lesson(lesson.name, lesson.category, lesson.text, lesson.values, lesson.unknown | known)
+    return TrainingExample(
+        example.name, example.category, example.text, example.values, example.unknown | known
+    )
 
 
 def _flat(attributes: Mapping[str, Any], path: str = "") -> dict[str, Any]:

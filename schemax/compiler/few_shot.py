@@ -11,28 +11,29 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import to_jsonable_python
 
+from schemax.attributes import Attribute, compile_attributes
 from schemax.compiler.lists import Rows, as_decoded
 from schemax.compiler.prompt import ShownExample
 from schemax.compiler.skeleton import render_values
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.formats import DocumentKey, OutputFormat, Scalar, Writable
-from schemax.schema import Attribute, compile_attributes
+from schemax.messages import one_line
 
-Example: TypeAlias = tuple[str | Mapping[str, Any], BaseModel | Mapping[str, Any]]
+FewShotExample: TypeAlias = tuple[str | Mapping[str, Any], BaseModel | Mapping[str, Any]]
 """A document, and an instance of the schema; or a mapping that becomes one."""
 
 
-Examples: TypeAlias = Sequence[Example] | Mapping[str, Sequence[Example]]
+FewShotExamples: TypeAlias = Sequence[FewShotExample] | Mapping[str, Sequence[FewShotExample]]
 """Those of one schema; of several schemas by category."""
 
 
-def read_examples(
-    examples: Examples | None,
+def read_few_shot_examples(
+    examples: FewShotExamples | None,
     schemas: Mapping[str, type[BaseModel]],
     mixed: bool,
     read: Callable[[Any], str],
-) -> dict[str, list[Example]]:
+) -> dict[str, list[FewShotExample]]:
     """Examples under the names of their schemas, with the texts of their documents.
 
     mixed: whether there may be several schemas. read: the text of a document, or a ValueError.
@@ -47,7 +48,7 @@ def read_examples(
     if strange := [name for name in by_name if name not in schemas]:
         known = ", ".join(map(repr, schemas))
         raise InputError(f"examples of category {strange[0]!r} have no schema; there are {known}")
-    found: dict[str, list[Example]] = {}
+    found: dict[str, list[FewShotExample]] = {}
     for name, some in by_name.items():
         found[name] = []
         for place, (document, values) in enumerate(_pairs(some, schemas[name])):
@@ -59,7 +60,7 @@ def read_examples(
 
 
 def written_examples(
-    examples: Sequence[Example],
+    examples: Sequence[FewShotExample],
     schema: type[BaseModel],
     output_format: OutputFormat,
     config: DecodingConfig,
@@ -118,7 +119,7 @@ def _instance_of(values: Any, schema: type[BaseModel]) -> BaseModel:
 
 def _reason_of(error: Exception) -> str:
     if not isinstance(error, ValidationError):
-        return " ".join(str(error).split())
+        return one_line(error)
     details = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(
         ": ".join(filter(None, (".".join(map(str, detail["loc"])), detail["msg"])))

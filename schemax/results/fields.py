@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from schemax.schema import Attribute, compile_attributes
-from schemax.shapes import annotation_of, shape_of
+from schemax.attributes import Attribute, compile_attributes
+from schemax.attributes.annotations import annotation_of, field_type_of
 
 
-class Way(Enum):
-    """How a field is filled other than by a value of the text; the ways are tried in turn."""
+class Fallback(Enum):
+    """How a field is filled other than by a value of the text; the fallbacks are tried in turn."""
 
     BUILD = "a nested model: from its leaves"
     OMIT = "left out, so that Pydantic supplies the default"
@@ -27,7 +27,7 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """An attribute, and its ways where the text states no value, or one that cannot be used.
+    """An attribute, and its fallbacks where the text states no value, or one that cannot be used.
 
     item: of a list of nested models, one of them as if it were a schema of its own.
     number: of an item of a list that was read in two phases, from 1 on.
@@ -35,8 +35,8 @@ class Leaf:
 
     index: int
     attribute: Attribute
-    when_null: tuple[Way, ...]
-    when_invalid: tuple[Way, ...]
+    when_null: tuple[Fallback, ...]
+    when_invalid: tuple[Fallback, ...]
     choices: Mapping[str, Any]
     folded_choices: Mapping[str, Any]
     item: Group | None = None
@@ -49,7 +49,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """The root or a nested model. `ways`: besides building it; `leaves`: all below it.
+    """The root or a nested model. `fallbacks`: besides building it; `leaves`: all below it.
 
     is_list: whether it is a list that was read in two phases, whose children are its items, named
         "0", "1", ...; the list is then all of its leaves.
@@ -58,25 +58,25 @@ class Group:
     path: tuple[str, ...]
     children: Mapping[str, Leaf | Group]
     leaves: tuple[Leaf, ...]
-    ways: tuple[Way, ...]
+    fallbacks: tuple[Fallback, ...]
     is_list: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class FieldTree:
     root: Group
     leaves: Mapping[tuple[str, ...], Leaf]
     title: str
 
 
 @lru_cache(maxsize=128)
-def layout_of(schema: type[BaseModel]) -> Layout:
+def field_tree_of(schema: type[BaseModel]) -> FieldTree:
     """Raises SchemaError for what cannot be compiled."""
     # Keyed by the class alone: attributes hold Enum members, and these need not be hashable.
     attributes = compile_attributes(schema)
     numbered = {attribute.path: (at, attribute) for at, attribute in enumerate(attributes)}
     root = _group(schema, (), (), numbered)
-    return Layout(
+    return FieldTree(
         root=root,
         leaves={leaf.attribute.path: leaf for leaf in root.leaves},
         title=schema.__pydantic_validator__.title,
@@ -86,31 +86,31 @@ def layout_of(schema: type[BaseModel]) -> Layout:
 def _group(
     model: type[BaseModel],
     path: tuple[str, ...],
-    ways: tuple[Way, ...],
+    fallbacks: tuple[Fallback, ...],
     numbered: Mapping[tuple[str, ...], tuple[int, Attribute]],
 ) -> Group:
     children: dict[str, Leaf | Group] = {}
     leaves: list[Leaf] = []
     for name, info in model.model_fields.items():
-        shape = shape_of(annotation_of(info))
-        inner = [] if info.is_required() else [Way.OMIT]
-        inner += [Way.NONE] if shape.nullable else []
-        if shape.model is None or shape.is_list:
+        field_type = field_type_of(annotation_of(info))
+        inner = [] if info.is_required() else [Fallback.OMIT]
+        inner += [Fallback.NONE] if field_type.nullable else []
+        if field_type.model is None or field_type.is_list:
             leaf = _leaf(*numbered[*path, name], tuple(inner))
-            if shape.model is not None:
-                leaf = replace(leaf, item=_item(shape.model, leaf.attribute))
+            if field_type.model is not None:
+                leaf = replace(leaf, item=_item(field_type.model, leaf.attribute))
             children[name] = leaf
             leaves.append(leaf)
         else:
-            group = _group(shape.model, (*path, name), tuple(inner), numbered)
+            group = _group(field_type.model, (*path, name), tuple(inner), numbered)
             children[name] = group
             leaves += group.leaves
-    return Group(path, children, tuple(leaves), ways)
+    return Group(path, children, tuple(leaves), fallbacks)
 
 
 def _item(model: type[BaseModel], attribute: Attribute) -> Group:
     numbered = {leaf.path: (at, leaf) for at, leaf in enumerate(attribute.fields)}
-    return _group(model, (), (Way.OMIT,), numbered)
+    return _group(model, (), (Fallback.OMIT,), numbered)
 
 
 def items_of(leaf: Leaf, count: int, first: int) -> list[Leaf | Group]:
@@ -122,8 +122,8 @@ def items_of(leaf: Leaf, count: int, first: int) -> list[Leaf | Group]:
         width = len(leaf.item.leaves)
         places = [(*leaf.attribute.path, str(number)) for number in range(count)]
         return [_moved(leaf.item, at, first + n * width) for n, at in enumerate(places)]
-    scalar = replace(leaf.attribute, is_list=False, long=False)
-    omit = (Way.OMIT,)
+    scalar = replace(leaf.attribute, is_list=False, two_phase=False)
+    omit = (Fallback.OMIT,)
     return [
         replace(
             leaf,
@@ -160,15 +160,15 @@ def _moved(group: Group, path: tuple[str, ...], first: int) -> Group:
     return below(group)
 
 
-def _leaf(index: int, attribute: Attribute, ways: tuple[Way, ...]) -> Leaf:
+def _leaf(index: int, attribute: Attribute, fallbacks: tuple[Fallback, ...]) -> Leaf:
     exact = dict(zip(attribute.choices, attribute.choice_values, strict=True))
-    folds = [folded(text) for text in exact]
+    folds = [case_folded(text) for text in exact]
     times = Counter(folds)
     return Leaf(
         index=index,
         attribute=attribute,
-        when_null=(*ways, Way.EMPTY) if attribute.is_list else ways,
-        when_invalid=ways,
+        when_null=(*fallbacks, Fallback.EMPTY) if attribute.is_list else fallbacks,
+        when_invalid=fallbacks,
         choices=exact,
         folded_choices={
             fold: value
@@ -178,5 +178,5 @@ def _leaf(index: int, attribute: Attribute, ways: tuple[Way, ...]) -> Leaf:
     )
 
 
-def folded(text: str) -> str:
+def case_folded(text: str) -> str:
     return " ".join(text.split()).casefold()

@@ -1,4 +1,4 @@
-"""Annotations: each becomes a shape (a scalar, a list of scalars, a nested model) or is refused."""
+"""Annotations: each becomes a `FieldType` (scalar, list, nested model) or an `UnsupportedType`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from pydantic.annotated_handlers import GetCoreSchemaHandler
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError as CoreSchemaError
-from pydantic_core import core_schema
 
-from schemax.constraints import Constraints, constraints_of
+from schemax.attributes.constraints import Constraints, constraints_of
 
 Scalar = Literal["string", "integer", "number", "boolean", "date", "datetime", "enum"]
 Kind = Literal[Scalar, "model"]
 
 
-class Refusal(Exception):
+class UnsupportedType(Exception):
     """Why an annotation or field cannot be compiled, and what to do about it."""
 
 
@@ -63,7 +61,7 @@ _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class FieldType:
     """What an annotation asks for: a model, a scalar, a list of either; neither: just None."""
 
     kind: Scalar | None = None
@@ -74,42 +72,42 @@ class Shape:
     constraints: Constraints = ()
 
 
-def shape_of(annotation: Any) -> Shape:
+def field_type_of(annotation: Any) -> FieldType:
     bare, metadata = _unwrapped(annotation)
-    shape = _bare_shape(annotation, bare)
+    field_type = _bare_type(annotation, bare)
     if not metadata:
-        return shape
-    own = constraints_of(metadata, shape.is_list)
-    return replace(shape, constraints=(*shape.constraints, *own))
+        return field_type
+    own = constraints_of(metadata, field_type.is_list)
+    return replace(field_type, constraints=(*field_type.constraints, *own))
 
 
-def _bare_shape(annotation: Any, bare: Any) -> Shape:
+def _bare_type(annotation: Any, bare: Any) -> FieldType:
     origin = get_origin(bare)
     if bare is None or bare is types.NoneType:
-        return Shape(nullable=True)
+        return FieldType(nullable=True)
     if origin in (typing.Union, types.UnionType):
-        return _union_shape([shape_of(member) for member in get_args(bare)])
+        return _union_type([field_type_of(member) for member in get_args(bare)])
     if origin is Literal:
-        return _choice_shape(get_args(bare))
+        return _choice_type(get_args(bare))
     if bare is tuple or origin is tuple:
-        return _list_shape(_item_of_tuple(get_args(bare)))
+        return _list_type(_item_of_tuple(get_args(bare)))
     if bare in _LISTS or origin in _LISTS:
-        items = _list_shape(get_args(bare)[0] if get_args(bare) else Any)
+        items = _list_type(get_args(bare)[0] if get_args(bare) else Any)
         unique = (("uniqueItems", True),) if bare in _SETS or origin in _SETS else ()
         if unique and items.model is not None:
-            raise Refusal(
+            raise UnsupportedType(
                 "a set of nested models is not supported; declare a list of them, with unique=True"
             )
         return replace(items, constraints=(*items.constraints, *unique))
     if isinstance(bare, type) and issubclass(bare, Enum):
-        return _choice_shape(tuple(bare))
+        return _choice_type(tuple(bare))
     if isinstance(bare, type) and issubclass(bare, RootModel):
-        return shape_of(annotation_of(bare.model_fields["root"]))
+        return field_type_of(annotation_of(bare.model_fields["root"]))
     if isinstance(bare, type) and issubclass(bare, BaseModel):
-        return Shape(model=bare)
+        return FieldType(model=bare)
     if bare in _TIME_ZONES:
-        return Shape(kind="datetime", constraints=(("tz_constraint", _TIME_ZONES[bare]),))
-    return Shape(kind=_KINDS.get(bare) or _other_kind(annotation, bare))
+        return FieldType(kind="datetime", constraints=(("tz_constraint", _TIME_ZONES[bare]),))
+    return FieldType(kind=_KINDS.get(bare) or _other_kind(annotation, bare))
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
@@ -134,30 +132,30 @@ def allows_none(annotation: Any) -> bool:
     return bare is types.NoneType or (get_origin(bare) is Literal and None in get_args(bare))
 
 
-def _union_shape(members: Sequence[Shape]) -> Shape:
+def _union_type(members: Sequence[FieldType]) -> FieldType:
     nullable = any(member.nullable for member in members)
     values = [member for member in members if member.kind or member.model]
     if len(values) < 2:
-        return replace(values[0] if values else Shape(), nullable=nullable)
+        return replace(values[0] if values else FieldType(), nullable=nullable)
     # Conditions of one member alone do not bind the value.
     shared = values[0].constraints
     if any(member.constraints != shared for member in values):
         shared = ()
     if any(member.model for member in values):
-        raise Refusal("a union with a nested model is not supported; declare one model")
+        raise UnsupportedType("a union with a nested model is not supported; declare one model")
     kinds = {member.kind for member in values}
     if not any(member.is_list for member in values):
         if kinds == {"enum"}:
             merged = dict.fromkeys(choice for member in values for choice in member.choices)
-            return Shape(kind="enum", choices=_distinct(tuple(merged)), nullable=nullable)
+            return FieldType(kind="enum", choices=_distinct(tuple(merged)), nullable=nullable)
         if len(kinds) == 1:
-            return Shape(kind=values[0].kind, nullable=nullable, constraints=shared)
+            return FieldType(kind=values[0].kind, nullable=nullable, constraints=shared)
         if kinds == {"integer", "number"}:
-            return Shape(kind="number", nullable=nullable, constraints=shared)
-    raise Refusal("a union of different types is not supported; choose one of them, or str")
+            return FieldType(kind="number", nullable=nullable, constraints=shared)
+    raise UnsupportedType("a union of different types is not supported; choose one of them, or str")
 
 
-def _choice_shape(members: Sequence[Any]) -> Shape:
+def _choice_type(members: Sequence[Any]) -> FieldType:
     nullable = False
     choices = []
     for member in members:
@@ -167,19 +165,19 @@ def _choice_shape(members: Sequence[Any]) -> Shape:
         elif isinstance(value, (str, int, float)):
             choices.append((text_of(value), member))
         else:
-            raise Refusal(f"choice {value!r} is neither text nor a number; use str values")
+            raise UnsupportedType(f"choice {value!r} is neither text nor a number; use str values")
     if not choices and not nullable:
-        raise Refusal("has no choices; give its Enum members")
+        raise UnsupportedType("has no choices; give its Enum members")
     if not choices:
-        return Shape(nullable=True)
-    return Shape(kind="enum", choices=_distinct(tuple(choices)), nullable=nullable)
+        return FieldType(nullable=True)
+    return FieldType(kind="enum", choices=_distinct(tuple(choices)), nullable=nullable)
 
 
 def _distinct(choices: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
     counts = Counter(text for text, _ in choices)
     twice = next((text for text, count in counts.items() if count > 1), None)
     if twice is not None:
-        raise Refusal(f"two choices have the same text {twice!r}; change one of them")
+        raise UnsupportedType(f"two choices have the same text {twice!r}; change one of them")
     return choices
 
 
@@ -188,31 +186,37 @@ def _item_of_tuple(arguments: tuple[Any, ...]) -> Any:
         return Any
     if len(arguments) == 2 and arguments[1] is Ellipsis:
         return arguments[0]
-    raise Refusal("a tuple of fixed length is not supported; use tuple[X, ...], or a nested model")
+    raise UnsupportedType(
+        "a tuple of fixed length is not supported; use tuple[X, ...], or a nested model"
+    )
 
 
-def _list_shape(item: Any) -> Shape:
+def _list_type(item: Any) -> FieldType:
     if item is Any:
-        raise Refusal("does not say what it is a list of; write for example list[str]")
-    shape = shape_of(item)
-    if shape.is_list:
-        raise Refusal("a list of lists is not supported; declare a list of scalars or of models")
+        raise UnsupportedType("does not say what it is a list of; write for example list[str]")
+    field_type = field_type_of(item)
+    if field_type.is_list:
+        raise UnsupportedType(
+            "a list of lists is not supported; declare a list of scalars or of models"
+        )
     # A list without None is a valid list of optional items, so None need not be offered.
-    return replace(shape, is_list=True, nullable=False)
+    return replace(field_type, is_list=True, nullable=False)
 
 
 def _other_kind(annotation: Any, bare: Any) -> Scalar:
     """The kind of a type that only Pydantic knows, by its JSON Schema."""
     if isinstance(bare, (str, ForwardRef)):
         name = bare if isinstance(bare, str) else bare.__forward_arg__
-        raise Refusal(
+        raise UnsupportedType(
             f"{name!r} holds a name that is not defined; define or import it, "
             "then call model_rebuild() on the class"
         )
     if bare in _MAPPINGS or get_origin(bare) in _MAPPINGS:
-        raise Refusal("a dict has no known keys; declare a nested model with one field per key")
+        raise UnsupportedType(
+            "a dict has no known keys; declare a nested model with one field per key"
+        )
     if isinstance(bare, typing.TypeVar):
-        raise Refusal(f"type parameter {bare.__name__} is open; give it, as in Model[str]")
+        raise UnsupportedType(f"type parameter {bare.__name__} is open; give it, as in Model[str]")
     document = _json_schema_of(annotation)
     kind = str(document.get("type"))
     if kind == "string":
@@ -220,10 +224,12 @@ def _other_kind(annotation: Any, bare: Any) -> Scalar:
     if kind in _JSON_KINDS:
         return _JSON_KINDS[kind]
     if bare is Any or bare is object:
-        raise Refusal("Any says nothing about the value; name its type, such as str")
+        raise UnsupportedType("Any says nothing about the value; name its type, such as str")
     if kind == "object":
-        raise Refusal(f"{_type_name(bare)} is not a Pydantic model; declare it as a BaseModel")
-    raise Refusal(
+        raise UnsupportedType(
+            f"{_type_name(bare)} is not a Pydantic model; declare it as a BaseModel"
+        )
+    raise UnsupportedType(
         f"{_type_name(bare)} cannot be read from text; use a scalar type or a nested BaseModel"
     )
 
@@ -249,33 +255,6 @@ def annotation_of(field: FieldInfo) -> Any:
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
 
 
-class Distinct:
-    """In the metadata of an `Annotated` list or tuple: drops items that equal an earlier one."""
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        schema = handler(source)
-        if schema["type"] == "nullable":
-            # Inside, as Pydantic does with lengths: else it writes them as those of a text.
-            return {**schema, "schema": _without_repeats(schema["schema"])}
-        return _without_repeats(schema)
-
-
-def _without_repeats(schema: core_schema.CoreSchema) -> core_schema.CoreSchema:
-    return core_schema.no_info_after_validator_function(_unequal, schema)
-
-
-def _unequal(items: Any) -> Any:
-    if not isinstance(items, (list, tuple, deque)):
-        return items
-    kept: list[Any] = []
-    for item in items:
-        if item not in kept:
-            kept.append(item)
-    return type(items)(kept)
-
-
 def check_default(field: FieldInfo) -> None:
     """Refuses a default of another type than the field's, which Pydantic would not notice.
 
@@ -290,7 +269,7 @@ def check_default(field: FieldInfo) -> None:
     except ValidationError as error:
         for detail in error.errors(include_url=False, include_context=False):
             if detail["type"] not in _CONSTRAINT_ERRORS:
-                raise Refusal(
+                raise UnsupportedType(
                     f"its default {field.default!r} is of another type ({detail['msg']}); "
                     "change one of them"
                 ) from None

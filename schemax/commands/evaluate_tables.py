@@ -13,13 +13,15 @@ from schemax.evaluation.comparison import Comparison, Paired
 from schemax.evaluation.intervals import Interval, f1_interval
 from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability
-from schemax.evaluation.runs import Run
+from schemax.evaluation.runs import EvaluationRun
 
 _MOST_IDS = 20
 _MOST, _HALF = 0.8, 0.5
 
 
-def show(runs: Sequence[Run], comparisons: Sequence[Comparison], setting: str, *, by: str) -> None:
+def show(
+    runs: Sequence[EvaluationRun], comparisons: Sequence[Comparison], setting: str, *, by: str
+) -> None:
     """Everything about runs on the same products; comparisons of the later ones with the first.
 
     by: "attribute" or "confidence" shows more of these.
@@ -52,7 +54,7 @@ def show_comparison(comparison: Comparison, first: str, second: str) -> None:
     _show_comparison(Console(), comparison, first, second)
 
 
-def _quality(runs: Sequence[Run]) -> Table:
+def _quality(runs: Sequence[EvaluationRun]) -> Table:
     table = _table("decoding", "F1", "P", "R", "strict F1")
     table.add_column("macro F1,\ncategories", justify="right")
     table.add_column("macro F1,\nattributes", justify="right")
@@ -70,7 +72,7 @@ def _quality(runs: Sequence[Run]) -> Table:
     return table
 
 
-def _costs(runs: Sequence[Run]) -> Table:
+def _costs(runs: Sequence[EvaluationRun]) -> Table:
     table = _table("decoding", "passes per\nproduct", "products/s", "stop", "eos", "length")
     table.add_column("invalid\nfields", justify="right")
     table.add_column("rows in\nerror", justify="right")
@@ -85,7 +87,7 @@ def _costs(runs: Sequence[Run]) -> Table:
     return table
 
 
-def _reliability(runs: Sequence[Run]) -> Table:
+def _reliability(runs: Sequence[EvaluationRun]) -> Table:
     table = _table("decoding", "values", "mean\nconfidence", "right", "ECE", "Brier", "AURC")
     for share in (_MOST, _HALF):
         table.add_column(f"right of\nbest {share:.0%}", justify="right")
@@ -121,7 +123,7 @@ def _coverages(found: Reliability) -> Table:
     return table
 
 
-def _categories(runs: Sequence[Run]) -> Table:
+def _categories(runs: Sequence[EvaluationRun]) -> Table:
     table = _table("category", *(run.decoding for run in runs))
     parts = [run.scores.by_category for run in runs]
     for name in parts[0]:
@@ -129,7 +131,7 @@ def _categories(runs: Sequence[Run]) -> Table:
     return table
 
 
-def _attributes(run: Run) -> Table:
+def _attributes(run: EvaluationRun) -> Table:
     table = _table("category", "attribute", *map(str.upper, OUTCOMES), "P", "R", "F1")
     table.columns[1].justify = "left"
     for (category, attribute), score in run.scores.by_attribute.items():
@@ -137,7 +139,7 @@ def _attributes(run: Run) -> Table:
     return table
 
 
-def _judged(runs: Sequence[Run]) -> Table:
+def _judged(runs: Sequence[EvaluationRun]) -> Table:
     table = _table("decoding", "LLM-P", "LLM-R", "LLM-F1")
     for name in ("C", "I", "M", "CN", "H", "unparseable"):
         table.add_column(name, justify="right")

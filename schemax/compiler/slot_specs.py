@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from schemax.attributes import Attribute
 from schemax.compiler.free_text import TextForm, text_table
 from schemax.compiler.grammars import (
     check_grammar,
@@ -21,7 +22,6 @@ from schemax.compiler.grammars import (
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
-from schemax.schema import Attribute
 from schemax.tokens import SlotSpec, StopTable
 
 

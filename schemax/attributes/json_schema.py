@@ -5,15 +5,11 @@ The way out is Pydantic's own `model_json_schema()`; what it writes, this module
 
 from __future__ import annotations
 
-import json
-import keyword
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
-from urllib.parse import unquote
 
 from pydantic import (
     BaseModel,
@@ -26,20 +22,22 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
-from schemax.errors import SchemaError
-from schemax.schema import AttrSchema, attr, compile_attributes, words_of
-from schemax.shapes import Distinct
-
-ModelT = TypeVar("ModelT", bound=AttrSchema)
-
-# Keywords that restrict or shape the value in ways that a declaration cannot hold. To ignore them
-# would accept documents which the author meant to refuse.
-_UNSUPPORTED = (
-    *("if", "then", "else", "not", "contains", "prefixItems", "additionalItems"),
-    *("patternProperties", "propertyNames", "minProperties", "maxProperties"),
-    *("dependentSchemas", "dependentRequired", "dependencies"),
-    *("unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"),
+from schemax.attributes.attributes import compile_attributes
+from schemax.attributes.declaration import Distinct, attr
+from schemax.attributes.json_document import (
+    Node,
+    Place,
+    SchemaDocument,
+    is_object,
+    parse,
+    without,
 )
+from schemax.attributes.json_names import class_name, field_names
+from schemax.attributes.settings import words_of
+from schemax.errors import SchemaError
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
 _NUMERIC = {
     "minimum": "ge",
     "maximum": "le",
@@ -54,65 +52,53 @@ _CONSTRAINTS = (*_NUMERIC, *_TEXTUAL, *_LENGTHS, "uniqueItems", "format", "items
 # JSON Schema's patterns may look around, which Pydantic's default engine refuses.
 _CONFIG = ConfigDict(regex_engine="python-re")
 
-Node = Mapping[str, Any]
-Place = tuple[str, ...]
-
 
 def build_model(
-    document: Mapping[str, Any] | str, *, base: type[ModelT], name: str | None = None
+    document: Mapping[str, Any] | str,
+    *,
+    base: type[ModelT],
+    nested_base: type[BaseModel],
+    name: str | None = None,
 ) -> type[ModelT]:
     """A subclass of `base` with one field per property of a JSON Schema document.
 
+    nested_base: what the classes of nested objects derive from.
     Raises SchemaError, naming the property, for what cannot be declared.
     """
-    root = _parse(document, name)
+    root = parse(document, name)
     title = name or (root["title"] if isinstance(root.get("title"), str) else "") or "Schema"
-    builder = _Builder(root, _class_name(title))
+    builder = _Builder(SchemaDocument(root, class_name(title)), nested_base)
     model = builder.root(base)
     compile_attributes(model)
     return model
 
 
-def _parse(document: Mapping[str, Any] | str, name: str | None) -> Node:
-    shown = name or "JSON Schema"
-    if isinstance(document, str):
-        try:
-            document = json.loads(document)
-        except (ValueError, RecursionError) as error:
-            raise SchemaError(shown, None, f"the document is not valid JSON: {error}") from error
-    if not isinstance(document, Mapping):
-        raise SchemaError(
-            shown, None, f"the document must be a JSON object, not {type(document).__name__}"
-        )
-    return document
-
-
 class _Builder:
-    """Builds the classes of one document. Places are property names from the root, for errors."""
+    """Builds the classes of one document."""
 
-    def __init__(self, document: Node, name: str) -> None:
+    def __init__(self, document: SchemaDocument, nested_base: type[BaseModel]) -> None:
         self._document = document
-        self._name = name
-        self._models: dict[str, type[AttrSchema]] = {}
+        self._nested_base = nested_base
+        self._models: dict[str, type[BaseModel]] = {}
         self._open = ["#"]
 
     def root(self, base: type[ModelT]) -> type[ModelT]:
-        node = self._document
+        node, name = self._document.root, self._document.name
         if "$ref" in node:
             self._open.append(node["$ref"])
-            node = {**self._target(node["$ref"], ()), **_without(node, "$ref")}
-        if not _is_object(node):
+            node = {**self._document.target(node["$ref"], ()), **without(node, "$ref")}
+        if not is_object(node):
             raise self._error((), 'the document must have type "object" with properties')
         settings = {key: node[key] for key in _SETTINGS if node.get(key) is not None}
         title = node.get("title")
-        if isinstance(title, str) and words_of(title) != words_of(self._name):
+        if isinstance(title, str) and words_of(title) != words_of(name):
             settings.setdefault("category", words_of(title))
-        return self._model(node, (), self._name, base, settings)
+        return self._model(node, (), name, base, settings)
 
     def _model(
         self, node: Node, place: Place, name: str, base: type[ModelT], settings: dict[str, Any]
     ) -> type[ModelT]:
-        self._check(node, place)
+        self._document.check(node, place)
         word = next((word for word in ("anyOf", "oneOf", "allOf") if word in node), None)
         if word is not None:
             raise self._error(place, f"{word!r} beside properties is not supported; remove it")
@@ -127,7 +113,7 @@ class _Builder:
         required = node.get("required", [])
         if not isinstance(required, list):
             raise self._error(place, "required must be a list of property names")
-        names = _field_names(properties, base)
+        names = field_names(properties, base)
         fields: dict[str, Any] = {
             names[key]: self._field(key, names[key], child, key in required, (*place, key))
             for key, child in properties.items()
@@ -149,7 +135,7 @@ class _Builder:
         self, key: str, name: str, child: Any, required: bool, place: Place
     ) -> tuple[Any, Any]:
         annotation = self._type(child, place)
-        node = self._annotations(child, place)
+        node = self._document.annotations(child, place)
         title = child.get("title")
         if title is not None and not isinstance(title, str):
             raise self._error(place, "title must be text")
@@ -188,14 +174,14 @@ class _Builder:
         """The annotation of a schema node."""
         if not isinstance(node, Mapping):
             raise self._error(place, "says nothing about the value; give it a type")
-        self._check(node, place)
+        self._document.check(node, place)
         if node.get("nullable") is True:
-            return _union((self._type(_without(node, "nullable"), place), None))
+            return _union((self._type(without(node, "nullable"), place), None))
         if "$ref" in node:
             return self._referred(node, place)
         if "allOf" in node:
             (part,) = node["allOf"]
-            return self._type({**_without(node, "allOf"), **part}, place)
+            return self._type({**without(node, "allOf"), **part}, place)
         if "const" in node:
             return self._choices([node["const"]], place)
         if "enum" in node:
@@ -211,8 +197,8 @@ class _Builder:
             return _union(tuple(self._type({**node, "type": one}, place) for one in kind))
         if kind == "null":
             return None
-        if _is_object(node):
-            return self._model(node, place, _class_name(place[-1]), AttrSchema, {})
+        if is_object(node):
+            return self._model(node, place, class_name(place[-1]), self._nested_base, {})
         if kind == "array" or (kind is None and "items" in node):
             return self._array(node, place)
         if kind == "string":
@@ -286,17 +272,17 @@ class _Builder:
 
     def _referred(self, node: Node, place: Place) -> Any:
         ref = node["$ref"]
-        target = self._target(ref, place)
+        target = self._document.target(ref, place)
         if ref in self._open:
             raise self._error(
                 place, f"{ref} refers to itself; a recursive schema has no fixed set of attributes"
             )
         with self._opened(ref):
-            if not _is_object(target):
-                return self._type({**target, **_without(node, "$ref")}, place)
+            if not is_object(target):
+                return self._type({**target, **without(node, "$ref")}, place)
             if ref not in self._models:
-                name = _class_name(ref.rpartition("/")[2])
-                self._models[ref] = self._model(target, place, name, AttrSchema, {})
+                name = class_name(ref.rpartition("/")[2])
+                self._models[ref] = self._model(target, place, name, self._nested_base, {})
             return self._models[ref]
 
     @contextmanager
@@ -305,54 +291,8 @@ class _Builder:
         yield
         self._open.pop()
 
-    def _target(self, ref: Any, place: Place) -> Node:
-        """The node that a local reference points to."""
-        if not isinstance(ref, str) or not ref.startswith("#"):
-            raise self._error(
-                place, f"$ref {ref!r} leads out of the document; copy the definition into $defs"
-            )
-        found: Any = self._document
-        for step in unquote(ref).split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(step) if isinstance(found, Mapping) else None
-        if not isinstance(found, Mapping):
-            raise self._error(place, f"$ref {ref!r} points to nothing in the document")
-        return found
-
-    def _annotations(self, node: Node, place: Place) -> Node:
-        """The node with the default, description and so on of the scalar it refers to.
-
-        Those of an object or an enum describe the type, not this use of it.
-        """
-        if "allOf" in node:
-            (part,) = node["allOf"]
-            return {**self._annotations(part, place), **node}
-        if "$ref" not in node:
-            return node
-        target = self._annotations(self._target(node["$ref"], place), place)
-        if _is_object(target) or "enum" in target or "const" in target:
-            return node
-        return {**target, **node}
-
-    def _check(self, node: Node, place: Place) -> None:
-        word = next((word for word in _UNSUPPORTED if word in node), None)
-        if word is not None:
-            raise self._error(place, f"{word!r} is not supported; describe the values without it")
-        if "allOf" in node:
-            parts = node["allOf"]
-            if not isinstance(parts, list) or len(parts) != 1 or not isinstance(parts[0], Mapping):
-                raise self._error(
-                    place, "allOf is supported with one part only; merge its parts into one"
-                )
-
     def _error(self, place: Place, reason: str) -> SchemaError:
-        return SchemaError(self._name, ".".join(place) or None, reason)
-
-
-def _is_object(node: Node) -> bool:
-    if "$ref" in node:
-        return False
-    return node.get("type") == "object" or ("type" not in node and "properties" in node)
+        return self._document.error(place, reason)
 
 
 def _is_list(annotation: Any) -> bool:
@@ -371,41 +311,3 @@ def _is_decimal(parts: list[Any]) -> bool:
 def _union(members: tuple[Any, ...]) -> Any:
     union: Any = Union
     return union[members]
-
-
-def _without(node: Node, key: str) -> dict[str, Any]:
-    return {name: value for name, value in node.items() if name != key}
-
-
-def _class_name(title: str) -> str:
-    words = re.findall(r"[^\W_]+", re.sub(r"['\u2019]", "", title))
-    name = "".join(word[:1].upper() + word[1:] for word in words) or "Schema"
-    return name if name.isidentifier() and not keyword.iskeyword(name) else f"Schema{name}"
-
-
-def _field_names(properties: Mapping[str, Any], base: type[BaseModel]) -> dict[str, str]:
-    """A Python field name for every property; those that can keep theirs come first."""
-    names = {key: key for key in properties if _is_field_name(key, base)}
-    for key in properties:
-        if key in names:
-            continue
-        words = re.findall(r"\w+", key)
-        stem = "_".join(words).lower().strip("_") if not key.isidentifier() else key.strip("_")
-        if not stem.isidentifier() or stem.startswith(("model_validate", "model_dump")):
-            stem = f"field_{stem}".rstrip("_")
-        if not _is_field_name(stem, base):
-            stem += "_"
-        name, number = stem, 2
-        while name in names.values():
-            name, number = f"{stem}_{number}".replace("__", "_"), number + 1
-        names[key] = name
-    return names
-
-
-def _is_field_name(name: str, base: type[BaseModel]) -> bool:
-    return (
-        name.isidentifier()
-        and not keyword.iskeyword(name)
-        and not name.startswith(("_", "model_validate", "model_dump"))
-        and not hasattr(base, name)
-    )

@@ -1,7 +1,7 @@
-"""Lessons: texts, and what should be read from them, checked against the schema of their category.
+"""Labels as typed values, checked against the schema of their category.
 
-A label passes the code that reads the decoder's outputs, so that nothing is taught which extraction
-would refuse.
+A label passes the code that reads the decoder's outputs, so that nothing counts as a right value
+which extraction would refuse.
 """
 
 from __future__ import annotations
@@ -15,71 +15,43 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from schemax.attributes import Attribute, compile_attributes
+from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.documents import Shown, read_documents
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, canonical, row_ids, shown_record
+from schemax.evaluation.examples import Example, shown_record
 from schemax.formats import OutputFormat, Scalar, Writable
 from schemax.results import FieldError, SlotText, build
-from schemax.schema import Attribute, compile_attributes
-from schemax.shapes import annotation_of, shape_of
 
 Stated = str | list[str] | None
 """What a label says before it has a type: text, the texts of a list, or an explicit null."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """A text and its right values.
+class TypedLabels:
+    """values: attribute name -> value, ready to be written; None is an explicit null.
 
-    name: what messages call it; text: as the model is shown it.
-    values: attribute name -> value, ready to be written; None is an explicit null, and what is
-        absent was not annotated.
-    unknown: attributes of which nothing is known, so that nothing may be learnt.
+    errors: what is wrong with the labels that `values` leaves out.
     """
 
-    name: str
-    category: str
-    text: str
     values: Mapping[str, Writable]
-    unknown: frozenset[str] = frozenset()
+    errors: tuple[FieldError, ...]
 
 
-def gold_lessons(
-    examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]], output: OutputFormat
-) -> list[Lesson]:
-    """Annotated products as lessons, of whose accepted values the canonical ones are taught.
-
-    Raises InputError, naming product and attribute, for labels that the schema does not know, or
-    whose value is not of its type.
-    """
-    lessons = []
-    for name, example in zip(row_ids(examples), examples, strict=True):
-        stated = {label: canonical(value) for label, value in example.attributes.items()}
-        lesson, errors = make_lesson(name, example, stated, schemas, output)
-        if errors:
-            raise InputError(f"product {name}: {errors[0].field}: {errors[0].message}")
-        lessons.append(lesson)
-    return lessons
-
-
-def make_lesson(
+def typed_labels(
     name: str,
-    example: Example,
+    category: str,
     stated: Mapping[str, Stated],
-    schemas: Mapping[str, type[BaseModel]],
+    schema: type[BaseModel],
     output: OutputFormat,
-) -> tuple[Lesson, list[FieldError]]:
-    """A lesson, and what is wrong with values stated for it, which it leaves out as unknown.
+) -> TypedLabels:
+    """The labels of a document as values of its schema.
 
-    stated: by attribute, under its name or the one that the model is shown.
-    Raises InputError for a category without a schema, an unknown attribute, and an empty text.
+    name: of the document, for messages. stated: by attribute, under its name or the one that the
+    model is shown. output: only its literals are used.
+
+    Raises InputError for an attribute that the schema does not have.
     """
-    schema = schemas.get(example.category)
-    if schema is None:
-        known = ", ".join(map(repr, schemas))
-        raise InputError(
-            f"product {name}: no schema for category {example.category!r}; there are {known}"
-        )
     attributes = _attributes_of(schema)
     by_name: dict[str, Stated] = {}
     for label, value in stated.items():
@@ -87,18 +59,18 @@ def make_lesson(
         if attribute is None:
             asked = ", ".join(repr(item.label) for item in attributes)
             raise InputError(
-                f"product {name}: the schema of {example.category!r} has no attribute {label!r}; "
+                f"product {name}: the schema of {category!r} has no attribute {label!r}; "
                 f"it has {asked}"
             )
         by_name[attribute.name] = _items(value) if attribute.is_list else value
     errors = _refused(schema, attributes, by_name, output)
-    wrong = frozenset(error.field for error in errors if error.field)
+    wrong = {error.field for error in errors}
     values = {
         attribute.name: _writable(attribute, by_name[attribute.name])
         for attribute in attributes
         if attribute.name in by_name and attribute.name not in wrong
     }
-    return Lesson(name, example.category, shown_text(name, example), values, wrong), errors
+    return TypedLabels(values, tuple(errors))
 
 
 def shown_text(name: str, example: Example) -> str:
@@ -173,7 +145,7 @@ def _misfits(
     model: type[BaseModel] | None = schema
     for name in attribute.path[:-1]:
         assert model is not None  # every path leads through nested models
-        model = shape_of(annotation_of(model.model_fields[name])).model
+        model = field_type_of(annotation_of(model.model_fields[name])).model
     assert model is not None
     field = annotation_of(model.model_fields[attribute.path[-1]])
     try:

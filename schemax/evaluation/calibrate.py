@@ -11,8 +11,15 @@ from pydantic import BaseModel
 
 from schemax.calibration import Calibration
 from schemax.config import DecodingConfig
-from schemax.evaluation.examples import Example, by_attribute, labelled, shown_record
-from schemax.evaluation.fitting import Entry, Fit, Written, entries_of, fit_calibration
+from schemax.evaluation.calibration_fit import (
+    Fit,
+    FitEntry,
+    PredictedValue,
+    entries_of,
+    fit_calibration,
+)
+from schemax.evaluation.examples import Example, shown_record
+from schemax.evaluation.scores import by_attribute, labelled
 from schemax.extractor import Extractor
 from schemax.progress import track
 from schemax.results import FieldResult
@@ -41,7 +48,7 @@ def calibrate(
     raw = copy(extractor)
     raw.calibration = Calibration()
     decoding = replace(decoding or extractor.decoding, min_probability=0.0)
-    entries: list[Entry] = []
+    entries: list[FitEntry] = []
     for format in formats:
         stream = raw.stream(
             map(shown_record, examples),
@@ -64,5 +71,5 @@ def calibrate(
     return fit_calibration(entries)
 
 
-def _written(field: FieldResult) -> Written:
-    return Written(field.confidence, field.probability, field.null_probability is not None)
+def _written(field: FieldResult) -> PredictedValue:
+    return PredictedValue(field.confidence, field.probability, field.null_probability is not None)
