@@ -28,6 +28,7 @@ NAME = "schemax"
 _FEW = 128
 _MOST_SCORES = 1 << 26
 
+
 def attend(
     query: Tensor,
     key: Tensor,

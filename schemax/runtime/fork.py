@@ -274,7 +274,9 @@ def _grow(
             writers, writing = live[writes], logits[writes]
             mine = slots[writers.cpu().numpy()]
             if trace:
-                trace(torch.from_numpy(table.index[mine]), torch.from_numpy(table.step[mine]), writing)
+                trace(
+                    torch.from_numpy(table.index[mine]), torch.from_numpy(table.step[mine]), writing
+                )
             ids, grows = _write(table, sampler, mine, writing)
             tokens[writes] = torch.from_numpy(ids).to(device)
             growing[writes] = torch.from_numpy(grows).to(device)

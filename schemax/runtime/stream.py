@@ -205,7 +205,9 @@ class _Run:
         assert self.trace is not None
         table, slots = self.scheduler.table, self.scheduler.growing
         device = self.model.device
-        index, step = (torch.from_numpy(part[slots]).to(device) for part in (table.index, table.step))
+        index, step = (
+            torch.from_numpy(part[slots]).to(device) for part in (table.index, table.step)
+        )
         self.trace(index, step, logits)
 
 
