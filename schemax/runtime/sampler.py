@@ -286,7 +286,8 @@ class Sampler:
         steps = torch.from_numpy(table.step[slots])
         drawn = choose(torch.from_numpy(padded), torch.from_numpy(keys), steps, self._config)
         # Drawn at the very end, rounding could take a place beyond the last one.
-        return np.minimum(drawn.numpy(), counts - 1)
+        places: Ints = np.minimum(drawn.numpy(), counts - 1)
+        return places
 
     def _keep(
         self, slot: int, ids: Ints, probabilities: npt.NDArray[np.float64], token: int
