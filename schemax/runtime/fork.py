@@ -275,7 +275,8 @@ def _grow(
             writers, writing = live[writes], logits[writes]
             mine = slots[writers.cpu().numpy()]
             if trace:
-                trace(*stage([table.index[mine], table.step[mine]], device), writing)
+                index, step = stage([table.index[mine], table.step[mine]], device)
+                trace(index, step, writing)
             ids, grows = _write(table, sampler, mine, writing)
             tokens[writes] = torch.from_numpy(ids).to(device)
             growing[writes] = torch.from_numpy(grows).to(device)
