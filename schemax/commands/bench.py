@@ -78,7 +78,7 @@ def bench(
         _publish(_read_report(earlier), None, picture, page)
         return
     # Here and not above, since other verbs need neither torch nor transformers to start.
-    from schemax.benchmark.compare import Request, compare
+    from schemax.benchmark.compare import Comparison, compare_engines
     from schemax.benchmark.generated import Sizes
     from schemax.benchmark.measure import Rules
     from schemax.benchmark.servers import ABSENT
@@ -92,7 +92,7 @@ def bench(
             jitter=jitter,
             seed=seed,
         )
-        request = Request(
+        comparison = Comparison(
             engines=_names(engines),
             rules=Rules(repeats, rival_documents, seed=seed),
             model=_model_name(model, shape),
@@ -114,10 +114,10 @@ def bench(
             price_per_hour=price_per_hour,
         )
     if constraints:
-        special.constraints(request, quiet)
+        special.constraints(comparison, quiet)
         return
     with plain_warnings(quiet=quiet):
-        report = compare(request, (lambda _: None) if quiet else say)
+        report = compare_engines(comparison, (lambda _: None) if quiet else say)
     _publish(report, as_json, picture, page)
     if against is None and not quiet:
         say(ABSENT)
@@ -127,7 +127,7 @@ def _publish(report: Report, as_json: Path | None, picture: Path | None, page: P
     """The table on the terminal, and the files that were asked for."""
     from schemax.benchmark.page import write_page
     from schemax.benchmark.plot import can_plot, plot
-    from schemax.benchmark.table import cells, columns, headline, notes
+    from schemax.benchmark.table import columns, headline, notes, table_rows
 
     if as_json is not None:
         as_json.write_text(json.dumps(report.to_dict(), indent=2) + "\n", "utf-8")
@@ -139,7 +139,7 @@ def _publish(report: Report, as_json: Path | None, picture: Path | None, page: P
             table.add_column(columns(report)[0], no_wrap=True)
             for name in columns(report)[1:]:
                 table.add_column(name, justify="right")
-            for row in cells(report, rows):
+            for row in table_rows(report, rows):
                 table.add_row(*row)
             console.print(table)
     for note in notes(report):
@@ -163,7 +163,7 @@ def _read_report(path: Path) -> Report:
 
 
 def _names(engines: str | None) -> tuple[str, ...]:
-    from schemax.benchmark.suite import ENGINES
+    from schemax.benchmark.engines.registry import ENGINES
 
     if engines is None:
         return ENGINES

@@ -16,7 +16,7 @@ from rich.table import Table
 from schemax.commands.messages import UsageError, plain_warnings, refused_settings, say
 
 if TYPE_CHECKING:
-    from schemax.benchmark.compare import Request
+    from schemax.benchmark.compare import Comparison
 
 FORMAT = 1
 
@@ -112,19 +112,19 @@ def transfers(seed: int, as_json: Path | None, quiet: bool) -> None:
             print(f"{times}  {cause.replace('_', ' ')}: {line}")
 
 
-def constraints(request: Request, quiet: bool) -> None:
+def constraints(comparison: Comparison, quiet: bool) -> None:
     from schemax.benchmark.compare import load_model
     from schemax.benchmark.constraints import measure_constraints
 
     with plain_warnings(quiet=quiet), refused_settings():
-        model, tokenizer = load_model(request)
+        model, tokenizer = load_model(comparison)
         costs = measure_constraints(
             model,
             tokenizer,
-            documents=request.documents,
-            document_tokens=request.sizes.document_tokens if request.sizes else 250,
-            repeats=request.rules.repeats,
-            seed=request.rules.seed,
+            documents=comparison.documents,
+            document_tokens=comparison.sizes.document_tokens if comparison.sizes else 250,
+            repeats=comparison.rules.repeats,
+            seed=comparison.rules.seed,
             tell=(lambda _: None) if quiet else say,
         )
     for line in costs.lines():

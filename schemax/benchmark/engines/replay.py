@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor, StoppingCriteria
 
-from schemax.benchmark.work import Ids
+from schemax.benchmark.workload import Ids
 
 
 class Replay(LogitsProcessor):
