@@ -29,6 +29,7 @@ from schemax.benchmark import (
     measure_engines,
 )
 from schemax.benchmark.engines.bounds import Floor, Reading
+from schemax.benchmark.engines.generate import Draft
 from schemax.benchmark.engines.ours import SchemaxEngine
 from schemax.benchmark.listings import annotated_work, value_lengths
 from schemax.benchmark.page import BEGIN, END
@@ -220,6 +221,28 @@ def test_drafts_are_right_as_often_as_is_stated(model: Any, codec: TextCodec) ->
         passes.append(outcome.passes)
     assert passes[0] == len(work.output(work.listings[0]))
     assert passes[1] < passes[0] / 3
+
+
+def test_a_draft_is_stopped_where_it_is_not_sure(model: Any, codec: TextCodec) -> None:
+    work = generate_work(Sizes(documents=2, document_tokens=40, attributes=6), codec.vocab_size)
+    (engine,) = build_engines(["draft"], EngineOptions(model, draft=model))
+    assert isinstance(engine, Draft)
+    engine.setup(work)
+    passes = {"draft": 0, "target": 0}
+
+    def count(name: str) -> Any:
+        def hook(*_: Any) -> None:
+            passes[name] += 1
+
+        return hook
+
+    engine.module.register_forward_pre_hook(count("target"))
+    engine._draft.register_forward_pre_hook(count("draft"))
+    assert list(engine.run(work)) == list(work.expected("output"))
+    # Four of five tokens are right: a draft that is always sure would write 20 each time.
+    assert 3 < passes["draft"] / passes["target"] < 12
+    tokens = sum(len(output) for (output,) in work.expected("output"))
+    assert 2.5 < tokens / passes["target"] < 8
 
 
 def test_other_answers_stop_the_comparison(model: Any, codec: TextCodec) -> None:
