@@ -17,6 +17,7 @@ from families import FORK
 from grammar_walks import allowed_by
 from pydantic import AwareDatetime, BaseModel, Field
 
+from schemax.attributes import attr, compile_attributes
 from schemax.compiler import CompiledSchema, TextCodec
 from schemax.formats import OutputFormat
 from schemax.results import SlotText, build
@@ -25,8 +26,8 @@ from schemax.runtime.decoder import decode
 from schemax.runtime.fork import ForkModel
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.prepare import prepare
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.runtime.self_test import prepare
+from schemax.schema import AttrSchema
 from schemax.tokens import DONE, PromptIds, SlotOutput, SlotSpec, StopTable
 
 TEMPLATE = "Read.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"

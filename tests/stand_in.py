@@ -15,13 +15,13 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
+from schemax.attributes import compile_attributes
 from schemax.calibration import Calibration
 from schemax.commands import options
 from schemax.config import DecodingConfig
 from schemax.documents import Shown, read_documents
 from schemax.formats import get_format
 from schemax.results import Extraction, SlotText, build, failed
-from schemax.schema import compile_attributes
 
 
 class StandIn:

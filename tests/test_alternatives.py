@@ -30,6 +30,7 @@ from grammar_walks import in_each_format
 from transformers import PreTrainedTokenizerFast
 
 from schemax import AttrSchema, Extractor, report
+from schemax.attributes import Attribute, attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.compiler.choices import choices_of
 from schemax.compiler.lists import Items, leaves_of_item
@@ -40,7 +41,6 @@ from schemax.runtime.called_prompts import called_prompt
 from schemax.runtime.choosing import Chooser
 from schemax.runtime.plan import plan_prompt
 from schemax.runtime.reference import _forced
-from schemax.schema import Attribute, attr
 from schemax.tokens import PromptIds, SlotOutput
 
 

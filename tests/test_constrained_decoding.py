@@ -36,7 +36,7 @@ from schemax.config import DecodingConfig
 from schemax.runtime.decoder import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.prepare import prepare
+from schemax.runtime.self_test import prepare
 from schemax.runtime.reference import decode_reference
 from schemax.runtime.stream import decode_stream
 

@@ -26,11 +26,12 @@ from pydantic import AwareDatetime, BaseModel, Field, computed_field
 from stand_in import StandIn
 
 import schemax
+from schemax.attributes import attr, compile_attributes
 from schemax.documents import Shown
 from schemax.errors import InputError, SchemaError
 from schemax.formats import get_format
 from schemax.results import SlotText, build, failed
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.schema import AttrSchema
 from schemax.tables.fitting import fitted
 from schemax.tables.reading import Shard, Source, read_file
 from schemax.tables.rows import Layout

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from stand_in import StandIn
 
 import schemax
+from schemax.attributes import attr
 from schemax.errors import InputError
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 from schemax.tables import frames
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the package, about itself

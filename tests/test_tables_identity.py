@@ -10,8 +10,9 @@ import pytest
 from command_line import Run, jsonl, refused, runner
 from pydantic import BaseModel, create_model, field_validator
 
+from schemax.attributes import attr
 from schemax.calibration import FILE, Calibration, write_calibration
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 from schemax.tables import parts
 from schemax.tables.identity import of_schemas
 

@@ -19,9 +19,10 @@ import tokenizers
 from command_line import jsonl, rows, runner, save_model
 
 import schemax
+from schemax.attributes import attr, compile_attributes
 from schemax.formats import get_format
 from schemax.results import Extraction, SlotText, build, failed
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.schema import AttrSchema
 from schemax.tables.reading import read_file
 from schemax.tables.rows import Layout
 from schemax.tables.summary import Tally, kind_of
@@ -210,7 +211,8 @@ def test_a_table_with_details_beside_a_report(
     run = runner(tmp_path, save_model(backend, tmp_path / "model"), monkeypatch)
     code = """
 from typing import Literal
-from schemax.schema import AttrSchema, attr
+from schemax.attributes import attr
+from schemax.schema import AttrSchema
 
 class Line(AttrSchema):
     kind: Literal["goods", "service"]

@@ -9,11 +9,12 @@ from typing import Any, Literal
 import pytest
 
 from schemax import Calibration, Extractor
+from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec
 from schemax.documents import Shown
 from schemax.formats import get_format
 from schemax.results import Extraction, SlotText, build
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.schema import AttrSchema
 from schemax.tables.fitting import compiled_schemas, fitted
 
 JSON = get_format("json")

@@ -13,13 +13,14 @@ from typing import Any, Literal
 import torch
 from pydantic import create_model
 
+from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime.choosing import Chooser
 from schemax.runtime.engine import fill, streams
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.prepare import prepare
-from schemax.schema import AttrSchema, attr
+from schemax.runtime.self_test import prepare
+from schemax.schema import AttrSchema
 from schemax.tokens import PromptIds, SlotOutput
 
 Tell = Callable[[str], None]

@@ -9,7 +9,8 @@ from typing import Any
 
 from schemax.benchmark.workload import Category, Ids, Listing, Workload
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.evaluation.examples import Example, canonical, read_examples, schemas_of
+from schemax.evaluation.examples import Example, canonical, read_examples
+from schemax.evaluation.schemas import annotated_schemas
 from schemax.tokens import DONE
 
 
@@ -39,7 +40,7 @@ def annotated_work(
     """
     compiled = {
         name: compile_schema(schema, tokenizer, format=format, vocab_size=vocab_size)
-        for name, schema in schemas_of(examples).items()
+        for name, schema in annotated_schemas(examples).items()
     }
     names = list(compiled)
     first = compiled[names[0]]

@@ -15,7 +15,7 @@ from rich.table import Table
 from schemax.commands import bench_options as to
 from schemax.commands import bench_special as special
 from schemax.commands import options
-from schemax.commands.messages import UsageError, plain_warnings, refused_settings, say
+from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
 from schemax.resources import resource_dir
 
 if TYPE_CHECKING:

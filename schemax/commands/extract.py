@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from schemax.commands import options
+from schemax.commands.console import UsageError, plain_warnings, refused_settings
 from schemax.commands.declarations import read_schemas
 from schemax.commands.extraction import Work
 from schemax.commands.few_shot import few_shot
-from schemax.commands.messages import UsageError, plain_warnings, refused_settings
 from schemax.commands.pools import PoolOptions
 from schemax.documents import Shown
 from schemax.report import MOST_ROWS

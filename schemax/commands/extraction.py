@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from schemax.attributes import settings_of
 from schemax.commands import options
-from schemax.commands.messages import UsageError, refused_settings, say
+from schemax.commands.console import UsageError, refused_settings, say
 from schemax.commands.pools import PoolOptions, connected, shippable
 from schemax.documents import Shown
 from schemax.errors import ModelError
@@ -25,7 +26,6 @@ from schemax.progress import track
 from schemax.ray import parts as on_ray
 from schemax.report import Report, open_report
 from schemax.results import Extraction
-from schemax.schema import settings_of
 from schemax.tables import identity
 from schemax.tables.columns import Schemas
 from schemax.tables.estimate import estimate

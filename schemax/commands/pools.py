@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schemax.commands.messages import UsageError, refused_settings
+from schemax.commands.console import UsageError, refused_settings
 from schemax.compiler.prompt import template_source
 from schemax.ray import pool as ray_pool
 from schemax.ray.pool import Pool

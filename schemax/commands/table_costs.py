@@ -21,6 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from schemax.attributes import compile_attributes
 from schemax.calibration import Calibration
 from schemax.catalog import load_schema
 from schemax.commands import options
@@ -30,7 +31,6 @@ from schemax.documents import Shown, read_documents
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.results import Extraction, SlotText, build
-from schemax.schema import compile_attributes
 from schemax.tables.places import optional
 from schemax.tables.reading import Source
 from schemax.tables.run import PART_ROWS

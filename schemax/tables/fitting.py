@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
-from schemax.compiler.examples import read_examples
+from schemax.compiler.few_shot import read_few_shot_examples
 from schemax.documents import Shown, shown_text
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
 from schemax.io import Record
 from schemax.results import Extraction, FieldError, SlotText, build
-from schemax.schema import Attribute
 from schemax.tables.columns import Schemas
 from schemax.tables.run import Extract
 
@@ -164,7 +164,8 @@ def _rank(
     """How well a piece states an attribute, to be compared with the other pieces."""
     result, slot = item.fields[attribute.name], item.slots[place]
     stated = result.value is not None and result.value != [] and _is_stated(slot, format)
-    if not attribute.long:  # else an error may be one item's, and is no reason to drop the others
+    # In two phases an error may be one item's, and is no reason to drop the others.
+    if not attribute.two_phase:
         stated = stated and all(error.field != attribute.name for error in item.errors)
     size = len(result.value) if isinstance(result.value, (list, tuple, set, frozenset)) else 0
     return stated, size, result.confidence or 0.0
@@ -183,7 +184,7 @@ def compiled_schemas(
     """What `Extractor.stream` compiles, by category, or under "". Raises what it raises."""
     named = schemas if isinstance(schemas, Mapping) else {"": schemas}
     plain = dict(settings)
-    shots = read_examples(
+    shots = read_few_shot_examples(
         plain.pop("examples", None),
         named,
         isinstance(schemas, Mapping),

@@ -15,13 +15,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from schemax.attributes import compile_attributes
+from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.calibration import FILE as CALIBRATION
 from schemax.calibration import Calibration
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
-from schemax.schema import compile_attributes
-from schemax.shapes import annotation_of, shape_of
 from schemax.tables.columns import Schemas
 from schemax.tables.places import filesystem, is_remote, reading
 
@@ -87,7 +87,7 @@ def _classes(schema: type[BaseModel]) -> Iterator[type]:
     """The class, its bases, and those of the models in it."""
     yield from schema.__mro__
     for field in schema.model_fields.values():
-        if (inner := shape_of(annotation_of(field)).model) is not None:
+        if (inner := field_type_of(annotation_of(field)).model) is not None:
             yield from _classes(inner)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from schemax.schema import compile_attributes
+from schemax.attributes import compile_attributes
 from schemax.tables.columns import Column, Model, Schemas, columns_of
 
 _FAULT = tuple(Column(name, "string") for name in ("field", "message", "raw"))

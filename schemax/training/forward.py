@@ -36,7 +36,7 @@ class TrainableModel(DecoderModel):
     ) -> Tensor:
         """(S, V) at the S places (rows, columns); no lock is held, since one thread trains."""
         tokens = token_info(batch)
-        longrope = self._longrope.chosen(batch["long"]) if self._longrope else nullcontext()
+        longrope = self._longrope.chosen(batch["long_rope"]) if self._longrope else nullcontext()
         self._selection.local.places = places
         try:
             with longrope:

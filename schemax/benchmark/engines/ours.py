@@ -11,7 +11,7 @@ from schemax.benchmark.workload import Workload, Writes
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine import fill
-from schemax.runtime.prepare import prepare
+from schemax.runtime.self_test import prepare
 
 
 @dataclass
