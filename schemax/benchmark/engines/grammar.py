@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schemax.benchmark.engine import Emitted, Unavailable
-from schemax.benchmark.engines_generate import Generate, batches, left_padded, replayed_rows
-from schemax.benchmark.replay import Replay
-from schemax.benchmark.work import Category, Ids, Work
+from schemax.benchmark.engines.base import Emitted, Unavailable
+from schemax.benchmark.engines.generate import Generate, alike_batches, left_padded, replayed_rows
+from schemax.benchmark.engines.replay import Replay
+from schemax.benchmark.workload import Category, Ids, Workload
 
 # A JSON string or null, and as much of the delimiter as its last token holds.
 _VALUE = r'( "([^"\\\x00-\x1f]|\\.)*"| null),?\n?'
@@ -32,7 +32,7 @@ class Outlines(Generate):
     note: str = "keys given by the grammar, values any JSON string or null"
     _indices: list[Any] = field(default_factory=list, repr=False)
 
-    def setup(self, work: Work) -> None:
+    def setup(self, work: Workload) -> None:
         if find_spec("outlines_core") is None:
             raise Unavailable("not installed: outlines-core")
         if not work.token_bytes or work.facts.get("format") != "json":
@@ -50,11 +50,11 @@ class Outlines(Generate):
             for category in work.categories
         ]
 
-    def run(self, work: Work) -> Emitted:
+    def run(self, work: Workload) -> Emitted:
         stems = [work.stem(listing) for listing in work.listings]
         device = self.module.device
         found: list[Any] = [None] * len(work)
-        for places in batches(stems, self.batch_size or 1):
+        for places in alike_batches(stems, self.batch_size or 1):
             listings = [work.listings[place] for place in places]
             input_ids, mask = left_padded([stems[place] for place in places], work.eos_id, device)
             outputs = [work.output(listing) for listing in listings]

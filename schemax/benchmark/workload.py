@@ -69,7 +69,7 @@ class TokenCounts:
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """A stream of documents, those of a category next to each other.
 
     stop: ends a value; eos_id: ends an output that an engine writes key by key. No other token
@@ -94,7 +94,7 @@ class Work:
         """Ends an autoregressive output: nothing but the EOS id does."""
         return StopTable(np.zeros((1, self.vocab_size), np.int8), (self.eos_id,))
 
-    def part(self, count: int) -> Work:
+    def part(self, count: int) -> Workload:
         """`count` of the documents, evenly spread over the stream."""
         total = len(self.listings)
         if count >= total:

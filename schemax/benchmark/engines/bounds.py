@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from schemax.benchmark.engine import Emitted, Kind
-from schemax.benchmark.shapes import replica
-from schemax.benchmark.work import Work, Writes
+from schemax.benchmark.engines.base import Emitted, EngineKind
+from schemax.benchmark.random_models import replica
+from schemax.benchmark.workload import Workload, Writes
 
 _ALIKE = 0.9
 
@@ -29,17 +29,17 @@ class Floor:
     batch_size: int | None = None
     name: str = "floor"
     title: str = "the tokens that must be processed"
-    kind: Kind = "bound"
+    kind: EngineKind = "bound"
     writes: Writes = "nothing"
     note: str = ""
     module: Any = field(default=None, repr=False)
 
-    def setup(self, work: Work) -> None:
+    def setup(self, work: Workload) -> None:
         self.module = replica(self.model)
 
-    def reset(self, work: Work) -> None: ...
+    def reset(self, work: Workload) -> None: ...
 
-    def rows(self, work: Work) -> list[tuple[int, int]]:
+    def rows(self, work: Workload) -> list[tuple[int, int]]:
         """(tokens, head positions) of every sequence to be passed, the longest first."""
         found = [(len(category.instruction), 0) for category in work.used_categories()]
         for listing in work.listings:
@@ -51,7 +51,7 @@ class Floor:
         return sorted(found, reverse=True)
 
     @torch.inference_mode()
-    def run(self, work: Work) -> Emitted:
+    def run(self, work: Workload) -> Emitted:
         for batch in self.batches(self.rows(work)):
             self._pass(batch, work)
         return []
@@ -66,7 +66,7 @@ class Floor:
             batch.append(row)
         yield batch
 
-    def _pass(self, rows: Sequence[tuple[int, int]], work: Work) -> None:
+    def _pass(self, rows: Sequence[tuple[int, int]], work: Workload) -> None:
         """Rows are right padded, which causal attention never sees."""
         device = self.module.device
         length = max(tokens for tokens, _ in rows)
@@ -88,7 +88,7 @@ class Reading(Floor):
     name: str = "reading"
     title: str = "the documents alone"
 
-    def rows(self, work: Work) -> list[tuple[int, int]]:
+    def rows(self, work: Workload) -> list[tuple[int, int]]:
         found = [len(category.instruction) for category in work.used_categories()]
         found += [len(listing.ids) for listing in work.listings]
         return [(tokens, 0) for tokens in sorted(found, reverse=True)]

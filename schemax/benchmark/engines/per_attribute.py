@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from schemax.benchmark.engine import Emitted, Kind
-from schemax.benchmark.engines_generate import batches, left_padded, replayed_rows
-from schemax.benchmark.replay import Replay
-from schemax.benchmark.shapes import replica
-from schemax.benchmark.work import Ids, Listing, Work, Writes
+from schemax.benchmark.engines.base import Emitted, EngineKind
+from schemax.benchmark.engines.generate import alike_batches, left_padded, replayed_rows
+from schemax.benchmark.engines.replay import Replay
+from schemax.benchmark.random_models import replica
+from schemax.benchmark.workload import Ids, Listing, Workload, Writes
 
 
 @dataclass
@@ -25,17 +25,17 @@ class PerAttribute:
     batch_size: int | None = None
     name: str = "per-attribute"
     title: str = "transformers, per attribute"
-    kind: Kind = "rival"
+    kind: EngineKind = "rival"
     writes: Writes = "values"
     note: str = "the batch counts documents, each with all of its attributes"
     module: Any = field(default=None, repr=False)
 
-    def setup(self, work: Work) -> None:
+    def setup(self, work: Workload) -> None:
         self.module = replica(self.model)
 
-    def reset(self, work: Work) -> None: ...
+    def reset(self, work: Workload) -> None: ...
 
-    def run(self, work: Work) -> Emitted:
+    def run(self, work: Workload) -> Emitted:
         pairs = [
             ((*work.stem(listing), *key), answer)
             for listing in work.listings
@@ -45,7 +45,7 @@ class PerAttribute:
         device = self.module.device
         attributes = max(len(listing.answers) for listing in work.listings)
         size = attributes * (self.batch_size or 1)
-        for places in batches([stem for stem, _ in pairs], size):
+        for places in alike_batches([stem for stem, _ in pairs], size):
             input_ids, mask = left_padded([pairs[p][0] for p in places], work.eos_id, device)
             answers = [pairs[place][1] for place in places]
             replay = Replay(input_ids.shape[1], answers, work.eos_id, device)
@@ -66,12 +66,12 @@ class PerAttributeCached(PerAttribute):
     name: str = "per-attribute-cached"
     title: str = "transformers, per attribute, cache copied"
 
-    def run(self, work: Work) -> Emitted:
+    def run(self, work: Workload) -> Emitted:
         stems = [work.stem(listing) for listing in work.listings]
         found: list[Any] = [None] * len(work)
         for category in sorted({listing.category for listing in work.listings}):
             owned = [n for n, listing in enumerate(work.listings) if listing.category == category]
-            for batch in batches([stems[n] for n in owned], self.batch_size or 1):
+            for batch in alike_batches([stems[n] for n in owned], self.batch_size or 1):
                 places = [owned[n] for n in batch]
                 rows = self._batch(work, [work.listings[place] for place in places])
                 for place, row in zip(places, rows, strict=True):
@@ -79,7 +79,7 @@ class PerAttributeCached(PerAttribute):
         return found
 
     @torch.inference_mode()
-    def _batch(self, work: Work, listings: Sequence[Listing]) -> list[tuple[Ids, ...]]:
+    def _batch(self, work: Workload, listings: Sequence[Listing]) -> list[tuple[Ids, ...]]:
         device = self.module.device
         stems, stem_mask = left_padded([work.stem(x) for x in listings], work.eos_id, device)
         cache = DynamicCache(config=self.module.config)
@@ -98,12 +98,12 @@ class PerAttributeCached(PerAttribute):
         return [tuple(rows[at : at + repeats]) for at in range(0, len(rows), repeats)]
 
 
-def _slots(work: Work, listing: Listing) -> list[tuple[Ids, Ids]]:
+def _slots(work: Workload, listing: Listing) -> list[tuple[Ids, Ids]]:
     keys = work.categories[listing.category].keys
     return list(zip(keys, listing.answers, strict=True))
 
 
-def _regrouped(work: Work, rows: Sequence[Ids]) -> Iterator[tuple[Ids, ...]]:
+def _regrouped(work: Workload, rows: Sequence[Ids]) -> Iterator[tuple[Ids, ...]]:
     at = 0
     for listing in work.listings:
         yield tuple(rows[at : at + len(listing.answers)])

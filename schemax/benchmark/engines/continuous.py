@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from schemax.benchmark.engine import Emitted, Kind, Unavailable
-from schemax.benchmark.shapes import replica
-from schemax.benchmark.work import Ids, Work, Writes
+from schemax.benchmark.engines.base import Emitted, EngineKind, Unavailable
+from schemax.benchmark.random_models import replica
+from schemax.benchmark.workload import Ids, Workload, Writes
 
 _PAGE = 256  # tokens of a block of its cache, by default
 
@@ -32,12 +32,12 @@ class Continuous:
     batch_size: int | None = None
     name: str = "continuous"
     title: str = "transformers, continuous batching"
-    kind: Kind = "rival"
+    kind: EngineKind = "rival"
     writes: Writes = "output"
     note: str = "it chooses its batches itself; shares the instruction's cache between requests"
     module: Any = field(default=None, repr=False)
 
-    def setup(self, work: Work) -> None:
+    def setup(self, work: Workload) -> None:
         self.module = replica(self.model)
         try:
             from transformers import ContinuousBatchingConfig  # noqa: F401
@@ -45,7 +45,7 @@ class Continuous:
         except ImportError as error:
             raise Unavailable("this release of transformers batches in another way") from error
 
-    def reset(self, work: Work) -> None:
+    def reset(self, work: Workload) -> None:
         from transformers import ContinuousBatchingConfig
         from transformers.generation.continuous_batching.utils import WorkloadHints
 
@@ -71,7 +71,7 @@ class Continuous:
             self.module._cached_continuous_batching_manager = manager
             manager.warmup()
 
-    def run(self, work: Work) -> Emitted:
+    def run(self, work: Workload) -> Emitted:
         stems = [list(work.stem(listing)) for listing in work.listings]
         with _quiet():
             results = self.module.generate_batch(
@@ -90,7 +90,7 @@ class Continuous:
         if hasattr(self.module, "_cached_continuous_batching_manager"):
             self.module.destroy_cached_continuous_batching_manager()
 
-    def _config(self, work: Work) -> GenerationConfig:
+    def _config(self, work: Workload) -> GenerationConfig:
         return GenerationConfig(  # type: ignore[no-untyped-call]
             do_sample=False,
             max_new_tokens=max(len(work.output(listing)) for listing in work.listings),

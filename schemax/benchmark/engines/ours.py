@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from schemax.benchmark.engine import BenchmarkError, Emitted, Kind, Unavailable
-from schemax.benchmark.shapes import replica
-from schemax.benchmark.work import Work, Writes
+from schemax.benchmark.engines.base import BenchmarkError, Emitted, EngineKind, Unavailable
+from schemax.benchmark.random_models import replica
+from schemax.benchmark.workload import Workload, Writes
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine import fill
@@ -15,7 +15,7 @@ from schemax.runtime.self_test import prepare
 
 
 @dataclass
-class Slots:
+class SchemaxEngine:
     """Hyper-Parallel Decoding with one of our settings.
 
     J documents of a prompt are token ids next to each other, whatever the setting, so that all
@@ -26,7 +26,7 @@ class Slots:
     title: str
     model: Any
     config: DecodingConfig
-    kind: Kind = "ours"
+    kind: EngineKind = "ours"
     writes: Writes = "values"
     batch_sizes: tuple[int, ...] = ()
     batch_size: int | None = None
@@ -34,7 +34,7 @@ class Slots:
     module: Any = field(default=None, repr=False)
     _prepared: Any = field(default=None, repr=False)
 
-    def setup(self, work: Work) -> None:
+    def setup(self, work: Workload) -> None:
         self.module = replica(self.model)
         try:
             self._prepared = prepare(self.module)
@@ -43,13 +43,13 @@ class Slots:
         if refusal := self._prepared.refusal(self.config):
             raise Unavailable(refusal)
 
-    def reset(self, work: Work) -> None:
+    def reset(self, work: Workload) -> None:
         """Forgets instructions of earlier runs: every engine reads each of them once per run."""
         forget = getattr(self._prepared, "forget_instructions", None)
         if forget is not None:  # models that fork keep none
             forget()
 
-    def run(self, work: Work) -> Emitted:
+    def run(self, work: Workload) -> Emitted:
         if self.writes == "output":
             prompts, stop = work.autoregressive_prompts(), work.end
         else:
@@ -65,25 +65,29 @@ class Slots:
         self.module = self._prepared = None
 
 
-def isolated(model: Any, batch_size: int | Literal["auto"] = "auto") -> Slots:
+def isolated(model: Any, batch_size: int | Literal["auto"] = "auto") -> SchemaxEngine:
     """The default preset: one branch per attribute."""
     config = replace(PRESETS["isolated"], batch_size=batch_size)
-    return Slots("isolated", "schemax, default", model, config)
+    return SchemaxEngine("isolated", "schemax, default", model, config)
 
 
-def gapped(model: Any, batch_size: int | Literal["auto"] = "auto") -> Slots:
+def gapped(model: Any, batch_size: int | Literal["auto"] = "auto") -> SchemaxEngine:
     """The paper's layout of positions, with documents and slots that do not see each other."""
     config = DecodingConfig(layout="gapped", batch_size=batch_size)
-    return Slots("gapped", "schemax, gapped skeleton", model, config)
+    return SchemaxEngine("gapped", "schemax, gapped skeleton", model, config)
 
 
-def paper(model: Any, stacked: int, batch_size: int | Literal["auto"] = "auto") -> Slots:
+def paper(model: Any, stacked: int, batch_size: int | Literal["auto"] = "auto") -> SchemaxEngine:
     """The paper's own setting, with `stacked` documents in a prompt (section 4.3.5)."""
     config = replace(PRESETS["paper"], documents_per_prompt=stacked, batch_size=batch_size)
-    return Slots(f"paper-{stacked}", f"schemax, the paper's HPD, J = {stacked}", model, config)
+    return SchemaxEngine(
+        f"paper-{stacked}", f"schemax, the paper's HPD, J = {stacked}", model, config
+    )
 
 
-def autoregressive(model: Any, batch_size: int | Literal["auto"] = "auto") -> Slots:
+def autoregressive(model: Any, batch_size: int | Literal["auto"] = "auto") -> SchemaxEngine:
     """Keys and values one after another, in our own engine: the baseline without its waste."""
     config = replace(PRESETS["autoregressive"], batch_size=batch_size)
-    return Slots("autoregressive", "schemax, autoregressive", model, config, writes="output")
+    return SchemaxEngine(
+        "autoregressive", "schemax, autoregressive", model, config, writes="output"
+    )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
-from schemax.benchmark.work import Ids, Work, Writes
+from schemax.benchmark.workload import Ids, Workload, Writes
 from schemax.errors import SchemaxError
 
-Kind = Literal["ours", "rival", "bound"]
+EngineKind = Literal["ours", "rival", "bound"]
 
 Emitted = Sequence[tuple[Ids, ...]]
 """Per document, in order, the runs of tokens that were written; empty for bounds."""
@@ -27,7 +27,7 @@ class Engine(Protocol):
 
     name: unique, as it is asked for; title: what it is, in a few words.
     kind: "bound" for forward passes that extract nothing.
-    writes: what it emits per document; see `Work.expected`.
+    writes: what it emits per document; see `Workload.expected`.
     batch_sizes: documents in flight to choose from, where the engine leaves the choice to its
         user; the benchmark tries all and keeps the fastest in `batch_size`.
     note: what a reader of its figures should know.
@@ -36,20 +36,20 @@ class Engine(Protocol):
 
     name: str
     title: str
-    kind: Kind
+    kind: EngineKind
     writes: Writes
     batch_sizes: tuple[int, ...]
     batch_size: int | None
     note: str
     module: Any
 
-    def setup(self, work: Work) -> None:
+    def setup(self, work: Workload) -> None:
         """Builds what outlives a run. Raises Unavailable."""
 
-    def reset(self, work: Work) -> None:
+    def reset(self, work: Workload) -> None:
         """Before every run, untimed: starts what a service would have running, empty."""
 
-    def run(self, work: Work) -> Emitted:
+    def run(self, work: Workload) -> Emitted:
         """Does all of the work, from token ids to token ids."""
 
     def teardown(self) -> None:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
-from schemax.benchmark.engine import Emitted, Kind
-from schemax.benchmark.replay import DraftedReplay, Replay, ReplayStop
-from schemax.benchmark.shapes import replica
-from schemax.benchmark.work import Ids, Work, Writes
+from schemax.benchmark.engines.base import Emitted, EngineKind
+from schemax.benchmark.engines.replay import DraftedReplay, Replay, ReplayStop
+from schemax.benchmark.random_models import replica
+from schemax.benchmark.workload import Ids, Workload, Writes
 
 
 @dataclass
@@ -25,21 +25,21 @@ class Generate:
     batch_size: int | None = None
     name: str = "generate"
     title: str = "transformers generate"
-    kind: Kind = "rival"
+    kind: EngineKind = "rival"
     writes: Writes = "output"
     note: str = ""
     module: Any = field(default=None, repr=False)
 
-    def setup(self, work: Work) -> None:
+    def setup(self, work: Workload) -> None:
         self.module = replica(self.model)
 
-    def reset(self, work: Work) -> None: ...
+    def reset(self, work: Workload) -> None: ...
 
-    def run(self, work: Work) -> Emitted:
+    def run(self, work: Workload) -> Emitted:
         stems = [work.stem(listing) for listing in work.listings]
         outputs = [answers[0] for answers in work.expected("output")]
         found: list[Any] = [None] * len(work)
-        for places in batches(stems, self.batch_size or 1):
+        for places in alike_batches(stems, self.batch_size or 1):
             rows = self._generate(
                 [stems[place] for place in places], [outputs[place] for place in places], work
             )
@@ -47,7 +47,7 @@ class Generate:
                 found[place] = (row,)
         return found
 
-    def _generate(self, stems: Sequence[Ids], outputs: Sequence[Ids], work: Work) -> list[Ids]:
+    def _generate(self, stems: Sequence[Ids], outputs: Sequence[Ids], work: Workload) -> list[Ids]:
         input_ids, mask = left_padded(stems, work.eos_id, self.module.device)
         replay = Replay(input_ids.shape[1], outputs, work.eos_id, self.module.device)
         return replayed_rows(self.module, input_ids, mask, replay, work)
@@ -66,7 +66,7 @@ class Lookup(Generate):
     note: str = "batch 1: it takes no more; values are spans of the document"
     copied: int = 10
 
-    def _generate(self, stems: Sequence[Ids], outputs: Sequence[Ids], work: Work) -> list[Ids]:
+    def _generate(self, stems: Sequence[Ids], outputs: Sequence[Ids], work: Workload) -> list[Ids]:
         input_ids, mask = left_padded(stems, work.eos_id, self.module.device)
         replay = Replay(input_ids.shape[1], outputs, work.eos_id, self.module.device)
         return replayed_rows(self.module, input_ids, mask, replay, work, copied=self.copied)
@@ -83,7 +83,7 @@ class Draft(Generate):
     acceptance: float = 0.8
     _draft: Any = field(default=None, repr=False)
 
-    def setup(self, work: Work) -> None:
+    def setup(self, work: Workload) -> None:
         super().setup(work)
         self._draft = replica(self.draft)
         size = sum(weight.numel() for weight in self._draft.parameters()) / 1e6
@@ -92,7 +92,7 @@ class Draft(Generate):
             f"made to be right with probability {self.acceptance:.2f}"
         )
 
-    def _generate(self, stems: Sequence[Ids], outputs: Sequence[Ids], work: Work) -> list[Ids]:
+    def _generate(self, stems: Sequence[Ids], outputs: Sequence[Ids], work: Workload) -> list[Ids]:
         device = self.module.device
         input_ids, mask = left_padded(stems, work.eos_id, device)
         (output,) = outputs
@@ -122,7 +122,7 @@ class Draft(Generate):
         self._draft = None
 
 
-def batches(stems: Sequence[Ids], size: int) -> Iterator[list[int]]:
+def alike_batches(stems: Sequence[Ids], size: int) -> Iterator[list[int]]:
     """Places in batches of like length, the longest first: little padding, an early failure."""
     order = sorted(range(len(stems)), key=lambda place: -len(stems[place]))
     for at in range(0, len(order), size):
@@ -142,7 +142,7 @@ def replayed_rows(
     input_ids: Tensor,
     mask: Tensor,
     replay: Replay,
-    work: Work,
+    work: Workload,
     copied: int | None = None,
     **more: Any,
 ) -> list[Ids]:
