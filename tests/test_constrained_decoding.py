@@ -165,7 +165,7 @@ def test_budgets_cut_what_is_forced_and_retries_go_on(
     for before, after in zip(sum(short, ()), sum(found, ()), strict=True):
         assert after.ids[: len(before.ids)] == before.ids or layout.get("slots") == "causal"
         longer += len(after.ids) > len(before.ids)
-        assert len(after.ids) <= 4 * k_max
+        assert len(after.ids) <= 4 * max(k_max, 6)  # the largest that a field names
     assert longer
 
 
