@@ -27,6 +27,9 @@ from constrained import (
     teacher_forced,
 )
 from grammar_walks import in_each_format
+from schemax.runtime.called_prompts import called_prompt
+from schemax.runtime.choosing import Chooser
+from schemax.runtime.reference import _forced
 from transformers import PreTrainedTokenizerFast
 
 from schemax import AttrSchema, Extractor, report
@@ -37,10 +40,7 @@ from schemax.compiler.lists import Items, leaves_of_item
 from schemax.config import DecodingConfig
 from schemax.results import FieldResult
 from schemax.results.confidence import distribution, tree_of
-from schemax.runtime.called_prompts import called_prompt
-from schemax.runtime.choosing import Chooser
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.reference import _forced
 from schemax.tokens import PromptIds, SlotOutput
 
 

@@ -13,6 +13,7 @@ import pytest
 import tokenizers
 import torch
 from conftest import TITLES
+from schemax.runtime.decoder import decode
 from test_exactness import COMBINATIONS, SHORT, settings
 
 from schemax.attributes import compile_attributes
@@ -25,7 +26,6 @@ from schemax.evaluation.schemas import annotated_schemas, check_labels, read_att
 from schemax.evaluation.scores import score_predictions
 from schemax.extractor import Extractor
 from schemax.resources import resource_dir
-from schemax.runtime.decoder import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
 from schemax.training.embedded.augment import Augmenter
