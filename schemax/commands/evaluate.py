@@ -22,7 +22,7 @@ from schemax.commands.option_groups import grouped
 from schemax.evaluation.comparison import Comparison, compare
 from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
 from schemax.evaluation.judge import Case, Judgement, Verdict, cases_of
-from schemax.evaluation.plots import reliability_svg
+from schemax.evaluation.plots import SUFFIXES, can_plot, plot_reliability
 from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, comparison_data, read_run
 from schemax.evaluation.schemas import check_labels, parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
@@ -53,9 +53,10 @@ class ReportOptions:
     reliability: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.svg",
+            metavar="FILE",
             show_default=False,
-            help="Where to draw reliability, and risk over coverage.",
+            help="Draw reliability, and risk over coverage: a .svg, .png or .pdf file. Requires "
+            "matplotlib (the extra plots).",
         ),
     ] = None
     as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False
@@ -124,8 +125,8 @@ def evaluate(
     by, picture = report.by, report.reliability
     if by not in ("category", "attribute", "confidence"):
         raise UsageError(f"--by takes category, attribute or confidence, not {by!r}")
-    if picture is not None and picture.suffix != ".svg":
-        raise UsageError(f"--reliability takes a file that ends in .svg, not {picture}")
+    if picture is not None:
+        _check_picture(picture)
     if saved is not None:
         if data is not None:
             raise UsageError("give INPUT or --compare, not both")
@@ -162,10 +163,17 @@ def evaluate(
         _draw(runs, picture)
 
 
+def _check_picture(path: Path) -> None:
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"--reliability takes a file that ends in {', '.join(SUFFIXES)}: {path}")
+    if not can_plot():
+        raise UsageError("--reliability requires matplotlib; pip install 'schemax-hpd[plots]'")
+
+
 def _draw(runs: Sequence[EvaluationRun], path: Path) -> None:
     known = [(run.decoding, found) for run in runs if (found := run.reliability) is not None]
     if known:
-        path.write_text(reliability_svg(known), "utf-8")
+        plot_reliability(known, path)
     else:
         say(f"note: {path} is not written: no predicted value has a confidence")
 
