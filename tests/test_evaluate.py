@@ -119,7 +119,7 @@ def test_broken_lines_are_named(tmp_path: Path) -> None:
 def test_a_file_without_products(tmp_path: Path) -> None:
     data = tmp_path / "gold.jsonl"
     data.write_text("\n \n")
-    refused(run(str(data)), "gold.jsonl holds no products")
+    refused(run(str(data)), "gold.jsonl contains no products")
 
 
 def test_names_duplicates_and_overlap(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_results_that_cannot_be_compared(tmp_path: Path, gold: str) -> None:
     [
         ((), "INPUT is missing"),
         (("--by", "size"), "--by takes category, attribute or confidence"),
-        (("gold.jsonl", "--details"), "--details goes with --json"),
+        (("gold.jsonl", "--details"), "--details requires --json"),
         (("gold.jsonl", "--decoding", "fast"), "fast"),
     ],
 )

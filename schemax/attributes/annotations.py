@@ -216,7 +216,9 @@ def _other_kind(annotation: Any, bare: Any) -> Scalar:
             "a dict has no known keys; declare a nested model with one field per key"
         )
     if isinstance(bare, typing.TypeVar):
-        raise UnsupportedType(f"type parameter {bare.__name__} is open; give it, as in Model[str]")
+        raise UnsupportedType(
+            f"type parameter {bare.__name__} has no type; set it, as in Model[str]"
+        )
     document = _json_schema_of(annotation)
     kind = str(document.get("type"))
     if kind == "string":
@@ -270,7 +272,7 @@ def check_default(field: FieldInfo) -> None:
         for detail in error.errors(include_url=False, include_context=False):
             if detail["type"] not in _CONSTRAINT_ERRORS:
                 raise UnsupportedType(
-                    f"its default {field.default!r} is of another type ({detail['msg']}); "
+                    f"default {field.default!r} does not match the field's type ({detail['msg']}); "
                     "change one of them"
                 ) from None
     except Exception:  # of the user's own validators, or a type that needs the class around it

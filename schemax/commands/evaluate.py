@@ -73,9 +73,9 @@ def evaluate(
         typer.Argument(
             metavar="INPUT",
             show_default=False,
-            help='JSONL with one {"category", "text", "attributes": {name: value}} a line; '
-            '"id" and "description" may be there too. Of a folder test.jsonl, and attributes.json '
-            "where it is there.",
+            help='JSONL with one {"category", "text", "attributes": {name: value}} per line, and '
+            'optionally "id" and "description". In a folder: test.jsonl, and attributes.json if '
+            "present.",
         ),
     ] = None,
     spec: Annotated[
@@ -90,13 +90,13 @@ def evaluate(
     decoding: Annotated[
         str,
         typer.Option(
-            help="One or more of isolated, paper and autoregressive, by commas; also with changes, "
-            "isolated:layout=gapped:slots=causal, and with +alone, which asks for every field by "
-            "itself."
+            help="isolated, paper or autoregressive, or several separated by commas; each may have "
+            "changes (isolated:layout=gapped:slots=causal) and +alone, which asks for every field "
+            "separately."
         ),
     ] = "isolated",
     limit: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help="Read no more than so many.")
+        int | None, typer.Option(min=1, show_default=False, help="Read at most this many products.")
     ] = None,
     judge: Annotated[
         str | None,
@@ -135,7 +135,7 @@ def evaluate(
     if data is None:
         raise UsageError("INPUT is missing")
     if report.details and not report.as_json:
-        raise UsageError("--details goes with --json")
+        raise UsageError("--details requires --json")
     names = [name.strip() for name in decoding.split(",")]
     checked = [
         options.checked_settings(format, template, name.removesuffix(_ALONE)) for name in names

@@ -264,14 +264,14 @@ def _scalar(text: str) -> str | None:
     if first in "\"'":
         match = (_DOUBLE if first == '"' else _SINGLE).match(text)
         if match is None:
-            raise ValueError("a string that is not closed")
+            raise ValueError("the string is not closed")
         if _is_blank(text[match.end() :]):
             body = match[0][1:-1]
             return decode_escapes(body, _ESCAPES) if first == '"' else body.replace("''", "'")
     elif first == "{":
-        raise ValueError("a mapping where a single value belongs")
+        raise ValueError("expected a single value, got a mapping")
     elif _BLOCK_SCALAR.fullmatch(text):
-        raise ValueError("a block of lines where a value on one line belongs")
+        raise ValueError("expected a value on one line, got a block of lines")
     if "#" in text and (comment := _COMMENT.search(text)):
         text = text[: comment.start()].rstrip(" \t")
         if text in _NULLS:

@@ -35,7 +35,7 @@ def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat) -> list[str] | No
     if leaf.attribute.is_list:
         return texts
     if len(texts) > 1:
-        raise ValueError(f"{len(texts)} values where one belongs")
+        raise ValueError(f"expected one value, got {len(texts)}")
     return texts or None
 
 

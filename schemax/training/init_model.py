@@ -30,7 +30,9 @@ def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
     with refusing(config):
         settings = AutoConfig.from_pretrained(config, trust_remote_code=False)
     if type(settings) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise ModelError(f"{config} is of the type {settings.model_type!r}; a decoder is needed")
+        raise ModelError(
+            f"{config} has the model type {settings.model_type!r}, which is not a decoder"
+        )
     torch.manual_seed(seed)
     with refusing(config):
         model = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]

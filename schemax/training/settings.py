@@ -72,11 +72,11 @@ class TrainingSettings:
         if not 0 <= self.held_out < 1:
             raise ValueError(f"held_out must be from 0 to less than 1, not {self.held_out!r}")
         if self.patience is not None and not self.held_out:
-            raise ValueError("patience needs a held-out part: give held_out a share above 0")
+            raise ValueError("patience requires a held-out part: set held_out above 0")
         if self.lora is not None and self.from_scratch:
-            raise ValueError("LoRA goes on trained weights; from scratch, train all of them")
+            raise ValueError("LoRA requires trained weights; from scratch, train all weights")
         if self.keep_adapter and self.lora is None:
-            raise ValueError("there is no adapter to keep without LoRA")
+            raise ValueError("keep_adapter requires LoRA")
 
     def peak(self, num_parameters: int) -> float:
         """The learning rate at its peak, for a model of so many parameters."""
