@@ -26,7 +26,7 @@ class Calibration:
     min_probability: a value that is less probable is taken for null, where its field may go
         without one.
 
-    Raises ValueError for what is no finite number, a temperature that is not above 0, and a
+    Raises ValueError for a number that is not finite, a temperature that is not above 0, and a
     min_probability that is not from 0 to 1.
     """
 

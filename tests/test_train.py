@@ -422,7 +422,7 @@ def test_doubled_ids_and_products_of_the_test_set(tmp_path: Path) -> None:
     assert [example.id for example in kept] == [row["id"] for row in ROWS if row["id"] != "tea-1"]
     with pytest.warns(UserWarning, match=r"kept in training: tea-1"):
         assert len(read_training_examples(path, Path(test), keep_overlap=True)) == 8
-    with pytest.raises(InputError, match="none is left"), pytest.warns(match="dropped"):
+    with pytest.raises(InputError, match="no product is left"), pytest.warns(match="dropped"):
         read_training_examples(path, path)
 
 

@@ -199,7 +199,7 @@ def _list_type(item: Any) -> FieldType:
         raise UnsupportedType(
             "a list of lists is not supported; declare a list of scalars or of models"
         )
-    # A list without None is a valid list of optional items, so None need not be offered.
+    # A list without None is a valid list of optional items, so None is not offered.
     return replace(field_type, is_list=True, nullable=False)
 
 
@@ -237,7 +237,7 @@ def _other_kind(annotation: Any, bare: Any) -> Scalar:
 
 
 def _json_schema_of(annotation: Any) -> dict[str, Any]:
-    """Pydantic's JSON Schema of a type; empty where there is none."""
+    """Pydantic's JSON Schema of a type; empty for a type without one."""
     try:
         document = TypeAdapter(annotation).json_schema()
     except (PydanticUserError, PydanticUndefinedAnnotation, CoreSchemaError):

@@ -85,7 +85,7 @@ def calibrate(
     examples = read_examples(found.file)[:limit]
     schemas = declared_schemas(found.schemas, examples)
     check_labels(examples, schemas)
-    # Here and not above: it imports torch, which other commands need not wait for.
+    # Imported here because it imports torch, which takes seconds.
     from schemax.evaluation.calibrate import calibrate
 
     with plain_warnings():

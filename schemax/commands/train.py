@@ -64,7 +64,7 @@ def train(
         )
         teaching = resolve_decoding(labelling.teacher_decoding)
     _check_folder(out, resume)
-    # Here and not above: it imports torch, which other commands need not wait for.
+    # Imported here because it imports torch, which takes seconds.
     from schemax.training.run import TrainingJob
 
     with plain_warnings(quiet=_rank() > 0):
@@ -116,7 +116,7 @@ def _check_choices(labelling: given.LabelOptions, device: str) -> None:
     by_model = labels == "self" or (teacher is not None and not teacher.endswith(".jsonl"))
     if by_model and _num_processes() > 1:
         raise UsageError(
-            "with several processes, each would predict the labels anew; write them with "
+            "with several processes, each would predict the labels again; write them with "
             "`schemax extract` first, and give the file as --teacher"
         )
 

@@ -70,7 +70,7 @@ def written_examples(
     Where outputs name their document, the ids of examples are "X1", "X2", ..., so that none of them
     is taken for a document's.
 
-    Raises InputError, naming the example, for a document that is no text, and for values that are
+    Raises InputError, naming the example, for a document that is not text, and for values that are
     not of the schema; SchemaError for lists that the decoding cannot write.
     """
     attributes = as_decoded(schema.__name__, compile_attributes(schema), config)

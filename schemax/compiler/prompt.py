@@ -264,7 +264,7 @@ def is_template_text(text: str) -> bool:
 def template_source(template: str | Path) -> str:
     """The text of a template that is named, stored at a path, or given as text itself.
 
-    Raises TemplateError if there is no such template.
+    Raises TemplateError for an unknown template.
     """
     text = str(template)
     if isinstance(template, str) and is_template_text(text):

@@ -105,7 +105,7 @@ def attribute_names(examples: Sequence[Example], category: str) -> list[str]:
 
 
 class _NumberText(str):
-    """A number as it is written in the file: 1.50 stays 1.50, and is no text where text belongs."""
+    """A number as the file writes it: 1.50 stays 1.50; refused where text is expected."""
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -36,7 +36,7 @@ class EvaluationRun:
     """One decoding setting on all examples.
 
     predictions: attribute -> value or None, one mapping per example.
-    confidences: attribute -> confidence of its prediction, None where there is none.
+    confidences: attribute -> confidence of its prediction, None where it has no confidence.
     passes: forward passes that a product took part in, on average. seconds: for all products.
     finish_reasons: how many fields ended by "stop", "eos" and "length".
     invalid_fields: fields whose value could not be used; invalid_rows: products with any error;

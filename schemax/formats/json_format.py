@@ -291,7 +291,7 @@ def _literal_end(text: str, position: int) -> int:
 
 def _repaired(text: str) -> Tree:
     """What a repairer of broken JSON makes of the text; numbers lose how they were written."""
-    import json_repair  # rarely needed, so not paid for by everyone who imports schemax
+    import json_repair  # rarely used, so imported only here
 
     def tree_of(node: object) -> Tree:
         tree: Tree = {}

@@ -116,7 +116,7 @@ class YamlFormat(BaseFormat):
         text = raw.split("\n", 1)[0].strip(" \t\r")
         if text.startswith("["):
             items, end = split_items(text, 1)
-            # `[NEW] Acme TV` is no list, and broken YAML: taken for the text it must be.
+            # `[NEW] Acme TV` is not a list but broken YAML: it can only be meant as text.
             if _is_blank(text[end:]):
                 return [_scalar(item) for item in items]
         value = _scalar(text)
@@ -139,7 +139,7 @@ class YamlFormat(BaseFormat):
 
     def _composed(self, text: str) -> Tree | None:
         """The output as a YAML parser sees it, or None if it is not YAML."""
-        # Heavy, so not paid for by everyone who imports schemax.
+        # Slow to import, so imported only where it is used.
         from ruamel.yaml import YAML
         from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 

@@ -77,7 +77,7 @@ def _date_reader(kind: str) -> TypeAdapter[Any]:
 
 
 def as_seconds(leaf: Leaf, text: Any) -> Iterator[Any]:
-    """What Pydantic makes of a bare number as a date: so many seconds since 1970."""
+    """What Pydantic makes of a bare number as a date: seconds since 1970."""
     if isinstance(text, str) and _BARE_NUMBER.fullmatch(text):
         try:
             yield _date_reader(leaf.attribute.kind).validate_python(text)

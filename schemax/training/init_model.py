@@ -23,7 +23,8 @@ def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
     config: a config.json, or a folder or Hub id that has one. tokenizer: of which model; None takes
     the config's own. Never runs remote code.
 
-    Raises ModelError for a config that cannot be read or is no causal language model's.
+    Raises ModelError for a config that cannot be read or does not describe a causal language
+    model.
     """
     path = Path(config)
     source = str(path.parent) if path.is_file() else config

@@ -32,7 +32,7 @@ class TrainingSettings:
     bf16: computes in bfloat16, and writes the model so.
     absent: the share of values without an annotation that are learnt as null; 0 ignores them.
     held_out: the share of products that are never trained on; their loss chooses the weights.
-    patience: stops after so many checks without a better held-out loss; None never stops early.
+    patience: stops after this many checks without a better held-out loss; None never stops early.
     check_every: steps between checks, which also save; None checks once an epoch.
 
     Raises ValueError for settings that make no sense.
@@ -79,7 +79,7 @@ class TrainingSettings:
             raise ValueError("keep_adapter requires LoRA")
 
     def peak(self, num_parameters: int) -> float:
-        """The learning rate at its peak, for a model of so many parameters."""
+        """The learning rate at its peak, for a model with this many parameters."""
         if self.learning_rate is not None:
             return self.learning_rate
         if self.from_scratch or self.lora is not None:
