@@ -18,7 +18,7 @@ from schemax.attributes import attr
 from schemax.compiler import TextCodec
 from schemax.formats import OutputFormat
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.prepare import prepare
+from schemax.runtime.self_test import prepare
 from schemax.schema import AttrSchema
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

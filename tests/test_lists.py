@@ -24,7 +24,7 @@ from schemax.runtime.engine import fill
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.outputs import passes_of
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.prepare import prepare
+from schemax.runtime.self_test import prepare
 from schemax.runtime.reference import decode_reference
 from schemax.runtime.stream import decode_stream
 from schemax.schema import AttrSchema

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from schemax.benchmark.engine import BenchmarkError
+from schemax.benchmark.engines.base import BenchmarkError
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.evaluation.examples import Example, accepted
 from schemax.evaluation.schemas import annotated_schemas

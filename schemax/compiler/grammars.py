@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Any
 
 from schemax.attributes import Attribute
+from schemax.compiler.free_text import TextForm, text_form
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
 from schemax.compiler.ranges import (
     DATE,
@@ -66,6 +67,14 @@ def slot_grammar(
             "",
         ]
     )
+
+
+def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextForm | None:
+    """How the attribute's texts are written, if every text is allowed and written in one way."""
+    spelling = _spelling_of(output_format)
+    if spelling is None or attribute.kind != "string" or attribute.is_list:
+        return None
+    return None if attribute.constraints else text_form(spelling)
 
 
 def may_be_null(attribute: Attribute) -> bool:

@@ -110,9 +110,11 @@ def render_values(
     return "".join(parts)
 
 
-def skeleton_text(attributes: Sequence[Attribute], output_format: OutputFormat) -> str:
-    """The output with every value left blank, for counting and for showing."""
-    paths: list[Path] = [attribute.labels for attribute in attributes]
+def skeleton_text(
+    attributes: Sequence[Attribute], output_format: OutputFormat, head: Path = ()
+) -> str:
+    """The output with every value left blank, for counting and for showing; see `render_values`."""
+    paths: list[Path] = [head + attribute.labels for attribute in attributes]
     keys = [
         output_format.key(path, previous)
         for path, previous in zip(paths, [None, *paths[:-1]], strict=True)

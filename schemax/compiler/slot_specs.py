@@ -7,17 +7,30 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from schemax.attributes import Attribute
-from schemax.compiler.grammars import check_grammar, may_be_null, parser_limits, slot_grammar
+from schemax.compiler.free_text import TextForm, text_table
+from schemax.compiler.grammars import (
+    check_grammar,
+    free_text_form,
+    may_be_null,
+    parser_limits,
+    slot_grammar,
+)
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
-from schemax.tokens import SlotSpec
+from schemax.tokens import SlotSpec, StopTable
 
 
 @dataclass(frozen=True, slots=True)
 class TokenGrammar:
-    """A slot's grammar over the tokens of `codec`; see `tokens.Grammar`."""
+    """A slot's grammar over the tokens of `codec`; see `tokens.Grammar`.
+
+    form: how texts are written, of a grammar that allows every text.
+    """
 
     text: str
     strict: bool
@@ -25,12 +38,16 @@ class TokenGrammar:
     codec: TextCodec
     eos_ids: tuple[int, ...]
     vocab_size: int
+    form: TextForm | None = None
 
     def new_matcher(self) -> Any:
         return _prototype(self.text, self.codec, self.eos_ids, self.vocab_size).deep_copy()
 
     def encode(self, data: bytes) -> tuple[int, ...]:
         return _encoded(self.codec, data)
+
+    def text_table(self, stop: StopTable) -> npt.NDArray[np.int8] | None:
+        return None if self.form is None else _text_table(self, self.form, stop)
 
 
 def slot_specs(
@@ -53,7 +70,8 @@ def slot_specs(
             if text is not None:
                 check_grammar(text, schema=schema, attribute=attribute)
                 strict, choices = is_typed(attribute), has_choices(attribute)
-                grammar = TokenGrammar(text, strict, choices, codec, eos_ids, vocab_size)
+                form = free_text_form(attribute, output_format)
+                grammar = TokenGrammar(text, strict, choices, codec, eos_ids, vocab_size, form)
         specs.append(SlotSpec(null[0] if may_be_null(attribute) else -1, grammar))
     return tuple(specs)
 
@@ -80,6 +98,21 @@ def is_typed(attribute: Attribute) -> bool:
 
 def has_choices(attribute: Attribute) -> bool:
     return attribute.kind in ("enum", "boolean") and not attribute.is_list
+
+
+@lru_cache(maxsize=4096)
+def _text_table(
+    grammar: TokenGrammar, form: TextForm, stop: StopTable
+) -> npt.NDArray[np.int8] | None:
+    matcher = grammar.new_matcher()
+    table = text_table(form, matcher, stop, grammar.codec, grammar.vocab_size)
+    return None if table is None else _shared(table.tobytes(), table.shape[1])
+
+
+@lru_cache(maxsize=64)
+def _shared(data: bytes, width: int) -> npt.NDArray[np.int8]:
+    """One table for all slots whose tables are equal, as nearly all are."""
+    return np.frombuffer(data, np.int8).reshape(-1, width)
 
 
 @lru_cache(maxsize=4096)
