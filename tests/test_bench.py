@@ -422,4 +422,4 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     refused(bench("--from", str(results)), "not a report")
     data = tmp_path / "empty.jsonl"
     data.write_text("")
-    refused(bench("--data", str(data)), "holds no products")
+    refused(bench("--data", str(data)), "contains no products")

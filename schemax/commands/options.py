@@ -68,8 +68,9 @@ Examples = Annotated[
     typer.Option(
         metavar="FILE",
         show_default=False,
-        help='Examples that the prompt shows, as JSONL: {"category", "text", "attributes": '
-        '{name: value}} a line, "description" too; those of the schema\'s category are taken.',
+        help='Examples for the prompt: JSONL with one {"category", "text", "attributes": '
+        '{name: value}} per line, and optionally "description"; those of other categories than '
+        "the schema's are skipped.",
     ),
 ]
 
