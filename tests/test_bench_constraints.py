@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 from schemax.benchmark.constraints import measure_constraints
 from schemax.cli import app
 from schemax.compiler import TextCodec
-from schemax.runtime.choosing import Chooser
 from schemax.runtime.model import DecoderModel
+from schemax.runtime.sampler import Sampler
 
 
 def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
-    usual = DecoderModel.run_pass, Chooser.choose, Chooser.forced
+    usual = DecoderModel.run_batch, Sampler.choose, Sampler.settle
     told: list[str] = []
     costs = measure_constraints(
         tiny_model("qwen3", codec.vocab_size),
@@ -26,7 +26,7 @@ def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
         choices=(20,),
         tell=told.append,
     )
-    assert (DecoderModel.run_pass, Chooser.choose, Chooser.forced) == usual
+    assert (DecoderModel.run_batch, Sampler.choose, Sampler.settle) == usual
     assert told == ["warm-up", "round 1 of 2", "round 2 of 2"]
     with_, without = costs.constrained, costs.free
     assert costs.tokens > 3 * 16

@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from schemax.commands.messages import UsageError, plain_warnings, refused_settings, say
+from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
 
 if TYPE_CHECKING:
     from schemax.benchmark.compare import Comparison

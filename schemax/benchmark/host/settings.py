@@ -13,13 +13,14 @@ from typing import Any, Literal
 import torch
 from pydantic import create_model
 
+from schemax.attributes import attr
 from schemax.benchmark.host.as_cuda import sizes_of_cuda
 from schemax.benchmark.host.tiny_writer import tiny_writer
 from schemax.compiler import TextCodec, load_codec
 from schemax.config import DecodingConfig
 from schemax.extractor import Extractor
 from schemax.resources import resource_dir
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 
 Kind = Literal["free", "typed"]
 KINDS: tuple[Kind, ...] = ("free", "typed")
