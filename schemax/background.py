@@ -78,9 +78,7 @@ def _results(worker: _Worker[A, B], items: Iterator[A | Ready[B]]) -> Iterator[B
 class _Worker(Generic[A, B]):
     """A thread, its two queues, and the lock that guards both."""
 
-    def __init__(
-        self, work: Callable[[Iterator[A]], Iterator[B]], ahead: int, unread: int
-    ) -> None:
+    def __init__(self, work: Callable[[Iterator[A]], Iterator[B]], ahead: int, unread: int) -> None:
         self._ahead, self._unread = ahead, unread
         self._given: deque[A] = deque()
         self._results: deque[Ready[B]] = deque()

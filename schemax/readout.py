@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import exp
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from schemax.compiler.grammars import may_be_null
 from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
 from schemax.compiler.slot_specs import is_typed
 from schemax.documents import Document
-from schemax.formats import DocumentKey
+from schemax.formats import DocumentKey, OutputFormat
 from schemax.results import Extraction, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
 from schemax.results.fields import field_tree_of
@@ -74,10 +74,10 @@ def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
 def _slot_text(
     slot: SlotOutput, kind: _Kind, compiled: CompiledSchema, calibration: Calibration
 ) -> SlotText:
-    text = _plain_text(slot, compiled)
+    raw, complete = compiled.decode_slot(slot.ids)
     probability = exp(sum(slot.logprobs))
     confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
-    alternatives = {}
+    alternatives: dict[Any, float] = {}
     if (choices := kind.choices) is not None:
         codec = compiled.codec
         alternatives = distribution(
@@ -88,7 +88,7 @@ def _slot_text(
             # Over all ways to cut it into tokens, not just the one that was written.
             confidence = probability = alternatives[chosen[0]]
     left_out = False
-    if text.raw.strip() != compiled.format.escape(None).strip():
+    if raw.strip() != _null_text(compiled.format):
         # A null is no value: neither a mistake about one nor a threshold says anything of it.
         confidence = calibration.confidence(confidence)
         least = compiled.decoding.min_probability
@@ -103,15 +103,23 @@ def _slot_text(
         ]
         items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
     null = slot.null_logprob
-    return replace(
-        text,
-        confidence=confidence,
-        probability=probability,
-        null_probability=None if null is None else exp(null),
-        alternatives=alternatives,
-        left_out=left_out,
-        items=items,
+    return SlotText(
+        raw,
+        slot.finish_reason,
+        len(slot.ids),
+        complete,
+        confidence,
+        probability,
+        None if null is None else exp(null),
+        alternatives,
+        left_out,
+        items,
     )
+
+
+@lru_cache(maxsize=64)
+def _null_text(output_format: OutputFormat) -> str:
+    return output_format.escape(None).strip()
 
 
 @lru_cache(maxsize=128)

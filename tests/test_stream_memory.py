@@ -128,7 +128,7 @@ def test_a_store_that_cannot_grow_loses_nothing(
 ) -> None:
     """Documents that are refused among them; and if it never can, they fail one by one."""
     model = decoder_model("qwen3", max_position_embeddings=300)
-    compiled = compiled_in(way, small, codec)
+    compiled = compiled_in(way, small, codec, documents_per_prompt=1)
     long = "Sony " * 400
     titles = [f"LG {number} {'OLED ' * (number // 2)}" for number in range(60)]
     texts = [text for title in titles for text in (title, f"{long}{title}", f"TCL {title}")]
@@ -170,7 +170,7 @@ def test_a_document_too_large_for_memory_costs_itself_only(
         return usual(batch, cache)
 
     monkeypatch.setattr(model, "run_batch", scarce)
-    compiled = compiled_in(way, small, codec)
+    compiled = compiled_in(way, small, codec, documents_per_prompt=1)
     outputs = outputs_of(model, compiled, ["LG", "Sony " * 600, "TCL"])
     assert [bool(output.slots) for output in outputs] == [True, False, True]
     assert "memory" in str(outputs[1].problem)
@@ -198,7 +198,7 @@ def test_after_a_document_too_large_all_goes_on_as_before(
 
     monkeypatch.setattr(model, "run_batch", scarce)
     limited(monkeypatch, pass_tokens=400)
-    compiled = compiled_in(way, small, codec)
+    compiled = compiled_in(way, small, codec, documents_per_prompt=1)
     texts = [f"{TITLES[number % 7]} {number}" for number in range(60)]
     expected = outputs_of(model, compiled, texts)
     alone, passes = passes, 0

@@ -64,7 +64,7 @@ class Attribute:
     @property
     def name(self) -> str:
         """The dotted path, "dimensions.width"."""
-        return ".".join(self.path)
+        return self.path[0] if len(self.path) == 1 else ".".join(self.path)
 
     @property
     def label(self) -> str:

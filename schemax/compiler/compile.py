@@ -93,8 +93,7 @@ class CompiledSchema:
 
     def decode_slot(self, ids: Sequence[int]) -> tuple[str, bool]:
         """The text a slot was filled with, delimiter dropped, and whether its rule was met."""
-        data, complete = split_at_stop(self.stop_rule, self.codec.decode_bytes(ids))
-        return data.decode("utf-8", "replace"), complete
+        return _slot_text(self.stop_rule, self.codec, tuple(ids))
 
     def assemble(self, documents: Sequence[Ids]) -> PromptIds:
         """One prompt of up to J documents that are already token ids."""
@@ -125,6 +124,13 @@ class CompiledSchema:
 @lru_cache(maxsize=1024)
 def _encode_cached(codec: TextCodec, text: str) -> Ids:
     return tuple(codec.encode(text)) if text else ()
+
+
+@lru_cache(maxsize=65_536)
+def _slot_text(rule: StopRule, codec: TextCodec, ids: Ids) -> tuple[str, bool]:
+    # Kept, since "null" and the usual values are written again and again.
+    data, complete = split_at_stop(rule, codec.decode_bytes(ids))
+    return data.decode("utf-8", "replace"), complete
 
 
 def _digest(ids: Ids) -> int:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from schemax.attributes import attr
-from schemax.compiler import CompiledSchema, as_codec, compile_schema
+from schemax.compiler import as_codec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.diagnosis.oracle import oracle_logits
 from schemax.diagnosis.report import Agreement

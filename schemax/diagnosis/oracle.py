@@ -116,7 +116,9 @@ def forced_token(grammar: Grammar, written: Sequence[int], stop: StopTable) -> i
     while step <= len(written):
         data = _matcher(grammar, written[:step]).compute_ff_bytes()
         ids = list(grammar.encode(data)) if data else []
-        reasons = [finish_reason([*written[:step], *ids[:n]], 1 << 30, stop) for n in range(len(ids))]
+        reasons = [
+            finish_reason([*written[:step], *ids[:n]], 1 << 30, stop) for n in range(len(ids))
+        ]
         last = finish_reason([*written[:step], *ids], 1 << 30, stop)
         if last is None or "stop" in reasons:
             ids = ids[: reasons.index("stop") if "stop" in reasons else -1]

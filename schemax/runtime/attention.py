@@ -1,8 +1,8 @@
 """Attention over segments: what a token sees lies in several places, and is not copied together.
 
 The instruction is shared by all documents, a document by all its slots, and a slot's own tokens lie
-apart. Each segment is attended by itself and the results are merged by their log-sum-exps, which gives
-the softmax over all of it (Hydragen, arXiv 2402.05099, section 3.1).
+apart. Each segment is attended by itself and the results are merged by their log-sum-exps, which
+gives the softmax over all of it (Hydragen, arXiv 2402.05099, section 3.1).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ NAME = "schemax"
 # Queries, or keys, that are few.
 _FEW = 128
 _MOST_SCORES = 1 << 26
+
 
 def attend(
     query: Tensor,

@@ -132,9 +132,9 @@ class Batch:
             names = [f.name for f in fields(part) if isinstance(getattr(part, f.name), np.ndarray)]
             return replace(part, **{name: next(tensors) for name in names})
 
-        batch, write = placed(self), placed(self.write)
-        segments = tuple(map(placed, self.segments))
-        return replace(batch, write=write, segments=segments)
+        batch: Batch = placed(self)
+        write = placed(self.write)
+        return replace(batch, write=write, segments=tuple(map(placed, self.segments)))
 
 
 def mask_of(segment: KVSegment, span: Span, furthest: int) -> Tensor | None:

@@ -159,9 +159,7 @@ def _alike(request: Request) -> tuple[bool, int, tuple[int, ...], int]:
     return request.use_long_rope, length.bit_length(), request.prefix, length
 
 
-def _slots_of(
-    request: Request, slots: tuple[SlotOutput, ...], j: int
-) -> tuple[SlotOutput, ...]:
+def _slots_of(request: Request, slots: tuple[SlotOutput, ...], j: int) -> tuple[SlotOutput, ...]:
     """A document's slots; all of them where the model writes one output for all documents."""
     width = len(slots) // request.num_documents
     return slots[j * width : (j + 1) * width] if width else slots

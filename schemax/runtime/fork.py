@@ -28,6 +28,7 @@ from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
 from schemax.runtime.slot_table import SlotTable
+from schemax.runtime.staging import stage
 from schemax.runtime.stream import Filled, Refused, Trace
 from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
 
@@ -274,7 +275,8 @@ def _grow(
             writers, writing = live[writes], logits[writes]
             mine = slots[writers.cpu().numpy()]
             if trace:
-                trace(torch.from_numpy(table.index[mine]), torch.from_numpy(table.step[mine]), writing)
+                index, step = stage([table.index[mine], table.step[mine]], device)
+                trace(index, step, writing)
             ids, grows = _write(table, sampler, mine, writing)
             tokens[writes] = torch.from_numpy(ids).to(device)
             growing[writes] = torch.from_numpy(grows).to(device)

@@ -7,6 +7,7 @@ entering slots and the newest tokens of all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -280,7 +281,7 @@ class _Builder:
             if len(mine) == len(tokens):
                 break
 
-    def _positions(self, queries: Ints, keys: Ints) -> dict[str, Ints]:
+    def _positions(self, queries: Ints, keys: Ints) -> dict[str, Any]:
         """Positions, for a pass in which some kind of layer does not see all."""
         return {"query_positions": queries, "key_positions": keys} if self.is_bounded else {}
 

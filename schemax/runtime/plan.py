@@ -171,9 +171,7 @@ class _Tokens:
         self.position += count
         self.length += count
 
-    def add_keys(
-        self, prompt: PromptIds, documents: Sequence[int], config: DecodingConfig
-    ) -> None:
+    def add_keys(self, prompt: PromptIds, documents: Sequence[int], config: DecodingConfig) -> None:
         """The keys of some documents, one after the other."""
         width = len(prompt.k_max)
         flat = tuple(key for j in documents for key in prompt.keys[j])

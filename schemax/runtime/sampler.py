@@ -22,7 +22,7 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.runtime.grammar import Automata, Bits, Node, allowed_ids, are_few, packed
-from schemax.runtime.plan import Ids, Ints
+from schemax.runtime.plan import Ints
 from schemax.runtime.sampling import Draw, choose
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
@@ -271,7 +271,9 @@ class Sampler:
         for place, node in enumerate(nodes):
             if node.automaton.grammar.choices and counts[place] > 1:
                 some = slice(int(starts[place]), int(starts[place] + counts[place]))
-                self._keep(int(mine[place]), flat[some], np.exp(logprobs[some]), flat[picked[place]])
+                self._keep(
+                    int(mine[place]), flat[some], np.exp(logprobs[some]), flat[picked[place]]
+                )
 
     def _drawn_of_few(
         self, slots: Ints, owner: Ints, starts: Ints, counts: Ints, logits: Floats
@@ -284,7 +286,8 @@ class Sampler:
         steps = torch.from_numpy(table.step[slots])
         drawn = choose(torch.from_numpy(padded), torch.from_numpy(keys), steps, self._config)
         # Drawn at the very end, rounding could take a place beyond the last one.
-        return np.minimum(drawn.numpy(), counts - 1)
+        places: Ints = np.minimum(drawn.numpy(), counts - 1)
+        return places
 
     def _keep(
         self, slot: int, ids: Ints, probabilities: npt.NDArray[np.float64], token: int
@@ -356,9 +359,7 @@ class Sampler:
         for number in np.unique(table.text_table[mine[some]]).tolist():
             part = some[table.text_table[mine[some]] == number]
             after = self._text_tables[number][table.text_state[mine[part]], tokens[part]]
-            table.text_state[mine[part]] = np.where(
-                after >= 0, after, table.text_state[mine[part]]
-            )
+            table.text_state[mine[part]] = np.where(after >= 0, after, table.text_state[mine[part]])
             refused += rows[part[after == TEXT_REFUSED]].tolist()
             for place in part[after == TEXT_UNKNOWN].tolist():
                 if not self._take_matcher(int(mine[place]), int(tokens[place])):

@@ -66,8 +66,9 @@ class Draw:
     rows: (n,) of the logits; None for all of them.
     given: (n,) tokens to be taken, -1 where one is chosen. null_ids: (n,) at least 0.
     keys: (n, 2), steps: (n,) for random numbers, see `choose`.
-    bits: (m, words) allowed tokens, 32 a word, of the places `masked`, (m,) in order, and
-    `masked_rows`, the same on the device; is_strict: (m,) whether probabilities are among the allowed tokens, or among all.
+    bits: (m, words) allowed tokens, 32 a word, of some places: `masked`, (m,) in order, and
+        `masked_rows`, the same on the device.
+    is_strict: (m,) whether probabilities are among the allowed tokens, or among all.
     """
 
     rows: Tensor | None

@@ -26,5 +26,5 @@ def stage(arrays: Sequence[Ints], device: Any) -> list[Tensor]:
     if torch.device(device).type == "cuda":
         flat = flat.pin_memory()
     copied = flat.to(device, non_blocking=True)
-    parts = copied.split([array.size for array in arrays])
+    parts = torch.split(copied, [array.size for array in arrays])
     return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]

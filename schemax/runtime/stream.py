@@ -27,6 +27,7 @@ from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import SlotTable
+from schemax.runtime.staging import stage
 from schemax.tokens import SlotOutput
 
 logger = logging.getLogger(__name__)
@@ -80,10 +81,9 @@ def stream(
         model.forget_prefixes()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        if not again and (head := source.waiting[0] if source.waiting else None):
-            if isinstance(head, Request):  # not even taken up
-                again = [head]
-                source.waiting.popleft()
+        if not again and source.waiting and isinstance(source.waiting[0], Request):
+            again = [source.waiting[0]]  # not even taken up
+            source.waiting.popleft()
         if len(again) == 1 and control.now.documents <= again[0].num_documents:
             # Too large even by itself, with nothing else in memory. The others had done no harm.
             yield again[0], None
@@ -204,8 +204,7 @@ class _Run:
     def _tell(self, logits: Tensor) -> None:
         assert self.trace is not None
         table, slots = self.scheduler.table, self.scheduler.growing
-        device = self.model.device
-        index, step = (torch.from_numpy(part[slots]).to(device) for part in (table.index, table.step))
+        index, step = stage([table.index[slots], table.step[slots]], self.model.device)
         self.trace(index, step, logits)
 
 

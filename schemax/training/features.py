@@ -127,7 +127,7 @@ def _features(
         chances=chances,
         tokens=len(plan.input_ids) - instruction + sum(len(ids) - 1 for ids in values),
         extent=plan.max_position + 1 - instruction,
-        long_rope=model.is_long(plan),
+        long_rope=model.uses_long_rope(plan),
     )
 
 
