@@ -44,7 +44,7 @@ def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
 
 
 def test_models_that_fork_are_not_measured(codec: TextCodec) -> None:
-    with pytest.raises(ValueError, match="decode in sequence"):
+    with pytest.raises(ValueError, match="decodes in sequence"):
         measure_constraints(FORK[0].model(codec.vocab_size), codec)
 
 

@@ -31,7 +31,7 @@ _WORDS = ("black", "steel", "cotton", "4K", "wireless", "2024", "mini", "USB-C",
 
 
 class Product(AttrSchema):
-    """A mix of types as products have them; texts are as long as theirs mostly are."""
+    """The types of a usual product; its texts have usual lengths."""
 
     colour: Literal["black", "white", "dark red", "dark blue", "silver", "multicolour"] | None
     material: Literal["cotton", "linen", "leather", "steel", "oak", "glass", "plastic"] | None
@@ -53,10 +53,10 @@ class Product(AttrSchema):
 
 @dataclass(slots=True)
 class TimedRun:
-    """One run, in seconds.
+    """One run; times in seconds.
 
-    whole: of it; decoding: of each pass that read no document, and choosing: of the part of it that
-    chose tokens; slots: how many they were for.
+    whole: the run. decoding: each pass that read no document. choosing: the part of each such pass
+    in which tokens were chosen. slots: for how many slots, over these passes.
     """
 
     whole: float = 0.0
@@ -70,9 +70,9 @@ class TimedRun:
 class Costs:
     """Medians over runs.
 
-    branched: with branches of choices, as is the rule; the others go without. branches: followed,
-        per slot with choices.
-    compiled: seconds to compile so many choices and to mask them first.
+    branched: with branches of choices, which is the default; the other runs go without.
+    branches: how many were followed, per slot with choices.
+    compiled: by number of choices, the seconds to compile these and the seconds of the first mask.
     """
 
     documents: int
@@ -127,17 +127,16 @@ def measure_constraints(
     seed: int = 0,
     tell: Tell = lambda _: None,
 ) -> Costs:
-    """Decodes documents of random words with grammars, and the same tokens without, by turns.
+    """Decodes documents of random words with grammars, then the same tokens without grammars, then
+    with branches of choices as well, by turns.
 
-    And once more with branches of choices.
-
-    Raises ValueError for a model that does not decode as a stream, ModelError for a tokenizer that
+    Raises ValueError for a model that decodes one row per slot, ModelError for a tokenizer that
     is not the model's.
     """
     prepared = prepare(model)
     config = DecodingConfig(max_retries=0, branch_threshold=1.0)
     if not isinstance(prepared, DecoderModel):
-        raise ValueError("constraints are measured on models that decode in sequence")
+        raise ValueError("constraints can only be measured on a model that decodes in sequence")
     vocab_size = prepared.vocab_size
     as_codec(tokenizer).check_vocabulary(vocab_size)
     compiled, branching = (
@@ -206,7 +205,7 @@ def _branches(slot: SlotOutput) -> int:
 
 @contextmanager
 def _clocked(device: torch.device) -> Iterator[TimedRun]:
-    """Times passes, and what chooses tokens behind them, for as long as it lasts."""
+    """Times passes, and the choices after them, for as long as the context lasts."""
     run = TimedRun()
     run_batch, choose, settle = DecoderModel.run_batch, Sampler.choose, Sampler.settle
     passed, reading = 0.0, True
