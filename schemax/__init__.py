@@ -24,8 +24,8 @@ from schemax.schema import AttrSchema, attr
 
 if TYPE_CHECKING:
     from schemax import ray as ray
-    from schemax.tables.arrow import arrow_schema
-    from schemax.tables.frames import extract_frame
+    from schemax.io.arrow import arrow_schema
+    from schemax.io.dataframes import extract_frame
 
 __all__ = [
     "AttrSchema",
@@ -61,11 +61,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What needs packages of the extras `tables` and `ray` is imported when it is asked for."""
     if name == "arrow_schema":
-        from schemax.tables.arrow import arrow_schema
+        from schemax.io.arrow import arrow_schema
 
         return arrow_schema
     if name == "extract_frame":
-        from schemax.tables.frames import extract_frame
+        from schemax.io.dataframes import extract_frame
 
         return extract_frame
     if name == "ray":

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemax.errors import InputError
-from schemax.io import count_records, open_sink, open_source, read_records
+from schemax.io.records import count_records, open_sink, open_source, read_records
 
 
 def records(data: bytes) -> list[Any]:

@@ -21,10 +21,10 @@ import schemax.ray
 from schemax import AttrSchema, InputError, SchemaError
 from schemax.commands.extraction import Work
 from schemax.documents import Shown
+from schemax.io.readers import Source
+from schemax.io.table_schema import Layout
 from schemax.ray.dataset import _Load, _Reader
 from schemax.ray.pool import Pool
-from schemax.tables.reading import Source
-from schemax.tables.rows import Layout
 
 ray = pytest.importorskip("ray")
 

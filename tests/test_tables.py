@@ -29,12 +29,12 @@ import schemax
 from schemax.documents import Shown
 from schemax.errors import InputError, SchemaError
 from schemax.formats import get_format
+from schemax.io.long_documents import fitted
+from schemax.io.readers import Shard, Source, read_file
+from schemax.io.table_schema import Layout
+from schemax.io.writers import open_table
 from schemax.results import SlotText, build, failed
 from schemax.schema import AttrSchema, attr, compile_attributes
-from schemax.tables.fitting import fitted
-from schemax.tables.reading import Shard, Source, read_file
-from schemax.tables.rows import Layout
-from schemax.tables.writing import open_table
 
 
 class Class(Enum):

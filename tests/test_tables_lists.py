@@ -20,12 +20,12 @@ from command_line import jsonl, rows, runner, save_model
 
 import schemax
 from schemax.formats import get_format
+from schemax.io.readers import read_file
+from schemax.io.summary import Tally, kind_of
+from schemax.io.table_schema import Layout
+from schemax.io.writers import open_table
 from schemax.results import Extraction, SlotText, build, failed
 from schemax.schema import AttrSchema, attr, compile_attributes
-from schemax.tables.reading import read_file
-from schemax.tables.rows import Layout
-from schemax.tables.summary import Tally, kind_of
-from schemax.tables.writing import open_table
 
 
 class Part(AttrSchema):

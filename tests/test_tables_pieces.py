@@ -12,9 +12,9 @@ from schemax import Calibration, Extractor
 from schemax.compiler import TextCodec
 from schemax.documents import Shown
 from schemax.formats import get_format
+from schemax.io.long_documents import compiled_schemas, fitted
 from schemax.results import Extraction, SlotText, build
 from schemax.schema import AttrSchema, attr, compile_attributes
-from schemax.tables.fitting import compiled_schemas, fitted
 
 JSON = get_format("json")
 WIDTH = 30

@@ -12,8 +12,8 @@ import pytest
 from command_line import SCHEMA, Run, jsonl, refused, rows, stand_in_runner
 
 from schemax.errors import InputError
-from schemax.tables.reading import columns_of, read_file
-from schemax.tables.summary import Duplicates, Tally
+from schemax.io.readers import columns_of, read_file
+from schemax.io.summary import Duplicates, Tally
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_a_folder_of_somebody_else_is_left_alone(run: Run, tmp_path: Path) -> No
 
 
 def test_duplicates_are_found_by_hashes_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemax.tables.summary._MOST_KNOWN", 3)
+    monkeypatch.setattr("schemax.io.summary._MOST_KNOWN", 3)
     ids = Duplicates()
     for id in ("a", "b", None, "a", "c", "d", "d", "b", None, "a"):
         ids.add(id)
@@ -178,7 +178,7 @@ def test_duplicates_are_found_by_hashes_in_bounded_memory(monkeypatch: pytest.Mo
 
 
 def test_kinds_of_errors_are_counted_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemax.tables.summary._MOST_COUNTED", 2)
+    monkeypatch.setattr("schemax.io.summary._MOST_COUNTED", 2)
     tally = Tally()
     for message in ("one", "two", "one", "three", "four", "one"):
         error = {"field": None, "message": message, "raw": None}

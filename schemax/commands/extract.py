@@ -14,10 +14,10 @@ from schemax.commands.few_shot import few_shot
 from schemax.commands.messages import UsageError, plain_warnings, refused_settings
 from schemax.commands.pools import PoolOptions
 from schemax.documents import Shown
+from schemax.io.long_documents import TooLong
+from schemax.io.readers import Shard, Source
+from schemax.io.resumable import PART_ROWS
 from schemax.report import MOST_ROWS
-from schemax.tables.fitting import TooLong
-from schemax.tables.reading import Shard, Source
-from schemax.tables.run import PART_ROWS
 
 
 def extract(

@@ -20,23 +20,23 @@ from schemax.commands.pools import PoolOptions, connected, shippable
 from schemax.documents import Shown
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
-from schemax.io import STANDARD, Record, open_sink
+from schemax.io import fingerprint
+from schemax.io.checkpoint import Parts
+from schemax.io.columns import Schemas
+from schemax.io.estimate import estimate
+from schemax.io.long_documents import TooLong, compiled_schemas, fits_model, fitted
+from schemax.io.readers import Source
+from schemax.io.records import STANDARD, Record, open_sink
+from schemax.io.resumable import Extract, Job, as_row, in_order, refuse_changes
+from schemax.io.storage import check_folder, is_remote, local_path
+from schemax.io.summary import Duplicates, Tally, reasons
+from schemax.io.table_schema import Layout
+from schemax.io.writers import Writer, check_target, is_typed, open_table
 from schemax.progress import track
 from schemax.ray import parts as on_ray
 from schemax.report import Report, open_report
 from schemax.results import Extraction
 from schemax.schema import settings_of
-from schemax.tables import identity
-from schemax.tables.columns import Schemas
-from schemax.tables.estimate import estimate
-from schemax.tables.fitting import TooLong, compiled_schemas, fits_model, fitted
-from schemax.tables.parts import Parts
-from schemax.tables.places import check_folder, is_remote, local_path
-from schemax.tables.reading import Source
-from schemax.tables.rows import Layout
-from schemax.tables.run import Extract, Job, as_row, in_order, refuse_changes
-from schemax.tables.summary import Duplicates, Tally, reasons
-from schemax.tables.writing import Writer, check_target, is_typed, open_table
 
 _MOST_REPORTS = 20
 _TERMINATED = 143
@@ -176,7 +176,7 @@ class Work:
         """
         extractor = self._load()
         written = json.loads(json.dumps(known))
-        if found := identity.differences(written, self.loaded(extractor)[0]):
+        if found := fingerprint.differences(written, self.loaded(extractor)[0]):
             raise ModelError(
                 f"{platform.node()} has loaded another model than the others: {'; '.join(found)}"
             )
@@ -229,10 +229,10 @@ class Work:
     def _known(self, part_rows: int) -> dict[str, Any]:
         """What rows depend on, as far as it is known before a model is loaded."""
         return {
-            "version": identity.version(),
-            **identity.of_files(self.source.files),
-            **identity.of_schemas(self.schemas),
-            "examples": identity.of_file(self.examples),
+            "version": fingerprint.version(),
+            **fingerprint.of_files(self.source.files),
+            **fingerprint.of_schemas(self.schemas),
+            "examples": fingerprint.of_file(self.examples),
             "text": None if self.shown.text is None else list(self.shown.text),
             "id": self.shown.id,
             "category": self.category,
@@ -248,18 +248,18 @@ class Work:
         first = self.schemas
         named = first if isinstance(first, Mapping) else {"": first}
         config = self.settings["decoding"] or extractor.decoding
-        found = identity.of_decoding(config)
+        found = fingerprint.of_decoding(config)
         for name, schema in named.items():
             own = settings_of(schema)
             format = self.settings["format"] or own.format or extractor.format or "json"
             template = self.settings["template"] or own.template or extractor.template
-            found[f"format {name}".strip()] = identity.of_format(format)
-            found[f"template {name}".strip()] = identity.of_template(template or "verbatim")
+            found[f"format {name}".strip()] = fingerprint.of_format(format)
+            found[f"template {name}".strip()] = fingerprint.of_template(template or "verbatim")
         place = options.model_place(self.model)
         known = {
             **found,
-            **identity.of_calibration(extractor.calibration),
-            "model": identity.of_model(place, extractor.model.model),
+            **fingerprint.of_calibration(extractor.calibration),
+            "model": fingerprint.of_model(place, extractor.model.model),
             "dtype": str(extractor.model.dtype).removeprefix("torch."),
         }
         return known, (config.documents, config.slots) == ("isolated", "independent")

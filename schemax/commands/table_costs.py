@@ -29,11 +29,11 @@ from schemax.config import DecodingConfig
 from schemax.documents import Shown, read_documents
 from schemax.extractor import Extractor
 from schemax.formats import get_format
+from schemax.io.readers import Source
+from schemax.io.resumable import PART_ROWS
+from schemax.io.storage import optional
 from schemax.results import Extraction, SlotText, build
 from schemax.schema import compile_attributes
-from schemax.tables.places import optional
-from schemax.tables.reading import Source
-from schemax.tables.run import PART_ROWS
 
 _SCHEMA = "shoes"
 _FEW = 10_000

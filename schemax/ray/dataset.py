@@ -16,15 +16,15 @@ from schemax.documents import Shown, shown_text
 from schemax.errors import InputError, SchemaError, SchemaxError
 from schemax.extractor import Extractor, Options
 from schemax.formats import get_format
-from schemax.io import Record
+from schemax.io.arrow import record_batch
+from schemax.io.arrow_in import plain_record
+from schemax.io.columns import Schemas
+from schemax.io.records import Record
+from schemax.io.resumable import PART_ROWS, as_row
+from schemax.io.table_schema import Layout
 from schemax.ray.parcel import Parcel
 from schemax.ray.pool import Concurrency, Pool, ray_module, use_threads
 from schemax.resources import EMBEDDED_WARNING, resource_dir
-from schemax.tables.arrow import record_batch
-from schemax.tables.arrow_in import plain_record
-from schemax.tables.columns import Schemas
-from schemax.tables.rows import Layout
-from schemax.tables.run import PART_ROWS, as_row
 
 ModelLike: TypeAlias = str | Path | Callable[[], Extractor] | None
 

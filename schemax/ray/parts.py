@@ -1,4 +1,4 @@
-"""A run over files on Ray: the parts of `schemax.tables.run`, computed by actors.
+"""A run over files on Ray: the parts of `schemax.io.resumable`, computed by actors.
 
 A Ray Dataset carries them, a part a row: one task on this machine reads the input, actors compute,
 and the parts come back to this process, which alone writes. Ray takes no more from the reader than
@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from schemax.errors import InputError, SchemaxError
+from schemax.io.checkpoint import Row
+from schemax.io.columns import Schemas
+from schemax.io.resumable import Extract, Job
 from schemax.ray.parcel import Parcel
 from schemax.ray.pool import Pool, ray_module, use_threads
 from schemax.results import Extraction
-from schemax.tables.columns import Schemas
-from schemax.tables.parts import Row
-from schemax.tables.run import Extract, Job
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from schemax.tables.places import optional
+from schemax.io.storage import optional
 
 EXTRA = "ray"
 

@@ -13,7 +13,7 @@ from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
-from schemax.io import read_records
+from schemax.io.records import read_records
 from schemax.progress import track
 from schemax.results import Extraction
 from schemax.training.lessons import Lesson, Stated, as_stated, make_lesson

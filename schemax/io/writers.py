@@ -16,12 +16,12 @@ from decimal import Decimal
 from typing import Any, BinaryIO, Protocol
 
 from schemax.errors import InputError
-from schemax.io import RowWriter
-from schemax.tables.arrow import record_batch, table_schema
-from schemax.tables.columns import at, leaves, printable
-from schemax.tables.places import optional, suffixes, writing
-from schemax.tables.reading import ARROW, CSV, PARQUET, unusable
-from schemax.tables.rows import Layout
+from schemax.io.arrow import record_batch, table_schema
+from schemax.io.columns import at, leaves, printable
+from schemax.io.readers import ARROW, CSV, PARQUET, unusable
+from schemax.io.records import RowWriter
+from schemax.io.storage import optional, suffixes, writing
+from schemax.io.table_schema import Layout
 
 # Rows that are held back to become one row group.
 _GROUP = 16_384

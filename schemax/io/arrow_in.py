@@ -7,8 +7,8 @@ from datetime import date, time
 from typing import Any, BinaryIO
 
 from schemax.errors import InputError
-from schemax.io import Record
-from schemax.tables.places import optional
+from schemax.io.records import Record
+from schemax.io.storage import optional
 
 # Rows that are made Python objects at a time.
 _BATCH = 1024

@@ -10,12 +10,12 @@ from typing import Any, Unpack
 from schemax.documents import Shown
 from schemax.errors import InputError
 from schemax.extractor import Extractor, Options
+from schemax.io.arrow import record_batch
+from schemax.io.columns import Schemas
+from schemax.io.resumable import as_row, in_order
+from schemax.io.storage import optional
+from schemax.io.table_schema import Layout
 from schemax.progress import track
-from schemax.tables.arrow import record_batch
-from schemax.tables.columns import Schemas
-from schemax.tables.places import optional
-from schemax.tables.rows import Layout
-from schemax.tables.run import as_row, in_order
 
 _BATCH = 1024
 _KINDS = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("datasets", "Dataset"))

@@ -7,9 +7,9 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
-from schemax.tables.columns import Column, Schemas
-from schemax.tables.places import optional
-from schemax.tables.rows import Layout
+from schemax.io.columns import Column, Schemas
+from schemax.io.storage import optional
+from schemax.io.table_schema import Layout
 
 
 def arrow_schema(schema: Schemas, *, details: bool = False) -> Any:

@@ -8,12 +8,12 @@ from itertools import count, islice
 from typing import Any, TypeAlias
 
 from schemax.errors import InputError
-from schemax.io import Record
+from schemax.io.checkpoint import Parts, Row, digest, mark_of
+from schemax.io.fingerprint import differences
+from schemax.io.readers import Source
+from schemax.io.records import Record
+from schemax.io.writers import Writer
 from schemax.results import Extraction, failed
-from schemax.tables.identity import differences
-from schemax.tables.parts import Parts, Row, digest, mark_of
-from schemax.tables.reading import Source
-from schemax.tables.writing import Writer
 
 Extract: TypeAlias = Callable[[Iterable[Record]], Iterator[Extraction[Any]]]
 """Reads records; `index` of what it yields, in any order, is the place among these."""

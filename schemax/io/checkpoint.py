@@ -21,9 +21,9 @@ from hashlib import blake2b
 from typing import Any, BinaryIO, TypeAlias
 
 from schemax.errors import InputError
-from schemax.io import Record
-from schemax.tables.folders import Folder, locked, open_folder
-from schemax.tables.places import is_remote
+from schemax.io.folders import Folder, locked, open_folder
+from schemax.io.records import Record
+from schemax.io.storage import is_remote
 
 Row: TypeAlias = Mapping[str, Any]
 

@@ -18,10 +18,10 @@ from itertools import chain, islice
 from typing import Any, BinaryIO, TypeAlias
 
 from schemax.errors import InputError
-from schemax.io import STANDARD, Record, read_records
-from schemax.tables.arrow_in import arrow_columns, parquet_columns, read_arrow, read_parquet
-from schemax.tables.csv_in import read_csv, read_header
-from schemax.tables.places import expand, optional, reading, suffixes
+from schemax.io.arrow_in import arrow_columns, parquet_columns, read_arrow, read_parquet
+from schemax.io.csv_in import read_csv, read_header
+from schemax.io.records import STANDARD, Record, read_records
+from schemax.io.storage import expand, optional, reading, suffixes
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")

@@ -14,8 +14,8 @@ from contextlib import closing
 from typing import BinaryIO
 
 from schemax.errors import InputError
-from schemax.io import Record
-from schemax.tables.places import suffixes
+from schemax.io.records import Record
+from schemax.io.storage import suffixes
 
 _DELIMITERS = ",;\t"
 # A cell in quotes, whichever of these it stands behind.

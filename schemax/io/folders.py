@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from schemax.errors import InputError
-from schemax.tables.places import filesystem, is_remote, local_path, sync_folder, writing
+from schemax.io.storage import filesystem, is_remote, local_path, sync_folder, writing
 
 
 class Folder(Protocol):

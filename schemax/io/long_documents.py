@@ -11,11 +11,11 @@ from schemax.compiler.examples import read_examples
 from schemax.documents import Shown, shown_text
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
-from schemax.io import Record
+from schemax.io.columns import Schemas
+from schemax.io.records import Record
+from schemax.io.resumable import Extract
 from schemax.results import Extraction, FieldError, SlotText, build
 from schemax.schema import Attribute
-from schemax.tables.columns import Schemas
-from schemax.tables.run import Extract
 
 TooLong = Literal["error", "truncate", "chunk"]
 

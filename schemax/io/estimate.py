@@ -11,11 +11,11 @@ from typing import Any
 
 from schemax.documents import Shown, read_documents
 from schemax.extractor import Extractor
-from schemax.io import Record
-from schemax.tables.columns import Schemas
-from schemax.tables.fitting import compiled_schemas, fits_model
-from schemax.tables.reading import Source
-from schemax.tables.summary import Duplicates, counted
+from schemax.io.columns import Schemas
+from schemax.io.long_documents import compiled_schemas, fits_model
+from schemax.io.readers import Source
+from schemax.io.records import Record
+from schemax.io.summary import Duplicates, counted
 
 SAMPLE = 1000
 """Rows that are looked at."""

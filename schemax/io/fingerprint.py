@@ -20,10 +20,10 @@ from schemax.calibration import Calibration
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
+from schemax.io.columns import Schemas
+from schemax.io.storage import filesystem, is_remote, reading
 from schemax.schema import compile_attributes
 from schemax.shapes import annotation_of, shape_of
-from schemax.tables.columns import Schemas
-from schemax.tables.places import filesystem, is_remote, reading
 
 # Weights, configurations, tokenizers, templates; not cards and logs.
 _MODEL_FILES = (".json", ".jinja", ".model", ".safetensors", ".tiktoken", ".txt")
