@@ -14,15 +14,13 @@ from typing import Any
 
 import pyarrow
 import pytest
-from command_line import Run, jsonl, process, refused, runner
+from command_line import Run, jsonl, process, refused, runner, set_part_rows
 
 import schemax
 import schemax.ray
 from schemax import AttrSchema, InputError, SchemaError
-from schemax.commands.extraction import Work
-from schemax.documents import Shown
-from schemax.io.readers import Source
-from schemax.io.table_schema import Layout
+from schemax.commands.named_model import NamedModel
+from schemax.io.table_schema import TableSchema
 from schemax.ray.dataset import _Load, _Reader
 from schemax.ray.pool import Pool
 
@@ -234,7 +232,9 @@ def test_machines_without_cpus_do_not_count(
 def test_a_record_is_shown_as_that_of_a_file() -> None:
     day = date(2026, 1, 31)
     batch = pyarrow.table({"t": [b"LG", b"\xff"], "x": [{"made": [day], "by": b"K"}, None]})
-    reader = _Reader(_Load(None, "cpu", "auto"), declared(), {}, Layout.of(declared()), False, None)
+    reader = _Reader(
+        _Load(None, "cpu", "auto"), declared(), {}, TableSchema.of(declared()), False, None
+    )
     good, broken = reader._records(batch)
     assert good == {"t": "LG", "x": {"made": ["2026-01-31"], "by": "K"}}
     assert str(broken) == "column 't' holds bytes that are not valid UTF-8"
@@ -248,10 +248,12 @@ def test_files_are_those_of_one_process_whoever_dies(
     source = jsonl(tmp_path / "in.jsonl", products(240))
     with open(source, "a") as handle:
         handle.write('{"id": "broken\n')
-    args = ("extract", "slow.py:Slow", "in.jsonl", "--part-rows", "30", "--max-errors", "2")
+    args = ("extract", "slow.py:Slow", "in.jsonl", "--max-errors", "2")
+    set_part_rows(30, monkeypatch)
     on_ray = ("-o", "a.parquet", "--ray", "--actors")
     monkeypatch.setenv("RAY_ADDRESS", cluster.address_info["address"])
-    with process("-m", "schemax", *args, *on_ray, "1", cwd=tmp_path) as job:
+    code = "import schemax.cli, schemax.io.resumable as r; r.PART_ROWS = 30; schemax.cli.main()"
+    with process("-c", code, *args, *on_ray, "1", cwd=tmp_path) as job:
         while not list(tmp_path.glob("a.parquet.parts/part-*.jsonl")):
             assert job.poll() is None, job.stderr and job.stderr.read()
             time.sleep(0.02)
@@ -269,7 +271,7 @@ def test_files_are_those_of_one_process_whoever_dies(
     killer.join(5)
     assert not killer.is_alive()
     assert len(set(pids(tmp_path))) >= 3  # two, and the one in the place of the dead
-    assert f"going on after {kept * 30} finished rows" in result.stderr
+    assert f"{kept * 30} finished rows are in" in result.stderr
     assert "failed: record 240: line 241: broken JSON" in result.stderr
     assert result.stderr.splitlines()[-1].startswith("241 rows, 2 failed, ")
     assert f"{kept * 30} of the rows from an earlier run" in result.stderr
@@ -279,7 +281,7 @@ def test_files_are_those_of_one_process_whoever_dies(
     (tmp_path / "pids").unlink()
     result = run(*args, "-o", "b.parquet")
     assert result.exit_code == 0, result.output
-    assert f"going on after {kept * 30} finished rows" in result.stderr
+    assert f"{kept * 30} finished rows are in" in result.stderr
     assert len(pids(tmp_path)) == 239 - 30 * kept + (kept > 4)  # one has no text
     assert run(*args, "-o", "whole.parquet").exit_code == 0
     whole = (tmp_path / "whole.parquet").read_bytes()
@@ -290,7 +292,7 @@ def test_files_are_those_of_one_process_whoever_dies(
 def test_errors_are_plain(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = jsonl(tmp_path / "in.jsonl", products(20))
     args = ("extract", "slow.py:Slow", source, "-o", "out.jsonl")
-    refused(run(*args, "--actors", "2"), "--actors is of --ray")
+    refused(run(*args, "--actors", "2"), "--actors requires --ray")
     refused(run(*args, "--ray", "--actors", "2,1"), "--actors must be a number, or MIN,MAX")
     refused(run(*args, "--ray", "--dry-run"), "leave --ray out")
     refused(run(*args[:3], "--ray"), "name one with -o OUT")
@@ -300,26 +302,13 @@ def test_errors_are_plain(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not (tmp_path / "out.jsonl.parts").exists()
 
 
-def test_an_actor_that_loads_another_model_is_refused(saved_model: Path, tmp_path: Path) -> None:
-    settings = dict.fromkeys(("format", "template", "decoding", "examples"))
-    work = Work(
-        source=Source.of([jsonl(tmp_path / "in.jsonl", [])]),
-        schemas=declared(),
-        settings=settings,
-        shown=Shown(),
-        category=None,
-        details=False,
-        examples=None,
-        model=str(saved_model),
-        device="cpu",
-        dtype="auto",
-        quiet=True,
-    )
-    known, separable = work.facts()
-    assert separable
-    assert callable(work.computing(known))
+def test_an_actor_that_loads_another_model_is_refused(saved_model: Path) -> None:
+    task = NamedModel(str(saved_model), "cpu", "auto").task(declared(), {})
+    known, independent = task.facts()
+    assert independent
+    assert callable(task.computing(known))
     with pytest.raises(schemax.ModelError, match="another model than the others: model changed"):
-        work.computing({**known, "model": "of yesterday"})
+        task.computing({**known, "model": "of yesterday"})
 
 
 def test_ray_is_needed_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

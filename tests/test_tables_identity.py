@@ -32,7 +32,7 @@ def begun(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
 
     def begin(*args: str) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint.Parts, "finish", interrupt)
+            patch.setattr(checkpoint.OpenPart, "complete", interrupt)
             assert run(*args).exit_code == 130
         assert (tmp_path / "out.jsonl.parts" / "manifest.json").is_file()
 

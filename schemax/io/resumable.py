@@ -1,194 +1,150 @@
-"""A run over files: part by part, each row once, whatever stops it in between."""
+"""A run over files, in parts: each row is computed once, whatever stops the run in between."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import Any, TypeAlias
+from typing import Any
 
 from schemax.errors import InputError
-from schemax.io.checkpoint import Parts, Row, digest, mark_of
-from schemax.io.fingerprint import differences
+from schemax.io.checkpoint import (
+    REMEDY,
+    Checkpoint,
+    OpenPart,
+    Row,
+    digest,
+    digest_of_all,
+    to_line,
+)
 from schemax.io.readers import Source
 from schemax.io.records import Record
+from schemax.io.stream import Extract, as_row, stream_rows
 from schemax.io.writers import Writer
-from schemax.results import Extraction, failed
-
-Extract: TypeAlias = Callable[[Iterable[Record]], Iterator[Extraction[Any]]]
-"""Reads records; `index` of what it yields, in any order, is the place among these."""
+from schemax.results import Extraction
 
 PART_ROWS = 2048
-"""Rows of a part. A part is computed as a whole, so small ones leave passes half empty."""
+"""Rows of a part: what is lost at most where open parts are not kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Records that are computed and kept together.
+    """Records whose rows are kept together.
 
-    records: with their indices in the input; digests: theirs, in the same order.
-    done: rows that an earlier run has finished, by index.
+    digest: of all of its records, those whose rows are there already among them.
+    pending: (index in the input, digest, record) of the others.
     """
 
     number: int
-    records: Sequence[tuple[int, Record]]
-    digests: Sequence[str]
-    done: Mapping[int, Row]
+    digest: str
+    pending: tuple[tuple[int, str, Record], ...]
 
-    @property
-    def mark(self) -> str:
-        return mark_of(self.digests)
 
-    def compute(
-        self, extract: Extract, *, details: bool
-    ) -> Iterator[tuple[Extraction[Any], dict[str, Any]]]:
-        """What is missing, as it finishes; `index` as in the input."""
-        missing = [(index, record) for index, record in self.records if index not in self.done]
-        for found in extract([record for _, record in missing]):
-            yield as_row(replace(found, index=missing[found.index][0]), details=details)
+@dataclass(slots=True)
+class _Filling:
+    """A part that is being computed, and how many of its rows are missing."""
 
-    def in_order(self, computed: Mapping[int, Row]) -> list[Row]:
-        """All rows, those of the earlier run among them."""
-        rows = {**self.done, **computed}
-        return [rows[index] for index, _ in self.records]
+    part: Part
+    kept: OpenPart
+    missing: int
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """Rows of a source, on their way to an output.
+class ResumableRun:
+    """Rows of a source on their way to an output.
 
-    part_rows: how many make a part.
     details: of every field, see `Extraction.to_row`.
-    separable: whether a row is the same, whichever others it is computed with. Then what is done
-        of a part is kept, else only whole parts are.
+    independent: whether a row is the same, whichever others it is computed with. Then all go
+        through one stream, and each is kept as it finishes; else parts are computed one by one,
+        and kept as a whole.
     """
 
     source: Source
-    parts: Parts
+    checkpoint: Checkpoint
+    details: bool
+    independent: bool
     part_rows: int = PART_ROWS
-    details: bool = False
-    separable: bool = True
 
-    def finished_rows(self) -> int:
-        """How many rows earlier runs have finished."""
-        unfinished = _next(self.parts.finished())
-        return self.parts.count() + (len(self.parts.open_rows(unfinished)) if self.separable else 0)
+    def parts(self, finished: Mapping[int, str]) -> Generator[Part, None, None]:
+        """The parts that are not among those finished, given with their digests.
 
-    def fill(self, extract: Extract) -> Generator[Extraction[Any], None, None]:
-        """Computes what is missing; yields it as it finishes, `index` as in the input.
-
-        Raises InputError for an input that is not the one of the rows that are there.
-        """
-        for part in self.missing(self.parts.finished()):
-            yield from self._fill(part, extract)
-
-    def missing(self, finished: Mapping[int, str]) -> Generator[Part, None, None]:
-        """The parts that are not among those finished, given with their marks. Raises InputError.
-
-        The same ones, whatever has been finished since.
+        They are the same, whatever has been finished since. Raises InputError for an input that is
+        not the one of the rows that are kept.
         """
         rows = self.source.rows()
         for number in count():
-            chunk = list(islice(rows, self.part_rows))
-            if not chunk:
+            some = list(islice(rows, self.part_rows))
+            if not some:
                 break
-            digests = [digest(record) for _, record in chunk]
+            pending = tuple((index, digest(record), record) for index, record in some)
+            found = digest_of_all(known for _, known, _ in pending)
             if number not in finished:
-                yield Part(number, chunk, digests, self._done(number, chunk, digests))
-            elif finished[number] != mark_of(digests):
-                raise self._changed(chunk)
+                done = self.checkpoint.open_rows(number) if self.independent else {}
+                now = {index: known for index, known, _ in pending}
+                if any(now.get(index) != known for index, known in done.items()):
+                    raise self._changed(some[0][0], some[-1][0])
+                yield Part(number, found, tuple(row for row in pending if row[0] not in done))
+            elif finished[number] != found:
+                raise self._changed(some[0][0], some[-1][0])
         if any(done >= number for done in finished):
-            raise InputError(f"the input has fewer rows than {self.parts.name}; {_REMEDY}")
+            raise InputError(f"the input has fewer rows than {self.checkpoint.name}; {REMEDY}")
 
-    def _done(
-        self, number: int, chunk: Sequence[tuple[int, Record]], digests: Sequence[str]
-    ) -> dict[int, Row]:
-        if not self.separable:
-            return {}
-        digest_of = {index: found for (index, _), found in zip(chunk, digests, strict=True)}
-        rows: dict[int, Row] = {}
-        for known, row in self.parts.open_rows(number):
-            if digest_of.get(row["index"]) != known:
-                raise self._changed(chunk)
-            rows[row["index"]] = row
-        return rows
+    def fill(self, extract: Extract) -> Generator[Extraction[Any], None, None]:
+        """Computes and keeps what is missing; yields it as it finishes, `index` as in the input.
 
-    def _fill(self, part: Part, extract: Extract) -> Iterator[Extraction[Any]]:
-        digest_of = {
-            index: found for (index, _), found in zip(part.records, part.digests, strict=True)
-        }
-        rows: dict[int, Row] = {}
-        with self.parts.journal(part.number) as journal:
-            for item, row in part.compute(extract, details=self.details):
-                rows[item.index] = row
-                if journal is not None and self.separable:
-                    journal.add(digest_of[item.index], row)
-                yield item
-        self.parts.finish(part.number, part.mark, part.in_order(rows))
+        Raises InputError for an input that is not the one of the rows that are kept.
+        """
+        missing = self.parts(self.checkpoint.finished())
+        if self.independent:
+            yield from self._fill(missing, extract)
+        else:
+            for part in missing:
+                yield from self._fill([part], extract)
+
+    def _fill(
+        self, parts: Iterable[Part], extract: Extract
+    ) -> Generator[Extraction[Any], None, None]:
+        filling: dict[int, _Filling] = {}
+
+        def pending() -> Iterator[tuple[tuple[_Filling, int, str], Record]]:
+            for part in parts:
+                kept = self.checkpoint.open_part(part.number, row_by_row=self.independent)
+                state = filling[part.number] = _Filling(part, kept, len(part.pending))
+                if not part.pending:
+                    complete(state)
+                for index, known, record in part.pending:
+                    yield (state, index, known), record
+
+        def complete(state: _Filling) -> None:
+            state.kept.complete(state.part.digest)
+            del filling[state.part.number]
+
+        try:
+            with closing(stream_rows(extract, pending())) as stream:
+                for (state, index, known), found in stream:
+                    item, row = as_row(replace(found, index=index), details=self.details)
+                    state.kept.add(to_line(known, row))
+                    state.missing -= 1
+                    if not state.missing:
+                        complete(state)
+                    yield item
+        finally:
+            for state in filling.values():
+                state.kept.close()
 
     def assemble(self, writer: Writer) -> Iterator[Row]:
-        """Writes all rows, in order, and passes them on. Raises InputError if one is missing."""
-        numbers = sorted(self.parts.finished())
-        if numbers != list(range(len(numbers))):
-            raise InputError(f"{self.parts.name} lacks a part; {_REMEDY}")
-        last = -1
-        for row in self.parts.rows():
-            if row["index"] <= last:
-                raise InputError(f"{self.parts.name} is damaged at row {last}; {_REMEDY}")
-            last = row["index"]
-            writer.write(row)
-            yield row
+        """Writes all rows, in order, and passes them on. Raises InputError if some are missing."""
+        finished = self.checkpoint.finished()
+        for number in range(len(finished)):
+            if number not in finished:
+                raise InputError(f"{self.checkpoint.name} lacks part {number}; {REMEDY}")
+            for row in self.checkpoint.rows(number, finished[number]):
+                writer.write(row)
+                yield row
 
-    def _changed(self, chunk: Sequence[tuple[int, Record]]) -> InputError:
-        first, last = chunk[0][0], chunk[-1][0]
+    def _changed(self, first: int, last: int) -> InputError:
         return InputError(
-            f"the input is not the one that {self.parts.name} was made of: it differs between "
-            f"rows {first} and {last}; {_REMEDY}"
+            f"the input is not the one that {self.checkpoint.name} was made of: it differs between "
+            f"rows {first} and {last}; {REMEDY}"
         )
-
-
-_REMEDY = "--overwrite starts anew"
-
-
-def refuse_changes(parts: Parts, now: Mapping[str, Any]) -> bool:
-    """Whether there is an unfinished run to go on with.
-
-    Raises InputError if that has other settings or another input, and names what differs.
-    """
-    before = parts.manifest()
-    if before is None:
-        return False
-    if found := differences(before, now):
-        raise InputError(
-            f"{parts.name} holds an unfinished run that was another: {'; '.join(found)}; go on "
-            f"with what it had, or {_REMEDY}"
-        )
-    return True
-
-
-def as_row(item: Extraction[Any], *, details: bool) -> tuple[Extraction[Any], dict[str, Any]]:
-    """The row of an extraction, and the extraction: failed, if its own serializers raise."""
-    try:
-        return item, item.to_row(details=details)
-    except Exception as error:  # a serializer's of the user's schema: costs this row only
-        reason = f"cannot be written: {type(error).__name__}: {error}"
-        item = failed(item.index, item.document_id, reason, steps=item.steps)
-        return item, item.to_row(details=details)
-
-
-def in_order(items: Iterable[Extraction[Any]]) -> Generator[Extraction[Any], None, None]:
-    """Extractions by index, as soon as all before them are there.
-
-    Bounded, because a stream finishes one window of records before it reads the next.
-    """
-    waiting: dict[int, Extraction[Any]] = {}
-    due = 0
-    for item in items:
-        waiting[item.index] = item
-        while due in waiting:
-            yield waiting.pop(due)
-            due += 1
-
-
-def _next(finished: Mapping[int, str]) -> int:
-    return next(number for number in count() if number not in finished)
