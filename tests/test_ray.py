@@ -158,7 +158,7 @@ def test_a_dataset_has_the_rows_of_one_process_though_an_actor_dies(
 def test_what_is_wrong_is_said_before_an_actor_starts() -> None:
     dataset = ray.data.from_items([{"id": "a", "band": "UHF"}]).materialize()
     schema = declared()
-    with pytest.raises(InputError, match=r"a column 'band'.*keep=\['id'\]"):
+    with pytest.raises(InputError, match=r"both have a column 'band'.*keep=\['id'\]"):
         schemax.ray.extract(dataset, schema)
     with pytest.raises(InputError, match="keep names 'sku', but the dataset has id, band"):
         schemax.ray.extract(dataset, schema, keep=["sku"])
@@ -187,10 +187,10 @@ def test_what_is_wrong_is_said_before_an_actor_starts() -> None:
         (0, None, None, "concurrency must be a number of actors"),
         ((3, 2), None, None, "concurrency must be a number of actors"),
         ("2", None, None, "concurrency must be a number of actors"),
-        (1, -1, None, "num_gpus must be a number that is not negative"),
+        (1, -1, None, "num_gpus must be a number of 0 or more"),
         (1, 1.5, None, "num_gpus must be a whole number or less than 1"),
-        (2, 1, None, "2 actors of 1 GPUs and 1 CPUs do not fit what Ray has: 0 of them do"),
-        (2, None, 2, "2 actors of 0 GPUs and 2 CPUs do not fit what Ray has: 1 of them do"),
+        (2, 1, None, "no room for 2 actors with 1 GPUs and 1 CPUs each, only for 0"),
+        (2, None, 2, "no room for 2 actors with 0 GPUs and 2 CPUs each, only for 1"),
     ],
 )
 def test_actors_that_cannot_be_had(concurrency: Any, gpus: Any, cpus: Any, said: str) -> None:
@@ -296,7 +296,7 @@ def test_errors_are_plain(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     refused(run(*args, "--ray", "--actors", "2,1"), "--actors must be a number, or MIN,MAX")
     refused(run(*args, "--ray", "--dry-run"), "leave --ray out")
     refused(run(*args[:3], "--ray"), "name one with -o OUT")
-    refused(run(*args, "--ray", "--gpus-per-actor", "1", "--actors", "1"), "do not fit")
+    refused(run(*args, "--ray", "--gpus-per-actor", "1", "--actors", "1"), "no room for")
     (tmp_path / "empty").mkdir()
     refused(run(*args, "--ray", "--actors", "1", "--model", "empty"), "config.json")
     assert not (tmp_path / "out.jsonl.parts").exists()
@@ -307,7 +307,9 @@ def test_an_actor_that_loads_another_model_is_refused(saved_model: Path) -> None
     known, independent = task.facts()
     assert independent
     assert callable(task.computing(known))
-    with pytest.raises(schemax.ModelError, match="another model than the others: model changed"):
+    with pytest.raises(
+        schemax.ModelError, match="a different model from the others: model changed"
+    ):
         task.computing({**known, "model": "of yesterday"})
 
 

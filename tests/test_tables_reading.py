@@ -94,13 +94,13 @@ def test_bytes_are_text(tmp_path: Path) -> None:
             "no column 't'; it has id, title, x",
         ),
         ("in.csv", "id,t\n1,a\n".encode("utf-16"), "its header is not UTF-8"),
-        ("in.csv", b"t,t\n1,a\n", "two columns are called 't'"),
+        ("in.csv", b"t,t\n1,a\n", "two columns are named 't'"),
         ("in.csv.gz", b"id,t\n", "at all: Not a gzipped file"),
         ("in.parquet", b"", "in.parquet at all"),
         ("in.arrow", b"id,t\n1,a\n", "in.arrow at all"),
-        ("in.json", b'[\n{"t": "a"}\n]\n', "not JSON Lines"),
-        ("in.json", b'{\n"t": "a"\n}\n', "not JSON Lines"),
-        ("in.xlsx", b"PK", "neither read nor written"),
+        ("in.json", b'[\n{"t": "a"}\n]\n', "expected JSON Lines"),
+        ("in.json", b'{\n"t": "a"\n}\n', "expected JSON Lines"),
+        ("in.xlsx", b"PK", "unknown format .xlsx"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_at_once(

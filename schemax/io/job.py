@@ -51,14 +51,13 @@ def extract_files(
     """Reads the attributes of a schema from every record of some files, and writes them to a file.
 
     The job of `schemax extract`, in bounded memory. Finished rows are kept beside the output, in
-    OUTPUT.parts: if the run is stopped, by whatever it may be, the same call (or command) goes on
-    from there. OUTPUT gets its name when all rows are done. A row that fails stops nothing: its row
-    of the output says why.
+    OUTPUT.parts: if anything stops the run, the same call (or command) goes on from there. OUTPUT
+    gets its name when all rows are done. A record that fails stops nothing: its row says why.
 
     schema: a Pydantic model, or one per category.
     inputs, output: paths, addresses (s3://...) and, of inputs, patterns ("*.parquet"): JSON Lines
         (also .gz, .zst), CSV, Parquet or Arrow, by their suffix. "-" is stdin or stdout, which hold
-        JSON Lines; nothing can go on that reads one or writes the other.
+        JSON Lines; a run that reads stdin or writes to stdout cannot be resumed.
     model: a folder or Hub id; extractor: one that is loaded already. Without either,
         `Extractor.default()`.
     details: with the raw text, the confidence and the place of every value.
@@ -72,10 +71,10 @@ def extract_files(
     options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
         takes them.
 
-    Raises InputError for files that cannot be read or written, and for an unfinished run that was
-    another (the message names the difference); SchemaError, TemplateError, ModelError, TypeError
-    and ValueError for what is wrong with schema, model and options. A note on an error that ends
-    the run says where finished rows are.
+    Raises InputError for files that cannot be read or written, and for an unfinished run with other
+    settings or another input (the message names the difference); SchemaError, TemplateError,
+    ModelError, TypeError and ValueError for what is wrong with schema, model and options. A note on
+    an error that ends the run says where finished rows are.
     """
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")

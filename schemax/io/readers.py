@@ -245,9 +245,9 @@ def unusable(name: str) -> str | None:
     """Why a file of this name is neither read nor written; None if it is."""
     suffix, compression = suffixes(name)
     if compression and suffix in (*PARQUET, *ARROW):
-        return f"{suffix} files compress themselves"
+        return f"{suffix} files are compressed inside; leave {compression} out of the name"
     if suffix in _FOREIGN:
-        return f"{suffix} files are neither read nor written; take CSV, Parquet or JSON Lines"
+        return f"unknown format {suffix}; use CSV, Parquet, Arrow or JSON Lines"
     return None
 
 
@@ -255,7 +255,5 @@ def _json_lines(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> I
     lines = iter(handle)
     first = next(lines, b"")
     if suffixes(name)[0] == ".json" and (first[:1] == b"[" or first.strip() == b"{"):
-        raise InputError(
-            f"cannot read {name}: JSON, but not JSON Lines, which have a record on every line"
-        )
+        raise InputError(f"cannot read {name}: expected JSON Lines, with one record on every line")
     return read_records(chain((first,), lines))

@@ -88,7 +88,9 @@ class ResumableRun:
             elif finished[number] != found:
                 raise self._changed(some[0][0], some[-1][0])
         if any(done >= number for done in finished):
-            raise InputError(f"the input has fewer rows than {self.checkpoint.name}; {REMEDY}")
+            raise InputError(
+                f"the input has fewer rows than are kept in {self.checkpoint.name}; {REMEDY}"
+            )
 
     def fill(self, extract: Extract) -> Generator[Extraction[Any], None, None]:
         """Computes and keeps what is missing; yields it as it finishes, `index` as in the input.
@@ -145,6 +147,6 @@ class ResumableRun:
 
     def _changed(self, first: int, last: int) -> InputError:
         return InputError(
-            f"the input is not the one that {self.checkpoint.name} was made of: it differs between "
+            f"the input has changed since {self.checkpoint.name} was written: it differs between "
             f"rows {first} and {last}; {REMEDY}"
         )

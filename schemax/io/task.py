@@ -133,7 +133,7 @@ class Task:
         written = json.loads(json.dumps(expected))
         if found := fingerprint.differences(written, self.model_fingerprint(extractor)):
             raise ModelError(
-                f"{platform.node()} has loaded another model than the others: {'; '.join(found)}"
+                f"{platform.node()} loaded a different model from the others: {'; '.join(found)}"
             )
         return self.extract(extractor)
 

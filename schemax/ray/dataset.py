@@ -88,8 +88,8 @@ def extract(
     pool = Pool.of(concurrency, num_gpus, num_cpus)
     if pool.is_greedy():
         warnings.warn(
-            "the actors take all CPUs that Ray has; a dataset that has still to be read waits for "
-            "one without end: give a smaller num_cpus",
+            "the actors take all CPUs that Ray has, so a dataset that has yet to be read would "
+            "wait for one forever; give a smaller num_cpus",
             UserWarning,
             stacklevel=2,
         )
@@ -200,7 +200,7 @@ def _kept(columns: Sequence[str], keep: Sequence[str] | None, table: TableSchema
     if twice := [name for name in kept if name in taken]:
         rest = [name for name in kept if name not in taken]
         raise InputError(
-            f"the dataset has a column {twice[0]!r}, and so have the results; rename it, or say "
+            f"the dataset and the results both have a column {twice[0]!r}; rename it, or say "
             f"which columns to keep beside the results: keep={rest!r}"
         )
     return kept
