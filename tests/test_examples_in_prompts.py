@@ -306,7 +306,7 @@ def test_records_are_shown_as_products_are(
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        (7, r"Small: examples\[1\]: a product must be text or a mapping, not int"),
+        (7, r"Small: examples\[1\]: a record must be text or a mapping, not int"),
         (None, r"examples\[1\]: .* NoneType"),
         ({"title": {"a": 1}}, r"examples\[1\]: 'title' holds a dict"),
         ({"name": "LG"}, r"examples\[1\]: the record has no title; it has name"),

@@ -14,7 +14,7 @@ from schemax.evaluation.examples import Example, row_ids, shown_record
 from schemax.evaluation.labels import Stated, as_stated
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
-from schemax.io import read_records
+from schemax.io.records import read_records
 from schemax.progress import track
 from schemax.results import Extraction
 from schemax.training.training_examples import TrainingExample, training_example
