@@ -6,27 +6,23 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from functools import lru_cache
-from itertools import count, islice
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
 from schemax.attributes import settings_of
-from schemax.background import Ready, in_background
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples, read_few_shot_examples
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.documents import Document, Shown, read_documents, shown_text
+from schemax.documents import Shown, read_documents, shown_text
 from schemax.errors import ExtractionError, ModelError, SchemaError
 from schemax.formats import OutputFormat
 from schemax.progress import track
-from schemax.readout import read_out
 from schemax.resources import EMBEDDED_WARNING, resource_dir
-from schemax.results import Extraction, failed
-from schemax.tokens import PromptIds, StopTable
+from schemax.results import Extraction
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -41,10 +37,6 @@ class Options(TypedDict, total=False):
     template: TemplateLike | None
     decoding: str | DecodingConfig | None
     examples: FewShotExamples | None
-
-
-# Documents that are read ahead, and outputs that wait to be read; characters read at a time.
-_WINDOW, _WINDOW_CHARACTERS = 1024, 4_000_000
 
 
 class Extractor:
@@ -258,97 +250,10 @@ class Extractor:
             for name, item in schemas.items()
         }
         documents = read_documents(products, shown)
-        return self._fill(documents, compiled, mixed)
+        # Here and not above, since declaring and compiling must not import torch.
+        from schemax.pipeline import extractions
 
-    def _fill(
-        self, documents: Iterator[Document], compiled: Mapping[str, CompiledSchema], mixed: bool
-    ) -> Iterator[Extraction[Any]]:
-        """Extractions of documents as they are done; of unreadable ones as they are met.
-
-        Documents are read and extractions built on this thread, while the model runs on another.
-        """
-        from schemax.runtime.engine import outputs, run
-
-        config = next(iter(compiled.values())).decoding
-        owners: dict[int, tuple[CompiledSchema, Document]] = {}
-
-        def decoded(requests: Iterator[Any]) -> Iterator[Any]:
-            return outputs(run(self.model, requests, config))
-
-        requests = self._requests(documents, compiled, mixed, owners, config)
-        for item in in_background(decoded, requests, ahead=_WINDOW, unread=_WINDOW):
-            if isinstance(item, Extraction):
-                yield item
-                continue
-            place, output = item
-            schema, document = owners.pop(place)
-            if output.problem is not None:
-                yield failed(document.index, document.id, output.problem)
-            else:
-                yield read_out(document, output, schema, self.calibration)
-
-    def _requests(
-        self,
-        documents: Iterator[Document],
-        compiled: Mapping[str, CompiledSchema],
-        mixed: bool,
-        owners: dict[int, tuple[CompiledSchema, Document]],
-        config: DecodingConfig,
-    ) -> Iterator[Any]:
-        """Documents as requests of the engine, window by window; and what cannot be read.
-
-        owners: told which place is whose.
-        """
-        from schemax.runtime.engine import Windows
-
-        windows, places = Windows(self.model, config), count()
-        while window := _window(documents, windows.size):
-            groups: dict[str, list[Document]] = {}
-            for document in window:
-                name = (document.category or "") if mixed else ""
-                problem = document.problem
-                if problem is None and name not in compiled:
-                    known = ", ".join(map(repr, compiled))
-                    problem = f"no schema for category {document.category!r}; there are {known}"
-                if problem is not None:
-                    yield Ready(failed(document.index, document.id, problem))
-                else:
-                    groups.setdefault(name, []).append(document)
-            prompts: list[tuple[PromptIds, StopTable]] = []
-            for name, group in groups.items():
-                schema = compiled[name]
-                owners.update((next(places), (schema, item)) for item in group)
-                texts = [document.text or "" for document in group]
-                prompts += ((prompt, schema.stop) for prompt in self._prompts(schema, texts))
-            yield from windows.requests(prompts)
-
-    def _prompts(self, compiled: CompiledSchema, texts: Sequence[str]) -> Iterator[PromptIds]:
-        """Prompts of J documents; one of each where they are too long to share a prompt."""
-        from schemax.runtime.requests import new_request
-
-        at = 0
-        for prompt in compiled.encode(texts):
-            count = len(prompt.documents)
-            some, at = texts[at : at + count], at + count
-            if count == 1 or not self.model.misfit(
-                new_request(prompt, compiled.stop, compiled.decoding)
-            ):
-                yield prompt
-            else:
-                for text in some:
-                    yield from compiled.encode([text])
-
-
-def _window(documents: Iterator[Document], size: int) -> list[Document]:
-    """Up to so many documents, fewer if they are long."""
-    window: list[Document] = []
-    characters = 0
-    for document in islice(documents, size):
-        window.append(document)
-        characters += len(document.text or "")
-        if characters > _WINDOW_CHARACTERS:
-            break
-    return window
+        return extractions(self.model, documents, compiled, self.calibration, by_category=mixed)
 
 
 @lru_cache(maxsize=1)

@@ -14,6 +14,7 @@ from schemax.config import DecodingConfig
 from schemax.diagnosis.oracle import oracle_outputs
 from schemax.runtime import engine as engine_module
 from schemax.runtime import stream as stream_module
+from schemax.runtime.children import child_number
 from schemax.runtime.engine import Model, decode, fill
 from schemax.runtime.limits import Limits
 from schemax.runtime.model import DecoderModel
@@ -100,6 +101,28 @@ def by_prompt(outputs: Sequence[DocumentOutput], counts: Sequence[int]) -> Outpu
     """The slots of all documents of each prompt; counts: how many it has."""
     rest = iter(outputs)
     return [tuple(slot for _ in range(n) for slot in next(rest).slots) for n in counts]
+
+
+def called_prompt(prompt: PromptIds, slots: Sequence[SlotOutput]) -> PromptIds | None:
+    """The document once more, with what its slots call for in their place; None for nothing."""
+    children, numbers = [], []
+    parents = prompt.numbers or range(len(slots))
+    for parent, spec, slot in zip(parents, prompt.slots, slots, strict=True):
+        if spec.expansion is None or slot.finish_reason == "length":
+            continue
+        called = spec.expansion.children(slot.ids)
+        children += called
+        numbers += [child_number(parent, place) for place in range(len(called))]
+    if not children:
+        return None
+    return replace(
+        prompt,
+        keys=(tuple(child.key for child in children),),
+        k_max=tuple(child.k_max or 0 for child in children),
+        slots=tuple(child.spec for child in children),
+        numbers=tuple(numbers),
+        answers=None,
+    )
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, **changes: int) -> None:

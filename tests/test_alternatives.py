@@ -7,6 +7,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from math import exp, log
 from pathlib import Path
@@ -26,6 +27,7 @@ from constrained import (
     head_of,
     teacher_forced,
 )
+from decoding import called_prompt
 from grammar_walks import in_each_format
 from transformers import PreTrainedTokenizerFast
 
@@ -39,6 +41,8 @@ from schemax.diagnosis.oracle import forced_token
 from schemax.results import FieldResult
 from schemax.results.confidence import distribution, tree_of
 from schemax.runtime.plan import plan_prompt
+from schemax.runtime.sampler import Sampler
+from schemax.runtime.slot_table import SlotTable
 from schemax.tokens import PromptIds, SlotOutput
 
 
@@ -234,7 +238,8 @@ def test_branches_have_their_slots_budget(
     )
     for text in TITLES:
         (prompt,) = compiled.encode([text])
-        most = plan_prompt(prompt, settings, budget_scale=2**retries).max_position + 1
+        budgets = tuple(2**retries * budget for budget in prompt.k_max)
+        most = plan_prompt(replace(prompt, k_max=budgets), settings).max_position + 1
         model = decoder_model("qwen3", max_position_embeddings=most)
         with furthest_of(model) as furthest:
             ((slot,),) = LOOPS["stream"](model, compiled, [text])
@@ -247,17 +252,17 @@ def test_branches_have_their_slots_budget(
 @contextmanager
 def furthest_of(model: Any) -> Iterator[list[int]]:
     """The largest position id of every pass."""
-    usual, found = model.run_pass, []
+    usual, found = model.run_batch, []
 
-    def told(work: Any, cache: Any) -> torch.Tensor:
-        found.append(int(work.position_ids.max()))
-        return usual(work, cache)
+    def told(batch: Any, cache: Any) -> torch.Tensor:
+        found.append(int(batch.position_ids.max()))
+        return usual(batch, cache)
 
-    model.run_pass = told
+    model.run_batch = told
     try:
         yield found
     finally:
-        del model.run_pass
+        del model.run_batch
 
 
 def test_branches_change_no_value(extractor: Extractor) -> None:
@@ -274,13 +279,10 @@ def test_branches_change_no_value(extractor: Extractor) -> None:
     assert sorted(rows[0.0], key=repr) == sorted(rows[1.0], key=repr)
 
 
-@pytest.mark.parametrize("loop", ["batches", "forks"])
-def test_nothing_is_read_twice_for_branches(
-    decoder_model: Callable[..., Any], codec: TextCodec, loop: str
-) -> None:
+def test_nothing_is_read_twice_for_branches(codec: TextCodec) -> None:
+    """One row per slot has nothing that branches could go on from."""
     compiled = compile_schema(Plain, codec, template=TEMPLATE, decoding=DecodingConfig())
-    model = forked(codec) if loop == "forks" else decoder_model()
-    (row,) = LOOPS[loop](model, compiled, TITLES[:1])
+    (row,) = LOOPS["forks"](forked(codec), compiled, TITLES[:1])
     assert [slot.branches for slot in row] == [()] * 3
 
 
@@ -304,19 +306,24 @@ def test_probabilities_are_those_of_the_logits(codec: TextCodec) -> None:
 
     compiled = compile_schema(Switch, codec, format="yaml", template=TEMPLATE)
     (spec,) = compiled.slots
-    chooser = Chooser(compiled.stop, compiled.decoding)
-    chooser.begin([7], [spec])
+    table = SlotTable()
+    sampler = Sampler(table, compiled.decoding, codec.vocab_size)
+    slots = table.add({"budget": np.array([9]), "null_id": -1}, (spec,), compiled.stop)
+    sampler.grammars.begin(slots, (spec,), compiled.stop)
     (space,), (a,), (b,), (c,) = (codec.encode(letter) for letter in (" ", "a", "b", "c"))
-    keys, ids = torch.zeros(1, 2, dtype=torch.int64), []
+    ids: list[int] = []
     for likely in ({space: 1.0}, {b: 0.5, c: 0.3, a: 0.2}):
         logits = torch.full((1, codec.vocab_size), -50.0)
         for token, chance in likely.items():
             logits[0, token] = log(chance)
-        chosen = chooser.choose(logits, np.array([7]), keys, np.array([len(ids)]))
+        chosen = sampler.choose(logits, slots)
         assert chosen.logprobs[0] == pytest.approx(log(max(likely.values())), abs=1e-5)
         assert np.isnan(chosen.null_logprobs[0])
+        table.write(slots, chosen.ids, chosen.logprobs, chosen.null_logprobs)
+        sampler.grammars.settle(slots, chosen.ids)
         ids += chosen.ids.tolist()
-    slot = SlotOutput(tuple(ids), "stop", alternatives=chooser.alternatives(7))
+    (slot,) = table.outputs(slots)
+    assert list(slot.ids[: len(ids)]) == ids
     choices = choices_of(compiled.attributes, 0, compiled.format, compiled.decoding)
     found = distribution_of(compiled, choices, slot)
     assert found == pytest.approx({"b": 0.5, "c": 0.3, "ab": 0.2}, abs=1e-5)

@@ -12,10 +12,11 @@ from schemax.cli import app
 from schemax.compiler import TextCodec
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.sampler import Sampler
+from schemax.runtime.slot_grammars import SlotGrammars
 
 
 def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
-    usual = DecoderModel.run_batch, Sampler.choose, Sampler.settle
+    usual = DecoderModel.run_batch, Sampler.choose, SlotGrammars.settle
     told: list[str] = []
     costs = measure_constraints(
         tiny_model("qwen3", codec.vocab_size),
@@ -26,7 +27,7 @@ def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
         choices=(20,),
         tell=told.append,
     )
-    assert (DecoderModel.run_batch, Sampler.choose, Sampler.settle) == usual
+    assert (DecoderModel.run_batch, Sampler.choose, SlotGrammars.settle) == usual
     assert told == ["warm-up", "round 1 of 2", "round 2 of 2"]
     with_, without = costs.constrained, costs.free
     assert costs.tokens > 3 * 16

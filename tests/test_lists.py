@@ -9,28 +9,24 @@ from typing import Any, Literal
 import pytest
 import torch
 from conftest import TITLES
+from constrained import forked
+from decoding import TEMPLATE, called_prompt, counted, filled, limited, outputs_of
 from families import FORK, IN_SEQUENCE
-from schemax.runtime.called_prompts import called_prompt, with_children
-from schemax.runtime.decoder import decode
-from schemax.runtime.reference import decode_reference
 from test_families import generated
-from test_stream import limited, outputs_of
 
 from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
+from schemax.diagnosis.oracle import oracle_outputs
 from schemax.formats import get_format
-from schemax.runtime import engine
-from schemax.runtime.engine import fill
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.outputs import passes_of
 from schemax.runtime.plan import plan_prompt
+from schemax.runtime.requests import new_request
 from schemax.runtime.self_test import prepare
-from schemax.runtime.stream import decode_stream
 from schemax.schema import AttrSchema
 from schemax.tokens import PromptIds, SlotOutput, SlotSpec
 
-TEMPLATE = "Read the attributes.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
 # `generate` knows neither types nor retries.
 PLAIN = DecodingConfig(max_retries=0, constrain=False)
 COUNTS = (2, 0, 5, 1, 12, None, 3)
@@ -83,13 +79,6 @@ def prompts_with(
     ]
 
 
-def filled(
-    model: Any, compiled: CompiledSchema, prompts: Sequence[PromptIds]
-) -> list[tuple[SlotOutput, ...]]:
-    found = dict(fill(model, prompts, compiled.stop, compiled.decoding))
-    return [found[place].slots for place in range(len(prompts))]
-
-
 def check(model: Any, head: list[int], specs: Sequence[SlotSpec], slots: Sequence[Any]) -> int:
     """Every slot that was called for is what one request gives; how many tokens were compared."""
     written = 0
@@ -112,7 +101,7 @@ FAMILIES = [f for f in (*IN_SEQUENCE, *FORK) if f.name in ("qwen3", "llama", "fa
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 @pytest.mark.parametrize("format", ["json", "yaml", "xml"])
 def test_items_equal_plain_requests(family: Any, format: str, codec: TextCodec) -> None:
-    """As a stream, in batches, and one row per slot; documents of different counts at once."""
+    """In sequence, and one row per slot; documents of different counts at once."""
     raw = family.model(codec.vocab_size)
     model = prepare(raw)
     compiled = compile_schema(
@@ -125,7 +114,7 @@ def test_items_equal_plain_requests(family: Any, format: str, codec: TextCodec) 
     )
     texts, counts = TITLES[:4], (2, 0, 5, None)
     prompts = prompts_with(compiled, texts, counts)
-    outputs = filled(model, compiled, prompts)
+    outputs = [output.slots for output in filled(model, compiled, prompts)]
     for count, slots in zip(counts, outputs, strict=True):
         _, colors, ports, _ = slots
         assert len(colors.children) == (count or 0)
@@ -140,46 +129,46 @@ def test_items_equal_plain_requests(family: Any, format: str, codec: TextCodec) 
     assert compared[2] > 30
 
 
+def compare(
+    model: Any, compiled: CompiledSchema, prompt: PromptIds, slots: Sequence[SlotOutput]
+) -> int:
+    """Every slot that was called for is what the oracle says; how many were compared."""
+    if (called := called_prompt(prompt, slots)) is None:
+        assert not any(slot.children for slot in slots)
+        return 0
+    config = compiled.decoding
+    children = [child for slot in slots for child in slot.children]
+    budgets = [2**config.max_retries * budget for budget in called.k_max]
+    expected = oracle_outputs(model, called, compiled.stop, config, children, budgets)
+    bare = [replace(child, children=(), branches=()) for child in children]
+    assert [(slot.ids, slot.finish_reason) for slot in bare] == [
+        (slot.ids, slot.finish_reason) for slot in expected
+    ]
+    return len(children) + compare(model, compiled, called, children)
+
+
 @pytest.mark.parametrize("format", ["json", "yaml", "xml"])
 @pytest.mark.parametrize("temperature", [0.0, 1.2])
-def test_stream_equals_batches(
+@pytest.mark.parametrize("max_retries", [0, 1])
+@pytest.mark.parametrize("kind", ["in sequence", "forks"])
+def test_items_equal_the_oracle(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
-    monkeypatch: pytest.MonkeyPatch,
     format: str,
     temperature: float,
+    max_retries: int,
+    kind: str,
 ) -> None:
-    """Constrained, with retries; sampled too."""
-    config = DecodingConfig(temperature=temperature, documents_per_prompt=2)
+    """Constrained, with retries; sampled too; and items of items."""
+    config = DecodingConfig(temperature=temperature, max_retries=max_retries)
     compiled = compile_schema(Television, codec, format=format, template=TEMPLATE, decoding=config)
-    model = decoder_model()
-    # A random number may fall where rounding decides, so few of them are drawn.
-    texts = TITLES[:3] if temperature else TITLES
-    expected = outputs_of(model, compiled, texts)
-    assert any(slot.children for output in expected for slot in output.slots)
-    monkeypatch.setattr(engine, "streams", lambda *_: False)
-    batched = outputs_of(model, compiled, texts)
-    assert [output.slots for output in batched] == [output.slots for output in expected]
-    assert all(output.steps >= passes_of(output.slots) for output in batched)
-
-
-def test_one_prompt_in_every_loop(
-    decoder_model: Callable[..., DecoderModel], codec: TextCodec
-) -> None:
-    """`decode`, `decode_stream` and the reference, without the engine around them."""
-    config = DecodingConfig(max_retries=0)
-    compiled = compile_schema(Television, codec, template=TEMPLATE, decoding=config)
-    model = decoder_model()
-    (prompt,) = prompts_with(compiled, TITLES[:1], [2])
-    (slots,) = decode_stream(model, [plan_prompt(prompt, config)], compiled.stop, config)
-    called = called_prompt(prompt, slots)
-    assert called is not None
-    plan = plan_prompt(called, config)
-    (again,) = decode(model, [plan], compiled.stop, config)
-    assert again == decode_reference(model, plan, compiled.stop, config)
-    bare = [replace(child, children=()) for slot in slots for child in slot.children]
-    assert again == bare
-    assert with_children(prompt, slots, bare)[1].children == slots[1].children
+    model = decoder_model() if kind == "in sequence" else forked(codec)
+    prompts = prompts_with(compiled, TITLES[:3], (2, 5, 1))
+    compared = 0
+    for prompt, output in zip(prompts, filled(model, compiled, prompts), strict=True):
+        assert output.steps >= passes_of(output.slots)
+        compared += compare(model, compiled, prompt, output.slots)
+    assert compared > 20
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.3])
@@ -217,16 +206,16 @@ def test_out_of_memory_loses_nothing(
     model = decoder_model()
     compiled = compile_schema(Television, codec, template=TEMPLATE)
     expected = outputs_of(model, compiled, TITLES)
-    usual, passes = model.run_pass, 0
+    usual, passes = model.run_batch, 0
 
-    def scarce(work: Any, cache: Any) -> torch.Tensor:
+    def scarce(batch: Any, cache: Any) -> torch.Tensor:
         nonlocal passes
         passes += 1
         if passes == after + 1:
             raise torch.OutOfMemoryError("scarce")
-        return usual(work, cache)
+        return usual(batch, cache)
 
-    monkeypatch.setattr(model, "run_pass", scarce)
+    monkeypatch.setattr(model, "run_batch", scarce)
     assert outputs_of(model, compiled, TITLES) == expected
 
 
@@ -252,13 +241,7 @@ def test_a_document_is_read_once(
     model = decoder_model()
     compiled = compile_schema(Forced, codec, template=TEMPLATE)
     outputs_of(model, compiled, TITLES[:1])  # the instruction is read by now
-    tokens, usual = [], model.run_pass
-
-    def counted(work: Any, cache: Any) -> torch.Tensor:
-        tokens.append(work.input_ids.shape[1])
-        return usual(work, cache)
-
-    monkeypatch.setattr(model, "run_pass", counted)
+    tokens = counted(monkeypatch, model)
     (output,) = outputs_of(model, compiled, TITLES[:1])
     (prompt,) = compiled.encode(TITLES[:1])
     called = called_prompt(prompt, output.slots)
@@ -295,7 +278,8 @@ def test_a_count_that_is_cut_off_calls_for_nothing(
     compiled = compile_schema(Television, codec, format="yaml", template=TEMPLATE, decoding=config)
     (prompt,) = compiled.encode(TITLES[:1])
     cut = tuple(codec.encode(" 2222222"))[: compiled.k_max[1]]
-    (slots,) = filled(model, compiled, [replace(prompt, answers=(((), cut, (), ()),))])
+    (output,) = filled(model, compiled, [replace(prompt, answers=(((), cut, (), ()),))])
+    slots = output.slots
     assert slots[1].finish_reason == "length"
     assert slots[1].children == ()
 
@@ -310,3 +294,5 @@ def test_positions_reach_as_far_as_items_do(codec: TextCodec) -> None:
     stem = sum(len(part) for part in (prompt.instruction, prompt.documents[0], prompt.opening))
     every = spec.expansion.children(written_count(compiled, 4))
     assert plan.max_position >= max(stem + len(c.key) + c.k_max - 2 for c in every)
+    request = new_request(prompt, compiled.stop, compiled.decoding)
+    assert request.max_position == plan.max_position

@@ -63,7 +63,7 @@ def test_training_logits_choose_the_decoder_s_tokens(
     rows, columns = torch.nonzero(labels != IGNORE, as_tuple=True)
     assert len(rows) == sum(len(slot.ids) for slots in decoded for slot in slots)
     with torch.inference_mode():
-        logits = model.forward(input_ids, tokens, tokens, None, (rows, columns), config)
+        logits = model.forward(input_ids, tokens, (rows, columns), config)
     assert torch.equal(logits.argmax(dim=-1), labels[rows, columns])
 
 

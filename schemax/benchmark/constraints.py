@@ -21,6 +21,7 @@ from schemax.runtime.engine import fill
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.sampler import Sampler
 from schemax.runtime.self_test import prepare
+from schemax.runtime.slot_grammars import SlotGrammars
 from schemax.schema import AttrSchema
 from schemax.tokens import PromptIds, SlotOutput
 
@@ -207,7 +208,7 @@ def _branches(slot: SlotOutput) -> int:
 def _clocked(device: torch.device) -> Iterator[TimedRun]:
     """Times passes, and the choices after them, for as long as the context lasts."""
     run = TimedRun()
-    run_batch, choose, settle = DecoderModel.run_batch, Sampler.choose, Sampler.settle
+    run_batch, choose, settle = DecoderModel.run_batch, Sampler.choose, SlotGrammars.settle
     passed, reading = 0.0, True
 
     def timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
@@ -242,7 +243,7 @@ def _clocked(device: torch.device) -> Iterator[TimedRun]:
     changed: list[tuple[Any, str, Any, Any]] = [
         (DecoderModel, "run_batch", run_batch, timed_pass),
         (Sampler, "choose", choose, timed_choice),
-        (Sampler, "settle", settle, timed_settling),
+        (SlotGrammars, "settle", settle, timed_settling),
     ]
     for owner, name, _, stand_in in changed:
         setattr(owner, name, stand_in)

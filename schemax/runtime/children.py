@@ -165,5 +165,5 @@ class ChildQueue:
             running = child.running
             called = running.branches if child.slot.spec.begun else running.children
             called.setdefault(child.parent, []).append(slot)
-            sampler.begin(slots[place : place + 1], (child.slot.spec,), stops[place])
+            sampler.grammars.begin(slots[place : place + 1], (child.slot.spec,), stops[place])
         return slots

@@ -316,7 +316,7 @@ def _begin(
     )
     for place, (spec, stop, answer) in enumerate(zip(specs, stops, answers, strict=True)):
         if not answer:
-            sampler.begin(slots[place : place + 1], (spec,), stop)
+            sampler.grammars.begin(slots[place : place + 1], (spec,), stop)
     return slots
 
 
@@ -331,7 +331,7 @@ def _write(
     chosen = sampler.choose(logits, slots)
     table.write(slots, chosen.ids, chosen.logprobs, chosen.null_logprobs)
     growing = table.is_growing(slots)
-    sampler.settle(slots[growing], chosen.ids[growing], defers=True)
+    sampler.grammars.settle(slots[growing], chosen.ids[growing], defers=True)
     return chosen.ids, table.is_growing(slots)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,7 +77,7 @@ class Draw:
     keys: Tensor
     steps: Tensor
     masked: Ints
-    masked_rows: Tensor | None
+    masked_rows: Tensor
     bits: Tensor | None
     is_strict: npt.NDArray[np.bool_]
     config: DecodingConfig
@@ -94,28 +94,33 @@ class Draw:
         is_strict: Mapping[int, bool],
         config: DecodingConfig,
         device: torch.device,
-    ) -> Draw:
-        """bits, is_strict: of some of the n places."""
+        others: Sequence[Ints] = (),
+    ) -> tuple[Draw, list[Tensor]]:
+        """A draw, and other arrays, all of which go to the device in one copy.
+
+        bits, is_strict: of some of the n places.
+        """
         masked = np.array(sorted(bits), np.int64)
-        arrays = [given, np.maximum(null_ids, 0), keys, steps]
-        staged = stage([*arrays, masked, *([] if rows is None else [rows])], device)
-        words = None
+        arrays = [given, np.maximum(null_ids, 0), keys, steps, masked, *others]
         if bits:
-            words = torch.from_numpy(np.stack([bits[place] for place in masked.tolist()]))
-            words = words.to(device, non_blocking=True)
-        strict = np.array([is_strict[place] for place in masked.tolist()], bool)
-        return cls(
-            rows=None if rows is None else staged[5],
+            arrays.append(_as_int64(np.stack([bits[place] for place in masked.tolist()])))
+        if rows is not None:
+            arrays.append(rows)
+        staged = stage(arrays, device)
+        chosen_rows = None if rows is None else staged.pop()
+        draw = cls(
+            rows=chosen_rows,
+            bits=staged.pop().view(torch.int32) if bits else None,
             given=staged[0],
             null_ids=staged[1],
             keys=staged[2],
             steps=staged[3],
             masked=masked,
             masked_rows=staged[4],
-            bits=words,
-            is_strict=strict,
+            is_strict=np.array([is_strict[place] for place in masked.tolist()], bool),
             config=config,
         )
+        return draw, staged[5:]
 
     def run(self, logits: Tensor) -> Tensor:
         """(S, V) logits -> (4, n) float32: tokens, their log-probabilities, nulls', log-sum-exps.
@@ -134,7 +139,6 @@ class Draw:
         begin, end = np.searchsorted(self.masked, [some.start, some.stop])
         source = part
         if self.bits is not None and begin < end:
-            assert self.masked_rows is not None
             places, bits = self.masked_rows[begin:end] - some.start, self.bits[begin:end]
             source = _ruled_out(part, places, bits)
             strict = self.is_strict[begin:end]
@@ -151,6 +155,13 @@ class Draw:
         logprobs = part.log_softmax(dim=-1, dtype=torch.float32).gather(1, wanted)
         total = part.gather(1, wanted[:, :1]).float() - logprobs[:, :1]
         return torch.cat([ids[None].float(), logprobs.T, total.T])
+
+
+def _as_int64(bits: npt.NDArray[np.int32]) -> Ints:
+    """(m, words) -> (m, words / 2), so that bits can go to the device with all else."""
+    even = np.pad(bits, ((0, 0), (0, bits.shape[1] % 2)))
+    found: Ints = even.view(np.int64)
+    return found
 
 
 def _rows_at_once(logits: Tensor) -> int:

@@ -146,7 +146,7 @@ class Scheduler:
             request.answers,
         )
         if request.answers is None:
-            self._sampler.begin(slots, layout.specs, request.stop)
+            self._sampler.grammars.begin(slots, layout.specs, request.stop)
         running = RunningRequest(request, row, slots, layout.num_slots, request.footprint)
         self.rows.running[row] = running
         self._footprint += running.footprint
@@ -243,14 +243,14 @@ class Scheduler:
         self.entering = []
         table.write(slots, chosen.ids, chosen.logprobs, chosen.null_logprobs)
         growing = table.is_growing(slots)
-        self._sampler.settle(slots[growing], chosen.ids[growing])
+        self._sampler.grammars.settle(slots[growing], chosen.ids[growing])
         growing = table.is_growing(slots)
         done = slots[~growing]
         self.growing = slots[growing]
         sharing = self._children.end(done, self.rows.running)
         if not self.is_causal:
             self._free_pool(done, sharing)
-        self._sampler.end(done)
+        self._sampler.grammars.end(done)
         rows, counts = np.unique(table.request[done], return_counts=True)
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             running = self.rows.running[row]

@@ -1,0 +1,124 @@
+"""Documents in, extractions out: what runs between a compiled schema and the caller.
+
+Documents are read and extractions built on the caller's thread, while the model runs on another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, islice
+from typing import Any
+
+from schemax.background import Ready, in_background
+from schemax.calibration import Calibration
+from schemax.compiler import CompiledSchema
+from schemax.documents import Document
+from schemax.readout import read_out
+from schemax.results import Extraction, failed
+from schemax.runtime.engine import Model, Windows, outputs, run
+from schemax.runtime.outputs import DocumentOutput
+from schemax.runtime.requests import Request, new_request
+from schemax.runtime.stream import Refused
+from schemax.tokens import PromptIds, StopTable
+
+# Documents that are read ahead, and outputs that wait to be read; characters read at a time.
+_WINDOW, _WINDOW_CHARACTERS = 1024, 4_000_000
+
+_Item = tuple[int, DocumentOutput] | Extraction[Any]
+
+
+def extractions(
+    model: Model,
+    documents: Iterator[Document],
+    compiled: Mapping[str, CompiledSchema],
+    calibration: Calibration,
+    *,
+    by_category: bool,
+) -> Iterator[Extraction[Any]]:
+    """Extractions of documents as they are done; of unreadable ones as they are met.
+
+    compiled: all of one decoding. by_category: whether a document's category names its schema; else
+    there is one for all documents.
+    """
+    config = next(iter(compiled.values())).decoding
+    feed = _Feed(model, compiled, by_category)
+
+    def decoded(requests: Iterator[Request | Refused]) -> Iterator[_Item]:
+        return outputs(run(model, requests, config))
+
+    for item in in_background(decoded, feed.requests(documents), ahead=_WINDOW, unread=_WINDOW):
+        if isinstance(item, Extraction):
+            yield item
+            continue
+        place, output = item
+        schema, document = feed.owners.pop(place)
+        if output.problem is not None:
+            yield failed(document.index, document.id, output.problem)
+        else:
+            yield read_out(document, output, schema, calibration)
+
+
+class _Feed:
+    """Makes requests of documents, window by window.
+
+    owners: the schema and the document of every place that is under way.
+    """
+
+    def __init__(
+        self, model: Model, compiled: Mapping[str, CompiledSchema], by_category: bool
+    ) -> None:
+        self._model, self._compiled, self._by_category = model, compiled, by_category
+        self._places = count()
+        self.owners: dict[int, tuple[CompiledSchema, Document]] = {}
+
+    def requests(self, documents: Iterator[Document]) -> Iterator[Request | Refused | Ready[_Item]]:
+        """Documents as requests; what cannot be read is ready as it is met."""
+        only = next(iter(self._compiled))
+        windows = Windows(self._model, self._compiled[only].decoding)
+        while window := _window(documents, windows.size):
+            groups: dict[str, list[Document]] = {}
+            for document in window:
+                category = (document.category or "") if self._by_category else only
+                if problem := document.problem or self._unknown(category, document):
+                    yield Ready(failed(document.index, document.id, problem))
+                else:
+                    groups.setdefault(category, []).append(document)
+            prompts: list[tuple[PromptIds, StopTable]] = []
+            for category, group in groups.items():
+                schema = self._compiled[category]
+                self.owners.update((next(self._places), (schema, item)) for item in group)
+                texts = [document.text or "" for document in group]
+                prompts += ((prompt, schema.stop) for prompt in self._prompts(schema, texts))
+            yield from windows.requests(prompts)
+
+    def _unknown(self, category: str, document: Document) -> str | None:
+        if category in self._compiled:
+            return None
+        known = ", ".join(map(repr, self._compiled))
+        return f"no schema for category {document.category!r}; there are {known}"
+
+    def _prompts(self, compiled: CompiledSchema, texts: Sequence[str]) -> Iterator[PromptIds]:
+        """Prompts of J documents; one of each where they are too long to share a prompt."""
+        at = 0
+        for prompt in compiled.encode(texts):
+            number = len(prompt.documents)
+            some, at = texts[at : at + number], at + number
+            if number == 1 or not self._model.misfit(
+                new_request(prompt, compiled.stop, compiled.decoding)
+            ):
+                yield prompt
+            else:
+                for text in some:
+                    yield from compiled.encode([text])
+
+
+def _window(documents: Iterator[Document], size: int) -> list[Document]:
+    """Up to so many documents, fewer if they are long."""
+    window: list[Document] = []
+    characters = 0
+    for document in islice(documents, size):
+        window.append(document)
+        characters += len(document.text or "")
+        if characters > _WINDOW_CHARACTERS:
+            break
+    return window

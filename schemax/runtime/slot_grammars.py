@@ -1,0 +1,257 @@
+"""How far slots' grammars have come, and what they allow, accept and force.
+
+Grammars are asked in the way that costs least. A typed slot stands on a node of its grammar's tree
+(`grammar.py`), which says what is allowed before a choice. A slot of free text, of which nearly
+everything is allowed, takes the model's own choice, which a table then accepts or refuses; a
+matcher (llguidance) is asked only where the table says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from schemax.runtime.grammar import Automata, Bits, Node, allowed_ids, are_few, packed
+from schemax.runtime.plan import Ints
+from schemax.runtime.slot_table import SlotTable
+from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, SlotSpec, StopTable
+
+UNBOUND, TEXT, NODE, MATCHER = range(4)
+"""A slot's `mode`: no grammar; a table of free text; a node of a tree; a matcher of its own."""
+
+
+class SlotGrammars:
+    """The grammars of a table's slots.
+
+    is_causal: whether later slots see what a slot writes, so that forced tokens have to be read.
+    """
+
+    def __init__(self, table: SlotTable, vocab_size: int, *, is_causal: bool) -> None:
+        self._table = table
+        self._is_causal = is_causal
+        self._automata = Automata(vocab_size)
+        self._nodes: dict[int, Node] = {}
+        self._matchers: dict[int, Any] = {}
+        self._deferred: dict[int, list[int]] = {}
+        self._was_deferred: set[int] = set()
+        self._text_tables: list[npt.NDArray[np.int8]] = []
+        self._text_numbers: dict[int, int] = {}
+        self._in_texts: dict[tuple[int, int], Allowance] = {}
+        self._ways: dict[int, tuple[Sequence[SlotSpec], _Ways]] = {}
+
+    # --- slots come and go -----------------------------------------------------------------------
+
+    def begin(self, slots: Ints, specs: Sequence[SlotSpec], stop: StopTable) -> None:
+        """Takes up n slots of one request. specs: the same object for slots that are alike."""
+        ways = self._ways_of(specs, stop)
+        table = self._table
+        table.mode[slots] = ways.modes
+        table.text_table[slots] = ways.text_tables
+        for place in ways.nodes:
+            spec = specs[place]
+            assert spec.grammar is not None
+            root = self._automata.of(spec.grammar).root
+            self._nodes[int(slots[place])] = root.walk(spec.begun)
+        for place in ways.matchers:
+            slot, spec = int(slots[place]), specs[place]
+            assert spec.grammar is not None
+            matcher = self._automata.of(spec.grammar).take(spec.begun)
+            if matcher is None:
+                table.mode[slot] = UNBOUND
+            else:
+                self._matchers[slot] = matcher
+
+    def end(self, slots: Ints) -> None:
+        """Lets go of slots that are done."""
+        modes = self._table.mode[slots]
+        for slot in slots[modes == NODE].tolist():
+            self._nodes.pop(slot, None)
+            self._deferred.pop(slot, None)  # where a budget ends before them
+        for slot in slots[modes == MATCHER].tolist():
+            if (matcher := self._matchers.pop(slot, None)) is not None:
+                grammar = self._table.specs[slot].grammar
+                self._automata.of(grammar).give(matcher)
+
+    def _ways_of(self, specs: Sequence[SlotSpec], stop: StopTable) -> _Ways:
+        known = self._ways.get(id(specs))
+        if known is None or known[0] is not specs:
+            made = [self._way(spec, stop) for spec in specs]
+            modes, tables = np.array(made, np.int64).reshape(-1, 2).T
+            nodes, matchers = np.flatnonzero(modes == NODE), np.flatnonzero(modes == MATCHER)
+            ways = _Ways(modes, tables, tuple(nodes.tolist()), tuple(matchers.tolist()))
+            if len(self._ways) > 4096:  # children come in many shapes
+                self._ways.clear()
+            self._ways[id(specs)] = known = specs, ways
+        return known[1]
+
+    def _way(self, spec: SlotSpec, stop: StopTable) -> tuple[int, int]:
+        """A slot's mode, and its table of free text."""
+        if spec.grammar is None:
+            return UNBOUND, 0
+        if spec.grammar.strict:
+            return NODE, 0
+        table = None if spec.begun else spec.grammar.text_table(stop)
+        if table is None:
+            return MATCHER, 0
+        number = self._text_numbers.setdefault(id(table), len(self._text_tables))
+        if number == len(self._text_tables):
+            self._text_tables.append(table)
+        return TEXT, number
+
+    # --- what is allowed -------------------------------------------------------------------------
+
+    def nodes(self, slots: Ints, rows: Ints) -> list[Node]:
+        """Those that some rows of slots stand on, with all that is to be known of them."""
+        nodes = [self._nodes[slot] for slot in slots[rows].tolist()]
+        self._automata.explore(nodes)
+        return nodes
+
+    def allowed_in_texts(
+        self, slots: Ints, rows: Iterable[int], modes: Ints
+    ) -> dict[int, Allowance]:
+        """What free text allows next, by row: by its table, or by its matcher."""
+        table = self._table
+        found: dict[int, Allowance] = {}
+        asked: list[int] = []
+        for row in rows:
+            slot = int(slots[row])
+            if modes[row] == MATCHER:
+                asked.append(row)
+                continue
+            key = int(table.text_table[slot]), int(table.text_state[slot])
+            if key not in self._in_texts:
+                allowed = self._text_tables[key[0]][key[1]] != TEXT_REFUSED
+                self._in_texts[key] = Allowance.of(packed(allowed[None])[0])
+            found[row] = self._in_texts[key]
+        matchers = [self._matchers[int(slots[row])] for row in asked]
+        masks = self._automata.masks(matchers)
+        for row, matcher, mask in zip(asked, matchers, masks, strict=True):
+            if matcher.is_error() or not mask.any():
+                self.give_up(int(slots[row]), matcher)
+                modes[row] = UNBOUND
+            else:
+                found[row] = Allowance.of(mask.copy())
+        return found
+
+    def refused(self, slots: Ints, rows: Ints, ids: Ints) -> list[int]:
+        """Those of some rows whose tokens are not allowed; the others go on behind their tokens.
+
+        ids: (S,) the tokens that are chosen for the slots.
+        """
+        table = self._table
+        mine, tokens = slots[rows], ids[rows]
+        by_table = table.mode[mine] == TEXT
+        refused: list[int] = []
+        (some,) = np.nonzero(by_table)
+        for number in np.unique(table.text_table[mine[some]]).tolist():
+            part = some[table.text_table[mine[some]] == number]
+            after = self._text_tables[number][table.text_state[mine[part]], tokens[part]]
+            table.text_state[mine[part]] = np.where(after >= 0, after, table.text_state[mine[part]])
+            refused += rows[part[after == TEXT_REFUSED]].tolist()
+            for place in part[after == TEXT_UNKNOWN].tolist():
+                if not self._take_matcher(int(mine[place]), int(tokens[place])):
+                    refused.append(int(rows[place]))
+        for place in np.flatnonzero(~by_table).tolist():
+            matcher = self._matchers.get(int(mine[place]))
+            if matcher is not None and matcher.try_consume_tokens([int(tokens[place])]) != 1:
+                refused.append(int(rows[place]))
+        return sorted(refused)
+
+    def _take_matcher(self, slot: int, token: int) -> bool:
+        """Gives a slot of free text a matcher, which has read all of it and one more token."""
+        table = self._table
+        automaton = self._automata.of(table.specs[slot].grammar)
+        if (matcher := automaton.take(table.ids(slot))) is None:
+            self.give_up(slot)
+            return True
+        self._matchers[slot] = matcher
+        table.mode[slot] = MATCHER
+        return bool(matcher.try_consume_tokens([token]) == 1)
+
+    def give_up(self, slot: int, matcher: Any = None) -> None:
+        """Lets a slot go on without its grammar, which has failed."""
+        grammar = self._table.specs[slot].grammar
+        matcher = self._matchers.pop(slot, matcher)
+        reason = "" if matcher is None else matcher.get_error().strip().partition("\n")[0]
+        self._automata.of(grammar).fail(reason)
+        self._nodes.pop(slot, None)
+        self._deferred.pop(slot, None)
+        self._table.mode[slot] = UNBOUND
+
+    # --- what is forced --------------------------------------------------------------------------
+
+    def take_deferred(self, slots: Ints, taken: Ints) -> list[int]:
+        """Puts deferred tokens in, in place; their rows."""
+        self._was_deferred.clear()
+        if not self._deferred:
+            return []
+        rows = [row for row, slot in enumerate(slots.tolist()) if slot in self._deferred]
+        for row in rows:
+            slot = int(slots[row])
+            taken[row], *rest = self._deferred.pop(slot)
+            if rest:
+                self._deferred[slot] = rest
+            self._was_deferred.add(slot)
+        return rows
+
+    def settle(self, slots: Ints, ids: Ints, *, defers: bool = False) -> None:
+        """Takes tokens for written, of slots that go on, and writes what they force.
+
+        slots, ids: (S,) and the newest token of each. defers: whether the model has to read forced
+        tokens one by one: then they are the next ones to be chosen, unless they end the slot.
+        """
+        table = self._table
+        (rows,) = np.nonzero(table.mode[slots] == NODE)
+        if not len(rows):
+            return
+        some = [
+            # A deferred token's node was reached when it was forced.
+            (slot, node if slot in self._was_deferred else node.after(token))
+            for slot, token in zip(slots[rows].tolist(), ids[rows].tolist(), strict=True)
+            if slot not in self._deferred and (node := self._nodes[slot])
+        ]
+        self._automata.explore(node for _, node in some)
+        for slot, node in some:
+            stop = table.stop_of[slot]
+            state = int(table.state[slot])
+            forced = node.forced(state - table.stops.start(stop), stop)
+            self._nodes[slot] = node.walk(forced)
+            if not forced:
+                continue
+            ends = table.stops.after(forced, state) < 0
+            fits = table.step[slot] + len(forced) <= table.budget[slot]
+            # What is forced is seen by later causal slots, so it has to be read.
+            if self._is_causal or (defers and not (ends and fits)):
+                self._deferred[slot] = [*forced]
+            else:
+                table.write_forced(slot, forced)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allowance:
+    """What a free text allows next: (ceil(V / 32),) bits and, if these are few, the tokens."""
+
+    bits: Bits
+    ids: Ints
+
+    @classmethod
+    def of(cls, bits: Bits) -> Allowance:
+        return cls(bits, allowed_ids(bits) if are_few(bits) else bits[:0].astype(np.int64))
+
+    @property
+    def is_few(self) -> bool:
+        return len(self.ids) > 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """How the grammars of n slots are asked: (n,) modes and tables; places that need more."""
+
+    modes: Ints
+    text_tables: Ints
+    nodes: tuple[int, ...]
+    matchers: tuple[int, ...]
