@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from schemax.attributes import attr
 from schemax.calibration import Calibration
 from schemax.catalog import load_schema, schema_names
 from schemax.compiler import CompiledSchema, compile_schema
@@ -20,7 +21,7 @@ from schemax.extractor import Extractor, extract
 from schemax.formats import OutputFormat, register_format
 from schemax.report import report
 from schemax.results import Extraction, FieldError, FieldResult, Span
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 
 if TYPE_CHECKING:
     from schemax import ray as ray

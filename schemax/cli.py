@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import metadata
 from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from schemax import resources
 from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
+from schemax.commands.console import say
 from schemax.commands.demo import demo
 from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import extract
-from schemax.commands.messages import say
 from schemax.commands.schemas import schemas
 from schemax.commands.train import train
 from schemax.errors import SchemaxError
@@ -85,11 +85,7 @@ for _verb in (demo, extract, explain, doctor, train, calibrate, evaluate, bench,
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        try:
-            version = metadata.version("schemax-hpd")
-        except metadata.PackageNotFoundError:
-            version = "(not installed)"
-        typer.echo(f"schemax {version}")
+        typer.echo(f"schemax {resources.version()}")
         raise typer.Exit
 
 

@@ -24,11 +24,13 @@ class DecodingConfig:
         other, as in section 4.3.5 of the paper.
     slots: `independent` slots never see each other's values (equation 4); `causal` ones see the
         values of earlier slots up to their own step (section 4.4).
-    documents_per_prompt: J, how many documents share a prompt.
+    documents_per_prompt: J, how many stacked documents share a prompt; isolated ones share nothing,
+        whatever is given here. Autoregressively, stacked documents are "batch prompting": the model
+        writes all their outputs.
     k_max: token budget of a slot whose attribute names none; None derives it from the type.
-    max_retries: how often a slot that ran out of budget gets another one, twice as large, and
-        goes on by itself.
-    batch_size: prompts in flight, or "auto".
+    max_retries: how often a slot that ran out of budget gets another one, twice as large, and goes
+        on in place; what it then writes is seen by no other slot.
+    batch_size: documents in flight, or "auto".
     stop: `literal` ends a slot where the format's literal is complete; `newline` at the end of
         the line, as in section 4.3.4.
     constrain: whether slots hold nothing but what their fields' types allow (docs/constraints.md).
@@ -36,7 +38,7 @@ class DecodingConfig:
     branch_threshold: how probable a token that a slot with choices did not take has to be for the
         choices behind it to be told apart, at the cost of a further slot; less probable ones share
         their probability equally (docs/results.md). 1 tells none apart, and so do other layouts
-        than `branched`, stacked documents, and models that decode in batches.
+        than `branched`, stacked documents, and models that decode one row per slot.
     min_probability: a value that is less probable is taken for null, where its field may go without
         one; None takes the model's own threshold (schemax.calibration), 0 keeps every value.
         Values of the autoregressive layout have no probability, so all of them are kept.
@@ -76,15 +78,10 @@ class DecodingConfig:
                 'layout="branched" needs slots="independent": its branches share position ids, '
                 'so "earlier" has no meaning between them; use layout="gapped" for causal slots'
             )
-        if self.layout == "autoregressive" and (
-            self.documents_per_prompt != 1
-            or self.documents == "stacked"
-            or self.slots == "causal"
-            or self.stop != "literal"
-        ):
+        if self.layout == "autoregressive" and (self.slots == "causal" or self.stop != "literal"):
             raise ValueError(
-                'layout="autoregressive" reads one isolated document per prompt and has no slots: '
-                "leave documents, slots, stop and documents_per_prompt at their defaults"
+                'layout="autoregressive" has no slots, because the model writes the whole output: '
+                "leave slots and stop at their defaults"
             )
         if not isinstance(self.constrain, bool):
             raise ValueError(f"constrain must be True or False, not {self.constrain!r}")

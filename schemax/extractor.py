@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from functools import lru_cache
 from itertools import count, islice
@@ -13,9 +12,11 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from schemax.attributes import settings_of
+from schemax.background import Ready, in_background
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
-from schemax.compiler.examples import Example, Examples, read_examples
+from schemax.compiler.few_shot import FewShotExample, FewShotExamples, read_few_shot_examples
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.documents import Document, Shown, read_documents, shown_text
@@ -25,8 +26,7 @@ from schemax.progress import track
 from schemax.readout import read_out
 from schemax.resources import EMBEDDED_WARNING, resource_dir
 from schemax.results import Extraction, failed
-from schemax.schema import settings_of
-from schemax.tokens import PromptIds
+from schemax.tokens import PromptIds, StopTable
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -40,11 +40,11 @@ class Options(TypedDict, total=False):
     format: str | OutputFormat | None
     template: TemplateLike | None
     decoding: str | DecodingConfig | None
-    examples: Examples | None
+    examples: FewShotExamples | None
 
 
-# Documents read ahead, to be sorted by length and batched together.
-_WINDOW = 1024
+# Documents that are read ahead, and outputs that wait to be read; characters read at a time.
+_WINDOW, _WINDOW_CHARACTERS = 1024, 4_000_000
 
 
 class Extractor:
@@ -71,7 +71,7 @@ class Extractor:
     ) -> None:
         # Here and not above, since declaring and compiling must not import torch.
         from schemax.runtime.loading import all_eos_ids
-        from schemax.runtime.prepare import prepare
+        from schemax.runtime.self_test import prepare
 
         self.model = prepare(model)
         self.tokenizer = tokenizer
@@ -154,7 +154,7 @@ class Extractor:
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
-        examples: Sequence[Example] = (),
+        examples: Sequence[FewShotExample] = (),
     ) -> CompiledSchema:
         """Compiles a schema for this model; see `compile_schema` for what is raised."""
         settings = settings_of(schema)
@@ -229,7 +229,7 @@ class Extractor:
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
-        examples: Examples | None = None,
+        examples: FewShotExamples | None = None,
     ) -> Iterator[Extraction[T]]:
         """Extractions as they finish, in bounded memory; `index` tells the place in the input.
 
@@ -249,7 +249,7 @@ class Extractor:
         if not schemas:
             raise SchemaError("schemas", None, "no category is given")
         shown = Shown.of(text, id, category)
-        shots = read_examples(
+        shots = read_few_shot_examples(
             examples, schemas, mixed, lambda document: shown_text(document, shown)[0]
         )
         settings: Any = {"format": format, "template": template, "decoding": decoding}
@@ -258,75 +258,97 @@ class Extractor:
             for name, item in schemas.items()
         }
         documents = read_documents(products, shown)
-        return self._stream(documents, compiled, mixed)
-
-    def _stream(
-        self, documents: Iterator[Document], compiled: Mapping[str, CompiledSchema], mixed: bool
-    ) -> Iterator[Extraction[Any]]:
-        """Categories that stop alike are decoded together: a pass cares for nothing else."""
-        kinds: dict[Any, dict[str, CompiledSchema]] = {}
-        for name, item in compiled.items():
-            kinds.setdefault((id(item.stop), item.decoding), {})[name] = item
-        if len(kinds) == 1:
-            yield from self._fill(documents, compiled, mixed)
-            return
-        while window := list(islice(documents, _WINDOW)):
-            unknown = (item for item in window if item.category not in compiled)
-            yield from self._fill(unknown, compiled, mixed)
-            for some in kinds.values():
-                alike = (item for item in window if item.category in some)
-                yield from self._fill(alike, some, mixed)
+        return self._fill(documents, compiled, mixed)
 
     def _fill(
         self, documents: Iterator[Document], compiled: Mapping[str, CompiledSchema], mixed: bool
     ) -> Iterator[Extraction[Any]]:
-        """Extractions of documents whose categories stop alike, taken as they are needed."""
-        from schemax.runtime.engine import fill
+        """Extractions of documents as they are done; of unreadable ones as they are met.
 
-        unread: deque[Extraction[Any]] = deque()
+        Documents are read and extractions built on this thread, while the model runs on another.
+        """
+        from schemax.runtime.engine import outputs, run
+
+        config = next(iter(compiled.values())).decoding
         owners: dict[int, tuple[CompiledSchema, Document]] = {}
-        places = count()
 
-        def prompts() -> Iterator[PromptIds]:
-            while window := list(islice(documents, _WINDOW)):
-                groups: dict[str, list[Document]] = {}
-                for document in window:
-                    name = (document.category or "") if mixed else ""
-                    problem = document.problem
-                    if problem is None and name not in compiled:
-                        known = ", ".join(map(repr, compiled))
-                        problem = f"no schema for category {document.category!r}; there are {known}"
-                    if problem is not None:
-                        unread.append(failed(document.index, document.id, problem))
-                    else:
-                        groups.setdefault(name, []).append(document)
-                for name, group in groups.items():
-                    owners.update((next(places), (compiled[name], item)) for item in group)
-                    texts = [document.text or "" for document in group]
-                    yield from self._prompts(compiled[name], texts)
+        def decoded(requests: Iterator[Any]) -> Iterator[Any]:
+            return outputs(run(self.model, requests, config))
 
-        first = next(iter(compiled.values()))
-        for place, output in fill(self.model, prompts(), first.stop, first.decoding):
-            while unread:
-                yield unread.popleft()
+        requests = self._requests(documents, compiled, mixed, owners, config)
+        for item in in_background(decoded, requests, ahead=_WINDOW, unread=_WINDOW):
+            if isinstance(item, Extraction):
+                yield item
+                continue
+            place, output = item
             schema, document = owners.pop(place)
             if output.problem is not None:
                 yield failed(document.index, document.id, output.problem)
             else:
                 yield read_out(document, output, schema, self.calibration)
-        yield from unread
+
+    def _requests(
+        self,
+        documents: Iterator[Document],
+        compiled: Mapping[str, CompiledSchema],
+        mixed: bool,
+        owners: dict[int, tuple[CompiledSchema, Document]],
+        config: DecodingConfig,
+    ) -> Iterator[Any]:
+        """Documents as requests of the engine, window by window; and what cannot be read.
+
+        owners: told which place is whose.
+        """
+        from schemax.runtime.engine import Windows
+
+        windows, places = Windows(self.model, config), count()
+        while window := _window(documents, windows.size):
+            groups: dict[str, list[Document]] = {}
+            for document in window:
+                name = (document.category or "") if mixed else ""
+                problem = document.problem
+                if problem is None and name not in compiled:
+                    known = ", ".join(map(repr, compiled))
+                    problem = f"no schema for category {document.category!r}; there are {known}"
+                if problem is not None:
+                    yield Ready(failed(document.index, document.id, problem))
+                else:
+                    groups.setdefault(name, []).append(document)
+            prompts: list[tuple[PromptIds, StopTable]] = []
+            for name, group in groups.items():
+                schema = compiled[name]
+                owners.update((next(places), (schema, item)) for item in group)
+                texts = [document.text or "" for document in group]
+                prompts += ((prompt, schema.stop) for prompt in self._prompts(schema, texts))
+            yield from windows.requests(prompts)
 
     def _prompts(self, compiled: CompiledSchema, texts: Sequence[str]) -> Iterator[PromptIds]:
-        """Prompts of J documents; those whose documents cannot share one are split."""
-        from schemax.runtime.engine import shares
+        """Prompts of J documents; one of each where they are too long to share a prompt."""
+        from schemax.runtime.requests import new_request
 
-        stride = compiled.decoding.documents_per_prompt
-        for at, prompt in zip(range(0, len(texts), stride), compiled.encode(texts), strict=True):
-            if stride == 1 or shares(self.model, prompt, compiled.decoding):
+        at = 0
+        for prompt in compiled.encode(texts):
+            count = len(prompt.documents)
+            some, at = texts[at : at + count], at + count
+            if count == 1 or not self.model.misfit(
+                new_request(prompt, compiled.stop, compiled.decoding)
+            ):
                 yield prompt
             else:
-                for text in texts[at : at + stride]:
+                for text in some:
                     yield from compiled.encode([text])
+
+
+def _window(documents: Iterator[Document], size: int) -> list[Document]:
+    """Up to so many documents, fewer if they are long."""
+    window: list[Document] = []
+    characters = 0
+    for document in islice(documents, size):
+        window.append(document)
+        characters += len(document.text or "")
+        if characters > _WINDOW_CHARACTERS:
+            break
+    return window
 
 
 @lru_cache(maxsize=1)

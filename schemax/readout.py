@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import exp
 from typing import TYPE_CHECKING, Any
 
+from schemax.attributes import Attribute
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
 from schemax.compiler.choices import Branches, Choices, choices_of
 from schemax.compiler.grammars import may_be_null
 from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
-from schemax.compiler.slots import is_typed
+from schemax.compiler.slot_specs import is_typed
 from schemax.documents import Document
+from schemax.formats import DocumentKey, OutputFormat
 from schemax.results import Extraction, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
-from schemax.results.layout import layout_of
-from schemax.schema import Attribute
+from schemax.results.fields import field_tree_of
 from schemax.tokens import SlotOutput, SlotSpec
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def read_out(
     """An extraction of a document that was run: every slot's text, its value, the instance."""
     slots: list[SlotText | None]
     if compiled.decoding.layout == "autoregressive":
-        slots = _parsed(_plain_text(output.slots[0], compiled), compiled)
+        slots = _parsed(_plain_text(output.slots[0], compiled), compiled, output.document)
     else:
         pairs = zip(output.slots, _kinds(compiled), strict=True)
         slots = [_slot_text(slot, kind, compiled, calibration) for slot, kind in pairs]
@@ -73,10 +74,10 @@ def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
 def _slot_text(
     slot: SlotOutput, kind: _Kind, compiled: CompiledSchema, calibration: Calibration
 ) -> SlotText:
-    text = _plain_text(slot, compiled)
+    raw, complete = compiled.decode_slot(slot.ids)
     probability = exp(sum(slot.logprobs))
     confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
-    alternatives = {}
+    alternatives: dict[Any, float] = {}
     if (choices := kind.choices) is not None:
         codec = compiled.codec
         alternatives = distribution(
@@ -87,7 +88,7 @@ def _slot_text(
             # Over all ways to cut it into tokens, not just the one that was written.
             confidence = probability = alternatives[chosen[0]]
     left_out = False
-    if text.raw.strip() != compiled.format.escape(None).strip():
+    if raw.strip() != _null_text(compiled.format):
         # A null is no value: neither a mistake about one nor a threshold says anything of it.
         confidence = calibration.confidence(confidence)
         least = compiled.decoding.min_probability
@@ -102,24 +103,32 @@ def _slot_text(
         ]
         items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
     null = slot.null_logprob
-    return replace(
-        text,
-        confidence=confidence,
-        probability=probability,
-        null_probability=None if null is None else exp(null),
-        alternatives=alternatives,
-        left_out=left_out,
-        items=items,
+    return SlotText(
+        raw,
+        slot.finish_reason,
+        len(slot.ids),
+        complete,
+        confidence,
+        probability,
+        None if null is None else exp(null),
+        alternatives,
+        left_out,
+        items,
     )
+
+
+@lru_cache(maxsize=64)
+def _null_text(output_format: OutputFormat) -> str:
+    return output_format.escape(None).strip()
 
 
 @lru_cache(maxsize=128)
 def _kinds(compiled: CompiledSchema) -> tuple[_Kind, ...]:
     """(N,) kinds of slots. What a nested model requires is not optional, since its null would cost
     the values beside it."""
-    leaves = layout_of(compiled.schema).leaves
+    leaves = field_tree_of(compiled.schema).leaves
     optional = [
-        bool(leaves[a.path].when_null) and may_be_null(a) and not a.long
+        bool(leaves[a.path].when_null) and may_be_null(a) and not a.two_phase
         for a in compiled.attributes
     ]
     return _kinds_of(compiled.attributes, compiled.slots, optional, compiled)
@@ -160,27 +169,33 @@ def _kinds_of_items(
 ) -> tuple[_Kind, ...]:
     """An item that is no model may be left out, where the list may then be shorter."""
     if attribute.fields:
-        optional = [leaf.omittable and not leaf.long for leaf in attribute.fields]
+        optional = [leaf.omittable and not leaf.two_phase for leaf in attribute.fields]
     else:
         optional = [limits_of(attribute)[0] == 0]
     return _kinds_of(leaves_of_item(attribute, 1), items.specs, optional, compiled)
 
 
-def _parsed(whole: SlotText | None, compiled: CompiledSchema) -> list[SlotText | None]:
+def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[SlotText | None]:
     """The fields of an output that the model wrote itself, parsed leniently.
 
     Of an output that was cut off, a field that is missing ran out of budget, and so did the one
-    that was being written: it is not taken for complete.
+    that was being written: that one is not taken for complete.
+
+    document: its place among those of its prompt, which share the output if they are stacked.
     """
-    assert whole is not None
-    paths = [attribute.labels for attribute in compiled.attributes]
+    heads: list[tuple[str, ...]] = [()]
+    if compiled.decoding.documents == "stacked":
+        count = compiled.decoding.documents_per_prompt
+        heads = [(DocumentKey(str(place + 1)),) for place in range(count)]
+    paths = [(*head, *item.labels) for head in heads for item in compiled.attributes]
     found = compiled.format.parse(whole.raw, paths)
     cut = whole.finish_reason == "length" and not whole.complete
     truncated = SlotText("", "length", whole.tokens, complete=False)
     last = next((path for path in reversed(paths) if path in found), None)
+    width = len(compiled.attributes)
     return [
         (truncated if cut else None)
         if path not in found or (cut and path == last)
         else SlotText(found[path], "stop", whole.tokens, complete=True)
-        for path in paths
+        for path in paths[document * width : (document + 1) * width]
     ]

@@ -1,7 +1,8 @@
-"""What travels with the package: data folders, and what the embedded model is for."""
+"""What travels with the package: data folders, its version, the purpose of the embedded model."""
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
 EMBEDDED_WARNING = (
@@ -18,3 +19,11 @@ def resource_dir(name: str) -> Path:
     """A data folder such as "templates": inside the installed package, else the checkout's."""
     packaged = _PACKAGE / name
     return packaged if packaged.is_dir() else _PACKAGE.parent / name
+
+
+def version() -> str:
+    """The version of the installed distribution; "(not installed)" in a bare checkout."""
+    try:
+        return metadata.version("schemax-hpd")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"

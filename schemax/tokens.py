@@ -16,6 +16,10 @@ import numpy.typing as npt
 DONE = -1
 """State of a stop table that has met its stop rule."""
 
+TEXT_ENDS, TEXT_UNKNOWN, TEXT_REFUSED = -1, -2, -3
+"""What a token does to a free text, where it does not lead to a state of the table: it is allowed
+and ends the slot; it is allowed, and the table knows no more; it is not allowed."""
+
 FinishReason = Literal["stop", "eos", "length"]
 
 
@@ -50,6 +54,12 @@ class Grammar(Protocol):
 
     def encode(self, data: bytes) -> tuple[int, ...]:
         """The tokens of bytes that nothing else can stand in the place of; () if it has none."""
+
+    def text_table(self, stop: StopTable) -> npt.NDArray[np.int8] | None:
+        """(states, V) int8: the next state of a free text, from state 0 on, or one of `TEXT_*`.
+
+        None for what is more than free text: its matcher has to be asked about every token.
+        """
 
 
 class Expansion(Protocol):

@@ -29,7 +29,8 @@ STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 
 DECLARATION = '''
 from typing import Literal
-from schemax.schema import AttrSchema, attr
+from schemax.attributes import attr
+from schemax.schema import AttrSchema
 
 class Small(AttrSchema, category="television"):
     """Short budgets."""

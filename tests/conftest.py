@@ -14,11 +14,12 @@ from models_page import models_page
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+from schemax.attributes import attr
 from schemax.compiler import TextCodec
 from schemax.formats import OutputFormat
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.prepare import prepare
-from schemax.schema import AttrSchema, attr
+from schemax.runtime.self_test import prepare
+from schemax.schema import AttrSchema
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -13,21 +13,19 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from conftest import TITLES
+from decoding import Outputs, outputs_of
 from families import FORK
 from grammar_walks import allowed_by
 from pydantic import AwareDatetime, BaseModel, Field
 
+from schemax.attributes import attr, compile_attributes
 from schemax.compiler import CompiledSchema, TextCodec
 from schemax.formats import OutputFormat
 from schemax.results import SlotText, build
-from schemax.runtime import engine
-from schemax.runtime.decoder import decode
 from schemax.runtime.fork import ForkModel
-from schemax.runtime.model import DecoderModel
-from schemax.runtime.plan import plan_prompt
-from schemax.runtime.prepare import prepare
-from schemax.schema import AttrSchema, attr, compile_attributes
-from schemax.tokens import DONE, PromptIds, SlotOutput, SlotSpec, StopTable
+from schemax.runtime.self_test import prepare
+from schemax.schema import AttrSchema
+from schemax.tokens import DONE, PromptIds, SlotSpec, StopTable
 
 TEMPLATE = "Read.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
 _ENDS = (b'"', b",", b"\n", b"}", b"]", b"<", b"/", b":", b"#")
@@ -93,24 +91,8 @@ def faults(schema: type[BaseModel], field: str, raw: str, output: OutputFormat) 
 # --- loops --------------------------------------------------------------------------------------
 
 
-def in_stream(
-    model: Any, compiled: CompiledSchema, texts: Sequence[str]
-) -> list[tuple[SlotOutput, ...]]:
-    prompts = compiled.encode(texts)
-    found = dict(engine.fill(model, prompts, compiled.stop, compiled.decoding))
-    return [found[place].slots for place in range(len(texts))]
-
-
-def in_batches(
-    model: Any, compiled: CompiledSchema, texts: Sequence[str]
-) -> list[tuple[SlotOutput, ...]]:
-    """As models whose attention cannot be packed decode, retries included."""
-    usual = engine.streams
-    engine.streams = lambda *_: False
-    try:
-        return in_stream(model, compiled, texts)
-    finally:
-        engine.streams = usual
+def in_stream(model: Any, compiled: CompiledSchema, texts: Sequence[str]) -> Outputs:
+    return [output.slots for output in outputs_of(model, compiled, texts)]
 
 
 @cache
@@ -121,24 +103,14 @@ def forked(codec: TextCodec) -> ForkModel:
     return model
 
 
-def in_forks(
-    _: Any, compiled: CompiledSchema, texts: Sequence[str]
-) -> list[tuple[SlotOutput, ...]]:
+def in_forks(_: Any, compiled: CompiledSchema, texts: Sequence[str]) -> Outputs:
     return in_stream(forked(compiled.codec), compiled, texts)
 
 
-LOOPS: dict[str, Callable[..., list[tuple[SlotOutput, ...]]]] = {
+LOOPS: dict[str, Callable[..., Outputs]] = {
     "stream": in_stream,
-    "batches": in_batches,
     "forks": in_forks,
 }
-
-
-def decoded(
-    model: DecoderModel, compiled: CompiledSchema, texts: Sequence[str]
-) -> list[list[SlotOutput]]:
-    plans = [plan_prompt(prompt, compiled.decoding) for prompt in compiled.encode(texts)]
-    return decode(model, plans, compiled.stop, compiled.decoding)
 
 
 # --- an oracle ----------------------------------------------------------------------------------

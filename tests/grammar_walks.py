@@ -12,10 +12,10 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 from pydantic import create_model
 
+from schemax.attributes import Attribute, compile_attributes
 from schemax.compiler import TextCodec
 from schemax.compiler.grammars import parser_limits, slot_grammar
 from schemax.formats import get_format
-from schemax.schema import Attribute, compile_attributes
 
 FORMATS = ("json", "yaml", "xml")
 TAILS = {"json": (",\n", "\n}"), "yaml": ("\n",), "xml": ("</size>\n",)}

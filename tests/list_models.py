@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from schemax.schema import AttrSchema, attr
+from schemax.attributes import attr
+from schemax.schema import AttrSchema
 
 
 class Port(AttrSchema):

@@ -15,6 +15,7 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
+from schemax.attributes import compile_attributes
 from schemax.calibration import Calibration
 from schemax.commands import options
 from schemax.config import DecodingConfig
@@ -22,7 +23,6 @@ from schemax.documents import Shown, read_documents
 from schemax.formats import get_format
 from schemax.io import resumable
 from schemax.results import Extraction, SlotText, build, failed
-from schemax.schema import compile_attributes
 
 
 class StandIn:

@@ -27,20 +27,20 @@ from constrained import (
     teacher_forced,
 )
 from grammar_walks import in_each_format
+from schemax.runtime.called_prompts import called_prompt
+from schemax.runtime.choosing import Chooser
+from schemax.runtime.reference import _forced
 from transformers import PreTrainedTokenizerFast
 
 from schemax import AttrSchema, Extractor, report
+from schemax.attributes import Attribute, attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.compiler.choices import choices_of
 from schemax.compiler.lists import Items, leaves_of_item
 from schemax.config import DecodingConfig
 from schemax.results import FieldResult
 from schemax.results.confidence import distribution, tree_of
-from schemax.runtime.called_prompts import called_prompt
-from schemax.runtime.choosing import Chooser
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.reference import _forced
-from schemax.schema import Attribute, attr
 from schemax.tokens import PromptIds, SlotOutput
 
 

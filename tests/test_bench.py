@@ -19,30 +19,31 @@ from typer.testing import CliRunner
 from schemax.benchmark import (
     ENGINES,
     BenchmarkError,
-    Field,
+    EngineOptions,
     Report,
     Rules,
     Sizes,
-    Work,
-    build,
+    Workload,
+    build_engines,
     generate_work,
-    measure,
+    measure_engines,
 )
-from schemax.benchmark.bounds import Floor, Reading
-from schemax.benchmark.engines_ours import Slots
+from schemax.benchmark.engines.bounds import Floor, Reading
+from schemax.benchmark.engines.generate import Draft
+from schemax.benchmark.engines.ours import SchemaxEngine
 from schemax.benchmark.listings import annotated_work, value_lengths
 from schemax.benchmark.page import BEGIN, END
 from schemax.benchmark.plot import can_plot
+from schemax.benchmark.random_models import SHAPES, random_model, replica, shape_config
 from schemax.benchmark.servers import ABSENT
-from schemax.benchmark.shapes import SHAPES, random_model, replica, shape_config
-from schemax.benchmark.work import Category, Listing
+from schemax.benchmark.workload import Category, Listing
 from schemax.cli import app
 from schemax.compiler import TextCodec
 from schemax.evaluation.examples import Example
 from schemax.tokens import DONE, StopTable
 
 CPU = torch.device("cpu")
-RUNNING = tuple(name for name in ENGINES if name not in ("llama.cpp", "outlines", "guidance"))
+RUNNING = tuple(name for name in ENGINES if name not in ("llama.cpp", "outlines"))
 SMALL = Sizes(documents=5, document_tokens=24, attributes=3, instruction_tokens=20, jitter=0.3)
 ROWS = [
     {"id": "1", "category": "Tea", "text": "Tazo Zen 24 ct", "attributes": {"Brand": "Tazo"}},
@@ -69,14 +70,14 @@ def bench(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["bench", *arguments])
 
 
-def handmade() -> Work:
+def handmade() -> Workload:
     """Two documents, two attributes, few tokens: small enough to count by hand."""
     category = Category(
         instruction=(20, 21, 22), opening=(23,), keys=((24, 25), (26,)), k_max=(5, 5)
     )
     table = torch.zeros(1, 64, dtype=torch.int8)
     table[0, 2] = DONE
-    return Work(
+    return Workload(
         categories=(category,),
         listings=(
             Listing(0, (30, 31, 32, 33), ((30, 2), (31, 32, 2))),
@@ -164,9 +165,9 @@ def test_every_engine_writes_the_given_answers(model: Any, codec: TextCodec, kin
     if kind == "annotated":  # values and keys of unlike lengths, two categories
         names = ("paper-2", "autoregressive", "generate", "lookup", "per-attribute-cached")
         work = annotated_work(examples(), codec, codec.vocab_size)
-    engines = build(names, Field(model, generate_batches=(1, 2)))
+    engines = build_engines(names, EngineOptions(model, generate_batches=(1, 2)))
     assert tuple(engine.name for engine in engines) == names
-    for outcome in measure(engines, work, Rules(repeats=1, rival_documents=3), CPU):
+    for outcome in measure_engines(engines, work, Rules(repeats=1, rival_documents=3), CPU):
         # `measure` has compared what they wrote with the answers.
         assert outcome.skipped is None, (outcome.engine.name, outcome.skipped)
         assert len(outcome.seconds) == 1
@@ -177,14 +178,16 @@ def test_every_engine_writes_the_given_answers(model: Any, codec: TextCodec, kin
 def test_a_grammar_allows_the_given_answers(model: Any, codec: TextCodec) -> None:
     pytest.importorskip("outlines_core")
     work = annotated_work(examples(), codec, codec.vocab_size)
-    (outcome,) = measure(build(["outlines"], Field(model)), work, Rules(repeats=1), CPU)
+    (outcome,) = measure_engines(
+        build_engines(["outlines"], EngineOptions(model)), work, Rules(repeats=1), CPU
+    )
     assert outcome.skipped is None
 
 
 def test_passes_are_those_of_the_longest_value(model: Any, codec: TextCodec) -> None:
     work = generate_work(SMALL, codec.vocab_size)
-    (outcome,) = measure(
-        build(["generate"], Field(model, generate_batches=(5,))), work, Rules(), CPU
+    (outcome,) = measure_engines(
+        build_engines(["generate"], EngineOptions(model, generate_batches=(5,))), work, Rules(), CPU
     )
     assert outcome.passes == max(len(work.output(listing)) for listing in work.listings)
     assert outcome.tried.keys() == {5}
@@ -193,7 +196,7 @@ def test_passes_are_those_of_the_longest_value(model: Any, codec: TextCodec) -> 
 @pytest.mark.parametrize("name", ["isolated", "paper-2", "autoregressive", "continuous"])
 def test_runs_read_no_less_than_the_ones_before(model: Any, codec: TextCodec, name: str) -> None:
     work = generate_work(SMALL, codec.vocab_size).part(3)
-    (engine,) = build([name], Field(model))
+    (engine,) = build_engines([name], EngineOptions(model))
     engine.setup(work)
     read: list[int] = []
     embeddings = engine.module.get_input_embeddings()
@@ -213,26 +216,48 @@ def test_drafts_are_right_as_often_as_is_stated(model: Any, codec: TextCodec) ->
     work = generate_work(SMALL, codec.vocab_size).part(1)
     passes = []
     for acceptance in (0.0, 1.0):
-        field = Field(model, draft=model, draft_acceptance=acceptance)
-        (outcome,) = measure(build(["draft"], field), work, Rules(repeats=1), CPU)
+        field = EngineOptions(model, draft=model, draft_acceptance=acceptance)
+        (outcome,) = measure_engines(build_engines(["draft"], field), work, Rules(repeats=1), CPU)
         passes.append(outcome.passes)
     assert passes[0] == len(work.output(work.listings[0]))
     assert passes[1] < passes[0] / 3
 
 
+def test_a_draft_is_stopped_where_it_is_not_sure(model: Any, codec: TextCodec) -> None:
+    work = generate_work(Sizes(documents=2, document_tokens=40, attributes=6), codec.vocab_size)
+    (engine,) = build_engines(["draft"], EngineOptions(model, draft=model))
+    assert isinstance(engine, Draft)
+    engine.setup(work)
+    passes = {"draft": 0, "target": 0}
+
+    def count(name: str) -> Any:
+        def hook(*_: Any) -> None:
+            passes[name] += 1
+
+        return hook
+
+    engine.module.register_forward_pre_hook(count("target"))
+    engine._draft.register_forward_pre_hook(count("draft"))
+    assert list(engine.run(work)) == list(work.expected("output"))
+    # Four of five tokens are right: a draft that is always sure would write 20 each time.
+    assert 3 < passes["draft"] / passes["target"] < 12
+    tokens = sum(len(output) for (output,) in work.expected("output"))
+    assert 2.5 < tokens / passes["target"] < 8
+
+
 def test_other_answers_stop_the_comparison(model: Any, codec: TextCodec) -> None:
     work = generate_work(SMALL, codec.vocab_size)
-    (engine,) = build(["isolated"], Field(model))
-    assert isinstance(engine, Slots)
+    (engine,) = build_engines(["isolated"], EngineOptions(model))
+    assert isinstance(engine, SchemaxEngine)
     run = engine.run
 
-    def wrong(work: Work) -> Any:
+    def wrong(work: Workload) -> Any:
         first, *others = run(work)
         return [((7,), *first[1:]), *others]
 
     engine.run = wrong  # type: ignore[method-assign]
     with pytest.raises(BenchmarkError, match=r"isolated did not .* document 0, slot 0: \(7,\)"):
-        measure([engine], work, Rules(repeats=1), CPU)
+        measure_engines([engine], work, Rules(repeats=1), CPU)
 
 
 def test_engines_share_weights_and_nothing_else(model: Any) -> None:
@@ -261,14 +286,14 @@ def test_command_line(tmp_path: Path) -> None:
     page, results = tmp_path / "page.md", tmp_path / "bench.json"
     page.write_text(f"# Speed\n{BEGIN}\nnone yet\n{END}\nthe end\n")
     sizes = ("--documents", "3", "--document-tokens", "20", "--attributes", "2")
-    names = "floor,isolated,generate,guidance"
+    names = "floor,isolated,generate,outlines"
     done = bench(
         *("--shape", "qwen3-tiny", "--dtype", "float32", "--device", "cpu", *sizes),
         *("--engines", names, "--repeats", "2", "--generate-batches", "1,3"),
         *("--price-per-hour", "3.6", "--json", str(results), "--page", str(page)),
     )
     assert done.exit_code == 0, done.output
-    assert "guidance: skipped; not installed" in done.stdout
+    assert "outlines: skipped; " in done.stdout
     assert ABSENT in done.stderr
     data = json.loads(results.read_text())
     assert data["schemax_bench"] == 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from conftest import tiny_model
 from families import FORK
+from schemax.runtime.choosing import Chooser
 from typer.testing import CliRunner
 
 from schemax.benchmark.constraints import measure_constraints
 from schemax.cli import app
 from schemax.compiler import TextCodec
-from schemax.runtime.choosing import Chooser
 from schemax.runtime.model import DecoderModel
 
 

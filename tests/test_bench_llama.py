@@ -11,9 +11,19 @@ import pytest
 import torch
 from conftest import tiny_model
 
-from schemax.benchmark import Field, Rules, Sizes, Work, build, generate_work, measure
-from schemax.benchmark.engine import Unavailable
-from schemax.benchmark.engines_llama import LlamaModel, cells, write_gguf
+from schemax.benchmark import (
+    EngineOptions,
+    Rules,
+    Sizes,
+    Workload,
+    build_engines,
+    generate_work,
+    measure_engines,
+)
+from schemax.benchmark.engines.base import Unavailable
+from schemax.benchmark.engines.gguf_file import write_gguf
+from schemax.benchmark.engines.llama_cpp import cells_needed
+from schemax.benchmark.engines.llama_model import LlamaModel
 from schemax.benchmark.listings import annotated_work
 from schemax.compiler import TextCodec
 from schemax.evaluation.examples import Example
@@ -30,7 +40,7 @@ def model(codec: TextCodec, **changes: Any) -> Any:
     return tiny_model("qwen3", codec.vocab_size, **changes)
 
 
-def two_categories(codec: TextCodec) -> Work:
+def two_categories(codec: TextCodec) -> Workload:
     rows = [
         *(Example("Tea", f"Tazo Zen {n} ct", {"Brand": "Tazo", "Count": str(n)}) for n in range(4)),
         *(Example("Shoes", f"Crocs Clog {n}", {"Brand": "Crocs"}) for n in range(3)),
@@ -83,9 +93,9 @@ def test_it_writes_the_given_answers(codec: TextCodec, kind: str, size: int) -> 
     work = two_categories(codec)
     if kind == "generated":
         work = generate_work(SMALL, codec.vocab_size)
-    (engine,) = build(["llama.cpp"], Field(model(codec)))
+    (engine,) = build_engines(["llama.cpp"], EngineOptions(model(codec)))
     engine.batch_sizes, engine.batch_size = (), size
-    (outcome,) = measure([engine], work, Rules(repeats=2), CPU)
+    (outcome,) = measure_engines([engine], work, Rules(repeats=2), CPU)
     assert outcome.skipped is None
     assert len(outcome.seconds) == 2
     assert "llama-cpp-python" in engine.note
@@ -100,9 +110,9 @@ def test_it_writes_the_given_answers(codec: TextCodec, kind: str, size: int) -> 
 def test_every_token_is_passed_once(
     codec: TextCodec, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    monkeypatch.setattr("schemax.benchmark.engines_llama._PASS", width)
+    monkeypatch.setattr("schemax.benchmark.engines.llama_cpp._PASS", width)
     work = two_categories(codec)
-    (engine,) = build(["llama.cpp"], Field(model(codec)))
+    (engine,) = build_engines(["llama.cpp"], EngineOptions(model(codec)))
     engine.setup(work)
     engine.batch_size = 3
     read: list[int] = []
@@ -121,9 +131,9 @@ def test_every_token_is_passed_once(
 def test_cells_suffice_for_what_is_in_flight(codec: TextCodec) -> None:
     work = two_categories(codec)
     one = max(len(work.stem(listing)) + len(work.output(listing)) for listing in work.listings)
-    assert cells(work, 1) >= one
+    assert cells_needed(work, 1) >= one
     everything = sum(len(work.stem(x)) + len(work.output(x)) for x in work.listings)
-    assert cells(work, 1) < cells(work, 3) < cells(work, 100) < everything
+    assert cells_needed(work, 1) < cells_needed(work, 3) < cells_needed(work, 100) < everything
 
 
 def test_other_models_are_not_converted(codec: TextCodec, tmp_path: Path) -> None:
@@ -139,8 +149,8 @@ def test_other_models_are_not_converted(codec: TextCodec, tmp_path: Path) -> Non
 
 
 def test_it_says_what_is_not_installed(codec: TextCodec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemax.benchmark.engines_llama.find_spec", lambda _: None)
-    (engine,) = build(["llama.cpp"], Field(model(codec)))
+    monkeypatch.setattr("schemax.benchmark.engines.llama_cpp.find_spec", lambda _: None)
+    (engine,) = build_engines(["llama.cpp"], EngineOptions(model(codec)))
     work = generate_work(SMALL, codec.vocab_size)
-    (outcome,) = measure([engine], work, Rules(), CPU)
+    (outcome,) = measure_engines([engine], work, Rules(), CPU)
     assert outcome.skipped == "not installed: llama-cpp-python, gguf"

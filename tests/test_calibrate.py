@@ -17,16 +17,16 @@ from typer.testing import CliRunner
 from schemax.calibration import FILE, Calibration, read_calibration
 from schemax.cli import app
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example
-from schemax.evaluation.fitting import (
-    Entry,
-    Written,
+from schemax.evaluation.calibration_fit import (
+    FitEntry,
+    PredictedValue,
     entries_of,
     fit_calibration,
     fit_confidence,
     pick_threshold,
     threshold_curve,
 )
+from schemax.evaluation.examples import Example
 from schemax.extractor import Extractor
 
 # Fits
@@ -67,13 +67,13 @@ def test_odd_data_gives_a_map_all_the_same(confidences: list[float], right: list
     assert found.confidence(0.2) < found.confidence(0.8)
 
 
-def entries(*pairs: tuple[str, str, float | None], products: int = 10) -> list[Entry]:
+def entries(*pairs: tuple[str, str, float | None], products: int = 10) -> list[FitEntry]:
     made: Any = [
-        Entry(product, True, outcome, without, probability or 0.5, probability)  # type: ignore[arg-type]
+        FitEntry(product, True, outcome, without, probability or 0.5, probability)  # type: ignore[arg-type]
         for product in range(products)
         for outcome, without, probability in pairs
     ]
-    found: list[Entry] = made
+    found: list[FitEntry] = made
     return found
 
 
@@ -124,18 +124,18 @@ def test_entries_and_their_fit() -> None:
         {"Brand": "Twings", "Flavor": "Mint", "Size": None},
     ]
     one = {
-        "Brand": Written(0.9, 0.8, optional=False),
-        "Flavor": Written(0.5, 0.2, optional=True),
-        "Size": Written(0.7, 0.7, optional=True),
+        "Brand": PredictedValue(0.9, 0.8, optional=False),
+        "Flavor": PredictedValue(0.5, 0.2, optional=True),
+        "Size": PredictedValue(0.7, 0.7, optional=True),
     }
     found = entries_of(examples, predictions, [one, one])
     assert found == [
-        Entry(0, True, "vc", "vn", 0.9, None),
-        Entry(0, True, "nv", "nn", 0.5, 0.2),
-        Entry(0, True, "vn", "vn", None, None),
-        Entry(1, True, "vw", "vn", 0.9, None),
-        Entry(1, False, "nv", "nn", 0.5, 0.2),
-        Entry(1, False, "nn", "nn", None, None),
+        FitEntry(0, True, "vc", "vn", 0.9, None),
+        FitEntry(0, True, "nv", "nn", 0.5, 0.2),
+        FitEntry(0, True, "vn", "vn", None, None),
+        FitEntry(1, True, "vw", "vn", 0.9, None),
+        FitEntry(1, False, "nv", "nn", 0.5, 0.2),
+        FitEntry(1, False, "nn", "nn", None, None),
     ]
     fit = fit_calibration(found)
     assert (fit.products, fit.before.values) == (2, 3)
@@ -147,7 +147,7 @@ def test_what_cannot_be_fitted() -> None:
     unknown = [one._replace(annotated=False) for one in entries(("nv", "nn", 0.2))]
     with pytest.raises(InputError, match="no attribute of the schemas is annotated"):
         fit_calibration(unknown)
-    nothing = [Entry(0, True, "vn", "vn", None, None), Entry(0, True, "nn", "nn", None, None)]
+    nothing = [FitEntry(0, True, "vn", "vn", None, None), FitEntry(0, True, "nn", "nn", None, None)]
     with pytest.raises(InputError, match="wrote no value"):
         fit_calibration([*nothing, *unknown])
 
@@ -163,7 +163,8 @@ ROWS: list[dict[str, Any]] = [
 # A random model may say null of anything, but for what has to have a value.
 SHOP = """
 from typing import Literal
-from schemax.schema import AttrSchema, attr
+from schemax.attributes import attr
+from schemax.schema import AttrSchema
 
 class Tea(AttrSchema):
     brand: Literal["LG", "Sony"] = attr(title="Brand", k_max=12)

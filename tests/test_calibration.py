@@ -13,12 +13,13 @@ import pytest
 from conftest import TITLES
 from pydantic import BaseModel
 
+from schemax.attributes import attr
 from schemax.calibration import FILE, Calibration, logit, read_calibration, write_calibration
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
 from schemax.runtime.loading.sources import Source
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 
 # The package has a function of that name.
 loading = import_module("schemax.runtime.loading.load")

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from schemax.attributes import attr
 from schemax.compiler import TextCodec, as_codec, compile_schema, load_codec
 from schemax.compiler.prompt import clean_document, template_names
 from schemax.compiler.skeleton import render_values
@@ -26,7 +27,7 @@ from schemax.config import PRESETS, DecodingConfig, resolve_decoding
 from schemax.errors import ModelError, SchemaError, TemplateError
 from schemax.formats import NEWLINE, get_format, split_at_stop
 from schemax.resources import resource_dir
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 from schemax.tokens import DONE
 
 FORMATS = ("json", "yaml", "xml")

@@ -20,25 +20,22 @@ from constrained import (
     TEMPLATE,
     Everything,
     Forced,
-    decoded,
     faults,
-    in_batches,
     in_stream,
     walk,
 )
+from decoding import assert_right, expected
 from grammar_walks import in_each_format
 from llguidance import LLParserLimits
 from transformers import PreTrainedTokenizerFast
 
 from schemax import AttrSchema, Extraction, Extractor, attr
-from schemax.compiler import CompiledSchema, TextCodec, as_codec, compile_schema, slots
+from schemax.compiler import CompiledSchema, TextCodec, as_codec, compile_schema, slot_specs
 from schemax.config import DecodingConfig
-from schemax.runtime.decoder import decode
+from schemax.diagnosis.oracle import oracle_logits
+from schemax.runtime.engine import decode
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.plan import plan_prompt
-from schemax.runtime.prepare import prepare
-from schemax.runtime.reference import decode_reference
-from schemax.runtime.stream import decode_stream
+from schemax.runtime.self_test import prepare
 
 Model = Callable[..., DecoderModel]
 
@@ -126,53 +123,49 @@ def test_rows_have_no_errors_but_of_budgets(codec: TextCodec, backend: Any) -> N
 
 # --- one way to decode is as good as another -----------------------------------------------------
 
-TWINS = [
+WAYS: list[dict[str, Any]] = [
     {},
     {"temperature": 1.5, "top_p": 0.9, "seed": 3},
     {"k_max": 4},
+    {"documents": "stacked", "documents_per_prompt": 2, "temperature": 1.0},
     {"layout": "gapped"},
     {"layout": "gapped", "temperature": 2.0},
+    {"layout": "gapped", "k_max": 5},
     {"layout": "gapped", "slots": "causal", "temperature": 1.0},
-    {"documents": "stacked", "documents_per_prompt": 2, "temperature": 1.0},
+    {"layout": "gapped", "slots": "causal", "k_max": 5},
     {"layout": "gapped", "slots": "causal", "documents": "stacked", "documents_per_prompt": 2},
 ]
 
 
 @in_each_format
-@pytest.mark.parametrize("config", TWINS, ids=str)
-def test_forced_tokens_are_those_of_the_reference(
+@pytest.mark.parametrize("config", WAYS, ids=str)
+def test_forced_tokens_are_those_of_the_oracle(
     decoder_model: Model, codec: TextCodec, config: dict[str, Any], name: str
 ) -> None:
+    """Which steps token by token, and asks a matcher of its own at every one of them."""
     compiled = compiled_for(Forced, codec, format=name, config={"max_retries": 0, **config})
-    model, texts = decoder_model(), TITLES[:2]
-    prompts = compiled.encode(texts)
-    plans = [plan_prompt(prompt, compiled.decoding) for prompt in prompts]
-    expected = [
-        slot
-        for plan in plans
-        for slot in decode_reference(model, plan, compiled.stop, compiled.decoding)
-    ]
-    assert [slot for row in decoded(model, compiled, texts) for slot in row] == expected
-    assert [slot for row in in_stream(model, compiled, texts) for slot in row] == expected
+    assert_right(decoder_model(), compiled, TITLES[:4])
 
 
 @pytest.mark.parametrize("k_max", [1, 2, 3, 5])
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
+@pytest.mark.parametrize(
+    "layout", [{}, {"layout": "gapped"}, {"layout": "gapped", "slots": "causal"}], ids=str
+)
 def test_budgets_cut_what_is_forced_and_retries_go_on(
-    decoder_model: Model, codec: TextCodec, k_max: int, temperature: float
+    decoder_model: Model, codec: TextCodec, k_max: int, temperature: float, layout: dict[str, Any]
 ) -> None:
-    config = {"k_max": k_max, "temperature": temperature}
-    model = decoder_model()
+    config = {"k_max": k_max, "temperature": temperature, **layout}
+    model, texts = decoder_model(), TITLES[:3]
     cut, whole = (
         compiled_for(Forced, codec, config={**config, "max_retries": retries}) for retries in (0, 2)
     )
-    short, found = in_stream(model, cut, TITLES), in_stream(model, whole, TITLES)
-    assert short == in_batches(model, cut, TITLES)
-    assert found == in_batches(model, whole, TITLES)
+    short, found = assert_right(model, cut, texts), assert_right(model, whole, texts)
     longer = 0
     for before, after in zip(sum(short, ()), sum(found, ()), strict=True):
-        assert after.ids[: len(before.ids)] == before.ids
+        assert after.ids[: len(before.ids)] == before.ids or layout.get("slots") == "causal"
         longer += len(after.ids) > len(before.ids)
+        assert len(after.ids) <= 4 * max(k_max, 6)  # the largest that a field names
     assert longer
 
 
@@ -180,24 +173,23 @@ def test_what_is_forced_takes_no_passes(decoder_model: Model, codec: TextCodec) 
     """And what is read at once gives the logits of what is read token by token."""
     config = {"max_retries": 0, "branch_threshold": 1.0}
     compiled = compiled_for(Forced, codec, config=config)
-    plans = [plan_prompt(prompt, compiled.decoding) for prompt in compiled.encode(TITLES)]
-    traces: list[dict[tuple[int, int], torch.Tensor]] = [{}, {}]
+    prompts = compiled.encode(TITLES)
+    trace: dict[tuple[int, int], torch.Tensor] = {}
 
-    def keep(trace: dict[tuple[int, int], torch.Tensor]) -> Any:
-        def told(places: Any, steps: Any, logits: torch.Tensor) -> None:
-            pairs = zip(places.tolist(), steps.tolist(), strict=True)
-            trace.update((pair, row.clone()) for pair, row in zip(pairs, logits, strict=True))
+    def told(places: Any, steps: Any, logits: torch.Tensor) -> None:
+        pairs = zip(places.tolist(), steps.tolist(), strict=True)
+        trace.update((pair, row.clone()) for pair, row in zip(pairs, logits, strict=True))
 
-        return told
-
-    at_once = decode_stream(
-        decoder_model(), plans, compiled.stop, compiled.decoding, keep(traces[0])
-    )
-    one_by_one = decode(decoder_model(), plans, compiled.stop, compiled.decoding, keep(traces[1]))
-    assert at_once == one_by_one
-    assert traces[0].keys() < traces[1].keys()
-    for key, logits in traces[0].items():
-        torch.testing.assert_close(logits, traces[1][key], atol=1e-4, rtol=1e-4)
+    at_once = decode(decoder_model(), prompts, compiled.stop, compiled.decoding, told)
+    assert at_once == expected(decoder_model(), compiled, TITLES, at_once)
+    number, read = 0, 0
+    for prompt, row in zip(prompts, at_once, strict=True):
+        for logits in oracle_logits(decoder_model(), prompt, compiled.decoding, row):
+            steps = [step for step in range(len(logits)) if (number, step) in trace]
+            told_of = torch.stack([trace[number, step] for step in steps])
+            torch.testing.assert_close(told_of, logits[steps], atol=1e-4, rtol=1e-4)
+            number, read = number + 1, read + len(steps)
+    assert read == len(trace) < sum(len(slot.ids) for row in at_once for slot in row)
     names = [attribute.name for attribute in compiled.attributes]
     for row in at_once:
         slot = dict(zip(names, row, strict=True))
@@ -248,8 +240,8 @@ def test_a_grammar_that_fails_lets_its_slots_go_on(
 ) -> None:
     """From the start, or where a limit is met on the way; one warning says so."""
     limits = LLParserLimits(**{limit: 30})
-    monkeypatch.setattr(slots, "parser_limits", lambda: limits)
-    slots._prototype.cache_clear()
+    monkeypatch.setattr(slot_specs, "parser_limits", lambda: limits)
+    slot_specs._prototype.cache_clear()
     found = {}
     try:
         for constrain in (True, False):
@@ -257,15 +249,13 @@ def test_a_grammar_that_fails_lets_its_slots_go_on(
             compiled = compiled_for(Stated, codec, config=config)
             with caplog.at_level(logging.WARNING):
                 found[constrain] = in_stream(decoder_model(), compiled, TITLES)
-                in_batches(decoder_model(), compiled, TITLES)
     finally:
-        slots._prototype.cache_clear()
+        slot_specs._prototype.cache_clear()
     warnings = [record.message for record in caplog.records]
     assert warnings
     assert all("without their grammar" in message for message in warnings)
     assert all("\n" not in message for message in warnings)
-    # Once per grammar in a stream, and once in each of three batches.
-    assert len(warnings) <= 4 * len(Stated.model_fields)
+    assert len(warnings) <= len(Stated.model_fields)  # once per grammar
     if limit == "initial_lexer_fuel":
         assert found[True] == found[False]
 
@@ -318,7 +308,7 @@ def test_threads_share_a_compiled_schema(decoder_model: Model, codec: TextCodec)
     compiled = compiled_for(Everything, codec, config={"temperature": 1.0})
     model = decoder_model()
     expected = in_stream(model, compiled, TITLES)
-    slots._prototype.cache_clear()
+    slot_specs._prototype.cache_clear()
     together = threading.Barrier(4)
 
     def run(_: int) -> Any:

@@ -25,8 +25,9 @@ from pydantic import (
     constr,
 )
 
+from schemax.attributes import attr, compile_attributes
 from schemax.errors import SchemaError
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.schema import AttrSchema
 
 Small = NewType("Small", Annotated[int, Ge(1)])  # type: ignore[valid-newtype]
 

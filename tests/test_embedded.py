@@ -13,7 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from schemax import AttrSchema, Extractor, OutputFormat, attr, extract, load_schema
-from schemax.evaluation.examples import read_examples, schemas_of, score_examples
+from schemax.evaluation.examples import read_examples
+from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.scores import score_examples
 from schemax.resources import resource_dir
 from schemax.training.embedded.average import average
 
@@ -79,7 +81,7 @@ def test_quality_on_annotated_titles(
 ) -> None:
     """F1 by the protocol of ExtractGPT, on the whole test split of OA-Mine."""
     examples = read_examples(data / "oa_mine.test.jsonl")
-    schemas = schemas_of(examples)
+    schemas = annotated_schemas(examples)
     records = [{"category": e.category, "text": e.text} for e in examples]
     stream = embedded.stream(records, schemas, category="category", format=format)
     items = sorted(stream, key=lambda item: item.index)

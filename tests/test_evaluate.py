@@ -13,23 +13,23 @@ from pydantic import BaseModel
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
+from schemax.attributes import attr, compile_attributes, settings_of
 from schemax.cli import app
 from schemax.errors import InputError
-from schemax.evaluation.declared import parts_of
 from schemax.evaluation.examples import (
     Example,
     accepted,
     canonical,
     duplicated_ids,
-    labelled,
     overlap,
     read_examples,
     row_ids,
-    schemas_of,
     shown_record,
 )
+from schemax.evaluation.schemas import annotated_schemas, parts_of
+from schemax.evaluation.scores import labelled
 from schemax.resources import resource_dir
-from schemax.schema import AttrSchema, attr, compile_attributes, settings_of
+from schemax.schema import AttrSchema
 
 ROWS: list[dict[str, Any]] = [
     {"id": "1", "category": "Tea", "text": "Tazo Zen 24 ct", "attributes": {"Brand": "Tazo"}},
@@ -133,7 +133,7 @@ def test_names_duplicates_and_overlap(tmp_path: Path) -> None:
 
 
 def test_schemas_hold_every_annotated_attribute(gold: str) -> None:
-    schemas = schemas_of(read_examples(Path(gold)))
+    schemas = annotated_schemas(read_examples(Path(gold)))
     assert [f.title for f in schemas["Tea"].model_fields.values()] == ["Brand", "Net content"]
 
 

@@ -75,6 +75,12 @@ def test_instances_in_order(extractor: Extractor) -> None:
         assert item.steps >= field.tokens
 
 
+def test_a_class_extracts_itself(extractor: Extractor) -> None:
+    found = Loose.extract(TITLES, extractor=extractor, format="json")
+    assert found == extractor.extract(TITLES, Loose, format="json")
+    assert {type(value) for value in found} == {Loose}
+
+
 def test_products_of_every_shape(extractor: Extractor) -> None:
     rows = [
         {"id": 7, "category": "tv", "title": "LG", "size": 55, "weight": None, "ports": ["a", 1]},

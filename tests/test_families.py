@@ -23,7 +23,7 @@ from schemax.runtime.engine import fill
 from schemax.runtime.fork import ForkModel
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.prepare import prepare
+from schemax.runtime.self_test import prepare
 from schemax.runtime.visibility import TokenInfo
 from schemax.tokens import SlotOutput
 

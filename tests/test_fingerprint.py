@@ -10,10 +10,11 @@ import pytest
 from command_line import Run, jsonl, refused, runner
 from pydantic import BaseModel, create_model, field_validator
 
+from schemax.attributes import attr
 from schemax.calibration import FILE, Calibration, write_calibration
 from schemax.io import checkpoint
 from schemax.io.fingerprint import of_schemas
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 
 SHOWN = {"category": "television", "text": "LG 4K", "attributes": {"brand": "LG"}}
 

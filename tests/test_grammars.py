@@ -27,12 +27,12 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher
 from pydantic import AwareDatetime, BaseModel, Field, NaiveDatetime, create_model
 
+from schemax.attributes import compile_attributes
 from schemax.compiler import TextCodec
 from schemax.compiler.grammars import left_to_validation, parser_limits
 from schemax.compiler.tokenizer import load_codec
 from schemax.formats import OutputFormat, clean, get_format, split_at_stop
 from schemax.results import SlotText, build
-from schemax.schema import compile_attributes
 
 NASTY = (
     *("a", "ab", "abc", "null", "true", "5", "", " ", 'q"x', "it's", "a, b", "a | b", "[x]", "{y}"),

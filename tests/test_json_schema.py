@@ -13,13 +13,9 @@ import pydantic
 import pytest
 from pydantic import BaseModel, Field, HttpUrl
 
+from schemax.attributes import attr, compile_attributes, settings_of
 from schemax.errors import SchemaError
-from schemax.schema import (
-    AttrSchema,
-    attr,
-    compile_attributes,
-    settings_of,
-)
+from schemax.schema import AttrSchema
 
 
 class Color(enum.Enum):

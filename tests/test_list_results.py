@@ -11,10 +11,11 @@ from list_models import Port, Television
 from pydantic import BaseModel, RootModel, field_validator, model_validator
 
 from schemax import Extractor, report
+from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec
 from schemax.formats import get_format
 from schemax.results import Extraction, FieldError, SlotText, build
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.schema import AttrSchema
 
 JSON = get_format("json")
 

@@ -8,17 +8,18 @@ import pytest
 from list_models import Port, Television
 
 from schemax import InputError, SchemaError
+from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec, compile_schema
-from schemax.compiler.examples import written_examples
+from schemax.compiler.few_shot import written_examples
 from schemax.compiler.lists import all_labels, limits_of, written
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.schema import AttrSchema
 
 # --- declarations --------------------------------------------------------------------------------
 
 
 def test_what_is_long() -> None:
     brand, colors, ports = compile_attributes(Television)
-    assert (brand.long, colors.long, ports.long) == (False, True, True)
+    assert (brand.two_phase, colors.two_phase, ports.two_phase) == (False, True, True)
     assert [leaf.name for leaf in ports.fields] == ["kind", "version"]
     assert (ports.kind, ports.is_list, ports.name) == ("model", True, "ports")
     assert limits_of(colors) == (0, 64)
@@ -82,8 +83,8 @@ def test_json_schema_there_and_back() -> None:
         ports: list[Port] = attr(unique=True)
 
     again = AttrSchema.from_json_schema(Shoe.model_json_schema())
-    assert [(a.name, a.kind, a.long, a.constraints) for a in compile_attributes(again)] == [
-        (a.name, a.kind, a.long, a.constraints) for a in compile_attributes(Shoe)
+    assert [(a.name, a.kind, a.two_phase, a.constraints) for a in compile_attributes(again)] == [
+        (a.name, a.kind, a.two_phase, a.constraints) for a in compile_attributes(Shoe)
     ]
     assert again.model_validate({"sizes": [1, 1, 2], "ports": []}).sizes == [1, 2]
 
@@ -131,7 +132,7 @@ def test_other_layouts_read_lists_inline(codec: TextCodec, decoding: str) -> Non
         colors: list[str] = attr(long=True)
 
     compiled = compile_schema(Shoe, codec, decoding=decoding)
-    assert not compiled.attributes[0].long
+    assert not compiled.attributes[0].two_phase
     assert all(spec.expansion is None for spec in compiled.slots)
     with pytest.raises(SchemaError, match=r"Television\.ports.*needs isolated documents"):
         compile_schema(Television, codec, decoding=decoding)
@@ -172,8 +173,8 @@ def test_written_values() -> None:
 
 
 def test_training_says_that_it_cannot(codec: TextCodec, decoder_model: Any) -> None:
-    from schemax.training.pieces import make_pieces
+    from schemax.training.features import make_features
 
     compiled = {"tv": compile_schema(Television, codec)}
     with pytest.raises(InputError, match="tv: colors is a list that is read in two phases"):
-        make_pieces([], compiled, decoder_model(), 1.0)
+        make_features([], compiled, decoder_model(), 1.0)

@@ -10,23 +10,24 @@ import pytest
 import torch
 from conftest import TITLES
 from families import FORK, IN_SEQUENCE
+from schemax.runtime.called_prompts import called_prompt, with_children
+from schemax.runtime.decoder import decode
+from schemax.runtime.reference import decode_reference
 from test_families import generated
 from test_stream import limited, outputs_of
 
+from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.formats import get_format
 from schemax.runtime import engine
-from schemax.runtime.called_prompts import called_prompt, with_children
-from schemax.runtime.decoder import decode
 from schemax.runtime.engine import fill
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.outputs import passes_of
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.prepare import prepare
-from schemax.runtime.reference import decode_reference
+from schemax.runtime.self_test import prepare
 from schemax.runtime.stream import decode_stream
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 from schemax.tokens import PromptIds, SlotOutput, SlotSpec
 
 TEMPLATE = "Read the attributes.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
@@ -73,7 +74,7 @@ def prompts_with(
             prompt,
             answers=(
                 tuple(
-                    written_count(compiled, count) if attribute.long else ()
+                    written_count(compiled, count) if attribute.two_phase else ()
                     for attribute in compiled.attributes
                 ),
             ),

@@ -9,12 +9,13 @@ from typing import Any, Literal
 import pytest
 
 from schemax import Calibration, Extractor
+from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec
 from schemax.documents import Shown
 from schemax.formats import get_format
 from schemax.io.long_documents import compiled_schemas, fitted
 from schemax.results import Extraction, SlotText, build
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.schema import AttrSchema
 
 JSON = get_format("json")
 WIDTH = 30

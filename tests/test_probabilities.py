@@ -18,11 +18,11 @@ from constrained import (
     head_of,
     teacher_forced,
 )
+from schemax.runtime.reference import _forced
 
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.reference import _forced
 from schemax.tokens import SlotOutput
 
 Model = Callable[..., DecoderModel]

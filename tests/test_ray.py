@@ -38,7 +38,8 @@ import os, time
 from enum import Enum
 from typing import Literal
 from pydantic import model_validator
-from schemax.schema import AttrSchema, attr
+from schemax.attributes import attr
+from schemax.schema import AttrSchema
 
 class Kind(Enum):
     TV = "tv"

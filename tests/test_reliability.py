@@ -13,9 +13,10 @@ from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 from schemax.cli import app
-from schemax.evaluation.examples import Example, score_predictions
-from schemax.evaluation.picture import reliability_svg
+from schemax.evaluation.examples import Example
+from schemax.evaluation.plots import reliability_svg
 from schemax.evaluation.reliability import Reliability, reliability, reliability_of
+from schemax.evaluation.scores import score_predictions
 
 CONFIDENCES = [0.35, 0.85, 0.15, 0.95, 0.85]
 RIGHT = [True, True, False, True, False]
@@ -29,7 +30,8 @@ ROWS: list[dict[str, Any]] = [
 # A random model may say null of anything, but for what has to have a value.
 SHOP = """
 from typing import Literal
-from schemax.schema import AttrSchema, attr
+from schemax.attributes import attr
+from schemax.schema import AttrSchema
 
 class Tea(AttrSchema):
     brand: Literal["Tazo", "Twinings"] = attr(title="Brand", k_max=24)

@@ -23,9 +23,10 @@ from pydantic import (
     model_validator,
 )
 
+from schemax.attributes import attr, compile_attributes
 from schemax.formats import BaseFormat, get_format
-from schemax.results import Extraction, FieldError, FieldResult, SlotText, build, failed, layout
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.results import Extraction, FieldError, FieldResult, SlotText, build, failed, fields
+from schemax.schema import AttrSchema
 
 FORMATS = ("json", "yaml", "xml")
 MISSING = "the text states no value, and the field is required"
@@ -849,8 +850,8 @@ def test_one_validation_when_all_is_fine(monkeypatch: pytest.MonkeyPatch) -> Non
         return original(*args, **options)
 
     monkeypatch.setattr(Television, "model_validate", counted)
-    before = layout.layout_of.cache_info().misses
+    before = fields.field_tree_of.cache_info().misses
     for _ in range(3):
         assert read(Television, brand="LG", ports=["HDMI"]).errors == ()
     assert len(calls) == 3
-    assert layout.layout_of.cache_info().misses <= before + 1
+    assert fields.field_tree_of.cache_info().misses <= before + 1

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import torch
 from conftest import TITLES, tiny_model
+from schemax.runtime.decoder import decode
+from schemax.runtime.kvcache import SlotCache
+from schemax.runtime.reference import Token, decode_reference, sees
 
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime import engine
-from schemax.runtime.decoder import decode
 from schemax.runtime.fork import ForkModel
-from schemax.runtime.kvcache import SlotCache
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.reference import Token, decode_reference, sees
 from schemax.runtime.sampling import choose, largest, uniform
 from schemax.runtime.visibility import TokenInfo, visible
 from schemax.tokens import PromptIds, SlotOutput

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import subprocess
 import sys
-import types
 from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any, Generic, Literal, Optional, TypeVar
@@ -14,15 +13,9 @@ import pydantic
 import pytest
 from pydantic import BaseModel
 
+from schemax.attributes import Attribute, attr, compile_attributes, settings_of, words_of
 from schemax.errors import SchemaError
-from schemax.schema import (
-    Attribute,
-    AttrSchema,
-    attr,
-    compile_attributes,
-    settings_of,
-    words_of,
-)
+from schemax.schema import AttrSchema
 
 
 class Color(enum.Enum):
@@ -175,7 +168,8 @@ def test_forward_references_are_resolved_when_they_are_needed() -> None:
 def test_optional_default_reaches_a_model_that_waits_for_a_later_class() -> None:
     code = """
 from __future__ import annotations
-from schemax.schema import AttrSchema, compile_attributes
+from schemax.attributes import compile_attributes
+from schemax.schema import AttrSchema
 class Inner(AttrSchema):
     leaf: Leaf | None
     text: str | None
@@ -195,15 +189,6 @@ def test_inheritance_adds_fields() -> None:
 
     assert [a.name for a in compile_attributes(Smart)][-1] == "system"
     assert Smart().system is None
-
-
-def test_extract_hands_over_to_the_extractor(monkeypatch: pytest.MonkeyPatch) -> None:
-    extractor = types.ModuleType("schemax.extractor")
-    calls: list[Any] = []
-    extractor.extract = lambda *args, **options: calls.append((args, options))  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "schemax.extractor", extractor)
-    Television.extract(["a"], format="xml")
-    assert calls == [((["a"], Television), {"format": "xml"})]
 
 
 # Class keywords
@@ -296,7 +281,8 @@ def test_words_of(name: str, words: str) -> None:
 
 def test_declaring_does_not_import_torch() -> None:
     code = (
-        "import sys; from schemax.schema import AttrSchema, compile_attributes\n"
+        "import sys; from schemax.attributes import compile_attributes\n"
+        "from schemax.schema import AttrSchema\n"
         "M = AttrSchema.from_json_schema({'properties': {'x': {'type': 'string'}}})\n"
         "compile_attributes(M)\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)"

@@ -12,12 +12,9 @@ import pydantic
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
+from schemax.attributes import attr, compile_attributes
 from schemax.errors import SchemaError
-from schemax.schema import (
-    AttrSchema,
-    attr,
-    compile_attributes,
-)
+from schemax.schema import AttrSchema
 
 
 class Color(enum.Enum):

@@ -15,12 +15,8 @@ import pytest
 from pydantic import BaseModel, Field, HttpUrl, RootModel
 from typing_extensions import TypeAliasType
 
-from schemax.schema import (
-    Attribute,
-    AttrSchema,
-    attr,
-    compile_attributes,
-)
+from schemax.attributes import Attribute, attr, compile_attributes
+from schemax.schema import AttrSchema
 
 
 class Color(enum.Enum):

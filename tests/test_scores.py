@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from schemax.evaluation.comparison import compare, mcnemar
-from schemax.evaluation.examples import Example, Scores, score_predictions
+from schemax.evaluation.examples import Example
 from schemax.evaluation.intervals import difference_interval, f1_interval, f1_of
-from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1, outcome_of, score_pairs
+from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1, outcome_of
+from schemax.evaluation.scores import Scores, score_predictions
 
 EXAMPLES = [
     Example("Tea", "a", {"Brand": "Tazo", "Flavor": None, "Size": ("24 ct", "24")}, id="one"),
@@ -99,8 +100,6 @@ def test_counts_per_product(scores: Scores) -> None:
         [0, 0, 0, 0, 1],
     ]
     assert scores.counts(strict=True).tolist()[1] == [1, 1, 1, 0, 0]
-    rows = [(e.attributes, p) for e, p in zip(EXAMPLES, PREDICTIONS, strict=True)]
-    assert score_pairs(rows) == scores.protocol
 
 
 # Intervals

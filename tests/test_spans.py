@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from schemax import AttrSchema, Extraction, Extractor, Span, load_schema
+from schemax.attributes import compile_attributes
 from schemax.documents import Shown, read_documents
 from schemax.formats import get_format
 from schemax.resources import resource_dir
 from schemax.results import FieldResult, SlotText, build, failed, spans
 from schemax.results.folding import Folded, bare, folded, loose, units_of
 from schemax.results.spans import Source
-from schemax.schema import compile_attributes
 
 
 def piece(value: str, text: str) -> str | None:

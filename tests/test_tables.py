@@ -25,6 +25,7 @@ from pydantic import AwareDatetime, BaseModel, Field, computed_field
 from stand_in import StandIn
 
 import schemax
+from schemax.attributes import attr, compile_attributes
 from schemax.documents import Shown
 from schemax.errors import InputError, SchemaError
 from schemax.formats import get_format
@@ -33,7 +34,7 @@ from schemax.io.readers import Shard, Source, read_file
 from schemax.io.table_schema import TableSchema
 from schemax.io.writers import open_writer
 from schemax.results import SlotText, build, failed
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.schema import AttrSchema
 
 
 class Class(Enum):

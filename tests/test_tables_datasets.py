@@ -13,9 +13,10 @@ from pydantic import BaseModel
 from stand_in import StandIn
 
 import schemax
+from schemax.attributes import attr
 from schemax.errors import InputError
 from schemax.io import dataframes
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the package, about itself
 

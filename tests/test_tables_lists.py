@@ -19,13 +19,14 @@ import tokenizers
 from command_line import jsonl, rows, runner, save_model
 
 import schemax
+from schemax.attributes import attr, compile_attributes
 from schemax.formats import get_format
 from schemax.io.readers import read_file
 from schemax.io.summary import Tally, kind_of
 from schemax.io.table_schema import TableSchema
 from schemax.io.writers import open_writer
 from schemax.results import Extraction, SlotText, build, failed
-from schemax.schema import AttrSchema, attr, compile_attributes
+from schemax.schema import AttrSchema
 
 
 class Part(AttrSchema):
@@ -211,7 +212,8 @@ def test_a_table_with_details_beside_a_report(
     run = runner(tmp_path, save_model(backend, tmp_path / "model"), monkeypatch)
     code = """
 from typing import Literal
-from schemax.schema import AttrSchema, attr
+from schemax.attributes import attr
+from schemax.schema import AttrSchema
 
 class Line(AttrSchema):
     kind: Literal["goods", "service"]

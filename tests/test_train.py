@@ -20,18 +20,18 @@ from schemax.commands.declarations import read_schema
 from schemax.compiler import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import InputError, ModelError
-from schemax.evaluation.declared import annotated_schemas, read_attributes
 from schemax.evaluation.examples import read_examples
+from schemax.evaluation.schemas import annotated_schemas, read_attributes
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.schema import AttrSchema
 from schemax.training.data import read_training_examples
-from schemax.training.lessons import Lesson, gold_lessons
+from schemax.training.distillation import examples_by_predictions
+from schemax.training.features import make_features
 from schemax.training.lora import add_lora
-from schemax.training.pieces import make_pieces
-from schemax.training.run import Outcome, Work, run_training, split_lessons
+from schemax.training.run import TrainingJob, TrainingResult, run_training, split_examples
 from schemax.training.settings import TrainingSettings
-from schemax.training.teachers import lessons_by_predictions
+from schemax.training.training_examples import TrainingExample, gold_examples
 
 Result = Any
 
@@ -115,7 +115,7 @@ def test_a_folder_in_two_commands(
     assert "is a folder without test.jsonl" in refused.output
 
 
-GAPPED = ("--layout", "gapped", "--slots", "causal")
+GAPPED = ("--decoding", "isolated:layout=gapped:slots=causal")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_titles_are_learnt_by_heart(
     assert card["settings"]["data"]["train"]["file"] == "train.jsonl"
     assert card["categories"] == {"Tea": ["Brand", "Count"]}
     assert (out / "prompt.jinja").read_text() == SHORT
-    written = {file.suffix for file in out.rglob("*") if file.is_file()}
+    written = {file.suffix for file in out.iterdir() if file.is_file()}
     assert written == {".json", ".jinja", ".safetensors"}
 
 
@@ -169,7 +169,7 @@ def run(
     resume: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
     **changes: Any,
-) -> Outcome:
+) -> TrainingResult:
     extractor = Extractor.from_pretrained(base, device="cpu", template=SHORT)
     examples = read_examples(data / "train.jsonl")
     schemas = annotated_schemas(examples)
@@ -181,8 +181,8 @@ def run(
         name: extractor.compile(schema, decoding=settings.decoding)
         for name, schema in schemas.items()
     }
-    lessons = gold_lessons(examples, schemas, get_format("json"))
-    work = Work(extractor, str(base), compiled, lessons, SHORT, {"data": "tea"})
+    examples = gold_examples(examples, schemas, get_format("json"))
+    work = TrainingJob(extractor, str(base), compiled, examples, SHORT, {"data": "tea"})
     return run_training(
         *(work, data / out, settings),
         tell=lambda _: None,
@@ -210,6 +210,42 @@ def test_a_resumed_run_ends_with_the_same_weights(
         assert torch.equal(weight, other[name]), name
     start = weights(base)
     assert any(not torch.equal(weight, start[name]) for name, weight in one.items())
+
+
+class Malicious:
+    """Unpickled, it would make a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self._path,)
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_checkpoint_cannot_run_code(base: Path, data: Path, name: str) -> None:
+    run(base, data, "out", steps=2, held_out=0.0)
+    proof = data / "it ran"
+    file = data / "out" / "checkpoints" / "checkpoint-2" / name
+    assert file.is_file()
+    torch.save(Malicious(proof), file)
+    with pytest.raises(InputError, match="checkpoint-2 holds data that could run code"):
+        run(base, data, "out", steps=4, held_out=0.0, resume=True)
+    assert not proof.exists()
+    torch.load(file, weights_only=False)
+    assert proof.exists()
+
+
+def test_an_unfinished_checkpoint_is_passed_over(base: Path, data: Path) -> None:
+    run(base, data, "out", steps=4, held_out=0.0)
+    folder = data / "out" / "checkpoints"
+    (folder / "checkpoint-4" / "trainer_state.json").unlink()
+    again = run(base, data, "out", steps=4, held_out=0.0, resume=True)
+    assert [row["step"] for row in again.history] == [1, 2, 3, 4]
+    for name in ("checkpoint-2", "checkpoint-4"):
+        (folder / name / "trainer_state.json").unlink()
+    with pytest.raises(InputError, match="no complete checkpoint"):
+        run(base, data, "out", steps=4, held_out=0.0, resume=True)
 
 
 def test_a_run_is_resumed_with_its_own_settings_only(base: Path, data: Path) -> None:
@@ -292,10 +328,10 @@ def test_labels_of_teachers_and_of_the_model_itself(base: Path, data: Path) -> N
     path = jsonl(data / "predictions.jsonl", predictions)
     examples = read_examples(data / "train.jsonl")
     schemas = annotated_schemas(examples)
-    lessons = lessons_by_predictions(Path(path), examples, schemas, get_format("json"))
-    assert [lesson.name for lesson in lessons] == ["tea-0", "tea-1", "tea-2"]
+    examples = examples_by_predictions(Path(path), examples, schemas, get_format("json"))
+    assert [example.name for example in examples] == ["tea-0", "tea-1", "tea-2"]
     names = dict(zip(schemas["Tea"].model_fields, ("Tea!", None), strict=True))
-    assert all(lesson.values == names for lesson in lessons)
+    assert all(example.values == names for example in examples)
     common = ("--steps", 1, "--held-out", 0)
     trained(data, base, "taught", *common, "--labels", "teacher", "--teacher", path)
     able = ("--held-out", 0, "--epochs", 80, "--decoding", "autoregressive")
@@ -307,9 +343,9 @@ def test_labels_of_teachers_and_of_the_model_itself(base: Path, data: Path) -> N
 
 
 def test_what_is_not_annotated(codec: TextCodec, base: Path) -> None:
-    lesson = Lesson("x", "Tea", "Numi", {"brand": "Numi", "count": None}, frozenset())
-    bare = Lesson("y", "Tea", "Numi", {"brand": "Numi"}, frozenset())
-    unknown = Lesson("z", "Tea", "Numi", {"brand": "Numi"}, frozenset({"count"}))
+    example = TrainingExample("x", "Tea", "Numi", {"brand": "Numi", "count": None}, frozenset())
+    bare = TrainingExample("y", "Tea", "Numi", {"brand": "Numi"}, frozenset())
+    unknown = TrainingExample("z", "Tea", "Numi", {"brand": "Numi"}, frozenset({"count"}))
     extractor = Extractor.from_pretrained(base, device="cpu")
     document = {"title": "Tea", "type": "object", "properties": {}}
     for name in ("brand", "count"):
@@ -317,8 +353,8 @@ def test_what_is_not_annotated(codec: TextCodec, base: Path) -> None:
     compiled = {"Tea": extractor.compile(AttrSchema.from_json_schema(document))}
 
     def chances(absent: float) -> list[tuple[float, ...]]:
-        made = make_pieces([lesson, bare, unknown], compiled, extractor.model, absent)
-        return [piece.chances for piece in made["Tea"]]
+        made = make_features([example, bare, unknown], compiled, extractor.model, absent)
+        return [one.chances for one in made["Tea"]]
 
     assert chances(1.0) == [(1, 1), (1, 1), (1, 0)]
     assert chances(0.3) == [(1, 1), (1, 0.3), (1, 0)]
@@ -338,25 +374,25 @@ class Tea(AttrSchema):
 """
 
 
-def typed(tmp_path: Path, *rows: dict[str, Any]) -> list[Lesson]:
+def typed(tmp_path: Path, *rows: dict[str, Any]) -> list[TrainingExample]:
     (tmp_path / "shop.py").write_text(SHOP)
     path = jsonl(tmp_path / "typed.jsonl", [{"category": "Tea", **row} for row in rows])
     schema = read_schema(f"{tmp_path / 'shop.py'}:Tea")
-    return gold_lessons(read_examples(Path(path)), {"Tea": schema}, get_format("json"))
+    return gold_examples(read_examples(Path(path)), {"Tea": schema}, get_format("json"))
 
 
 def test_labels_become_values_of_the_schema_s_types(tmp_path: Path) -> None:
     attributes = {"brand": ["LG", "lg"], "Count": 24, "kind": "Green", "notes": '["a", "b"]'}
-    (lesson,) = typed(tmp_path, {"text": "x", "attributes": attributes, "description": "more"})
+    (example,) = typed(tmp_path, {"text": "x", "attributes": attributes, "description": "more"})
     output = get_format("json")
-    written = {name: output.escape(value) for name, value in lesson.values.items()}
+    written = {name: output.escape(value) for name, value in example.values.items()}
     assert written == {
         "brand": ' "LG"',
         "count": " 24",
         "kind": ' "green"',
         "notes": ' ["a", "b"]',
     }
-    assert lesson.text == "text: x\ndescription: more"
+    assert example.text == "text: x\ndescription: more"
 
 
 @pytest.mark.parametrize(
@@ -395,25 +431,25 @@ def test_products_too_long_for_the_model_are_left_out(base: Path, data: Path) ->
     schemas = annotated_schemas(read_examples(data / "train.jsonl"))
     compiled = {"Tea": extractor.compile(schemas["Tea"])}
     values = {"brand": "Tazo"}
-    long = Lesson("tea-long", "Tea", "tea " * 5000, values)
-    short = Lesson("tea-short", "Tea", "tea", values)
+    long = TrainingExample("tea-long", "Tea", "tea " * 5000, values)
+    short = TrainingExample("tea-short", "Tea", "tea", values)
     with pytest.warns(UserWarning, match=r"1 left out, too long.*tea-long \(needs"):
-        pieces = make_pieces([long, short], compiled, extractor.model, 1.0)
-    assert [piece.name for piece in pieces["Tea"]] == ["tea-short"]
+        features = make_features([long, short], compiled, extractor.model, 1.0)
+    assert [one.name for one in features["Tea"]] == ["tea-short"]
     with pytest.raises(InputError, match="no product is left"), pytest.warns(match="too long"):
-        make_pieces([long], compiled, extractor.model, 1.0)
+        make_features([long], compiled, extractor.model, 1.0)
 
 
 def test_held_out_texts_are_never_trained_on() -> None:
-    lessons = [Lesson(str(place), "Tea", f"text {place % 20}", {}) for place in range(60)]
-    taught, kept_back = split_lessons(lessons, 0.1, 0)
+    examples = [TrainingExample(str(place), "Tea", f"text {place % 20}", {}) for place in range(60)]
+    taught, kept_back = split_examples(examples, 0.1, 0)
     assert len(kept_back) == 6
-    assert {lesson.text for lesson in taught}.isdisjoint(lesson.text for lesson in kept_back)
-    assert split_lessons(lessons, 0.1, 0) == (taught, kept_back)
-    assert split_lessons(lessons, 0.1, 1) != (taught, kept_back)
-    assert split_lessons(lessons, 0.0, 0) == (lessons, [])
+    assert {example.text for example in taught}.isdisjoint(example.text for example in kept_back)
+    assert split_examples(examples, 0.1, 0) == (taught, kept_back)
+    assert split_examples(examples, 0.1, 1) != (taught, kept_back)
+    assert split_examples(examples, 0.0, 0) == (examples, [])
     with pytest.raises(InputError, match="too few"):
-        split_lessons(lessons[:1], 0.1, 0)
+        split_examples(examples[:1], 0.1, 0)
 
 
 def test_attributes_files(tmp_path: Path) -> None:
@@ -439,8 +475,7 @@ def test_attributes_files(tmp_path: Path) -> None:
     [
         (["--labels", "silver"], "gold, teacher or self"),
         (["--labels", "teacher"], "--teacher"),
-        (["--layout", "branched", "--slots", "causal"], "causal"),
-        (["--absent", "zero"], "null or ignore"),
+        (["--decoding", "isolated:slots=causal"], "causal"),
         (["--device", "cuda:3"], "CUDA_VISIBLE_DEVICES"),
         (["--patience", "2", "--held-out", "0"], "held-out"),
         (["--keep-adapter"], "LoRA"),

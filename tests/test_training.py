@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,21 @@ import pytest
 import tokenizers
 import torch
 from conftest import TITLES
+from schemax.runtime.decoder import decode
 from test_exactness import COMBINATIONS, SHORT, settings
 
+from schemax.attributes import compile_attributes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import PRESETS
 from schemax.errors import InputError
-from schemax.evaluation.declared import check_labels, read_attributes
-from schemax.evaluation.examples import Example, read_examples, schemas_of
-from schemax.evaluation.pairs import PairScore, score_pairs
+from schemax.evaluation.examples import Example, Label, read_examples
+from schemax.evaluation.pairs import PairScore
+from schemax.evaluation.schemas import annotated_schemas, check_labels, read_attributes
+from schemax.evaluation.scores import score_predictions
 from schemax.extractor import Extractor
 from schemax.resources import resource_dir
-from schemax.runtime.decoder import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.schema import compile_attributes
 from schemax.training.embedded.augment import Augmenter
 from schemax.training.embedded.listings import (
     FOLDER,
@@ -145,16 +146,23 @@ def test_augmented_values_stay_verbatim() -> None:
 
 
 def test_scores_counted_by_hand() -> None:
-    rows = [
-        ({"Brand": "LG", "Size": "55", "Color": "n/a"}, {"Brand": "LG", "Size": None}),
-        ({"Brand": "Sony"}, {"Brand": "sony", "Size": "65"}),
-        ({"Color": "None"}, {"Color": "red"}),
+    labels: list[Mapping[str, Label]] = [
+        {"Brand": "LG", "Size": "55", "Color": "n/a"},
+        {"Brand": "Sony"},
+        {"Color": "None"},
     ]
-    score = score_pairs(rows)
+    predictions = [
+        {"Brand": "LG", "Size": None, "Color": None},
+        {"Brand": "sony", "Size": "65", "Color": None},
+        {"Brand": None, "Size": None, "Color": "red"},
+    ]
+    examples = [Example("tv", "text", row) for row in labels]
+    scores = score_predictions(examples, predictions)
+    score = scores.protocol
     assert score == PairScore(nn=1, nv=1, vn=1, vc=1, vw=1)
     assert score.precision == pytest.approx(1 / 3)
     assert score.recall == pytest.approx(1 / 3)
-    strict = score_pairs(rows, attributes=("Brand", "Size", "Color"))
+    strict = scores.strict
     assert strict == PairScore(nn=4, nv=2, vn=1, vc=1, vw=1)
     assert PairScore().f1 == 0
 
@@ -263,7 +271,7 @@ def test_the_recipe_trains_from_scratch(tmp_path: Path) -> None:
     template = resource_dir("embedded") / "prompt.jinja"
     train(small, tmp_path / "out", recipe, 0.02, template)
     extractor = Extractor.from_pretrained(tmp_path / "out")
-    (schema,) = schemas_of(small.held_out).values()
+    (schema,) = annotated_schemas(small.held_out).values()
     (item,) = extractor.stream([small.held_out[0].text], schema)
     assert len(item.fields) == 1
 

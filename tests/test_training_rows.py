@@ -9,22 +9,23 @@ from typing import Any
 import pytest
 import torch
 from conftest import TITLES
+from schemax.runtime.decoder import decode
 from test_exactness import COMBINATIONS, SHORT, settings
 from torch import Tensor
 
+from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import PRESETS, DecodingConfig
-from schemax.runtime.decoder import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.schema import AttrSchema, attr
-from schemax.training.batching import Limits, batches_of, pack
-from schemax.training.lessons import Lesson
-from schemax.training.pieces import Piece, fill_row, make_pieces
+from schemax.schema import AttrSchema
+from schemax.training.batching import RowLimits, batches_of, pack
+from schemax.training.features import Features, fill_row, make_features
 from schemax.training.schedule import BatchDataset, padding_share, plan_schedule
 from schemax.training.sequences import IGNORE, TrainingSequence, collate, training_sequence
 from schemax.training.settings import TrainingSettings
 from schemax.training.targets import slot_targets
+from schemax.training.training_examples import TrainingExample
 
 AUTOREGRESSIVE = ("autoregressive", "isolated", "independent")
 
@@ -102,11 +103,11 @@ def test_training_logits_are_the_decoder_s_at_every_step(
     assert compared == len(columns) == sum(len(slot.ids) for slot in slots)
 
 
-def pieces_of(
+def features_of(
     compiled: CompiledSchema, model: DecoderModel, titles: Sequence[str] = TITLES
-) -> list[Piece]:
-    lessons = [Lesson(text[:8], "tv", text, VALUES) for text in titles]
-    return make_pieces(lessons, {"tv": compiled}, model, 1.0)["tv"]
+) -> list[Features]:
+    examples = [TrainingExample(text[:8], "tv", text, VALUES) for text in titles]
+    return make_features(examples, {"tv": compiled}, model, 1.0)["tv"]
 
 
 @pytest.mark.parametrize(
@@ -123,13 +124,13 @@ def test_packed_rows_are_as_many_prompts(
     config = settings(combination)
     compiled = compile_schema(Roomy, codec, decoding=config)
     model = decoder_model()
-    pieces = pieces_of(compiled, model)
+    features = features_of(compiled, model)
     rng = random.Random(0)
-    packed = fill_row(compiled, pieces, rng)
-    alone = [fill_row(compiled, [piece], rng) for piece in pieces]
+    packed = fill_row(compiled, features, rng)
+    alone = [fill_row(compiled, [one], rng) for one in features]
     head = len(compiled.instruction)
     assert len(packed) == head + sum(len(sequence) - head for sequence in alone)
-    assert [len(sequence) - head for sequence in alone] == [piece.tokens for piece in pieces]
+    assert [len(sequence) - head for sequence in alone] == [one.tokens for one in features]
     (together,) = label_logits(model, [packed], config)
     # The labels at the ends of keys come document by document, and so do those of values.
     places = [
@@ -195,15 +196,15 @@ def test_rows_hold_what_they_may_and_batches_are_hardly_padded(
     rng = random.Random(0)
     words = " ".join(TITLES).split()
     titles = [" ".join(rng.choices(words, k=rng.randrange(2, 30))) for _ in range(200)]
-    pieces = pieces_of(compiled, decoder_model(), titles)
+    features = features_of(compiled, decoder_model(), titles)
     head = {"tv": len(compiled.instruction)}
-    limits = Limits(batch_tokens=4000, documents=8)
-    batches = batches_of({"tv": pieces}, head, limits, rng)
+    limits = RowLimits(batch_tokens=4000, documents=8)
+    batches = batches_of({"tv": features}, head, limits, rng)
     rows = [row for batch in batches for row in batch]
-    assert sorted(piece.name for row in rows for piece in row.pieces) == sorted(
-        piece.name for piece in pieces
+    assert sorted(one.name for row in rows for one in row.features) == sorted(
+        one.name for one in features
     )
-    assert all(len(row.pieces) <= 8 and len(row) <= 4000 for row in rows)
+    assert all(len(row.features) <= 8 and len(row) <= 4000 for row in rows)
     assert all(len(batch) * max(map(len, batch)) <= 4000 for batch in batches)
     assert padding_share(batches) < 0.1
     dataset = BatchDataset(batches, {"tv": compiled}, 0)
@@ -211,22 +212,22 @@ def test_rows_hold_what_they_may_and_batches_are_hardly_padded(
     assert batch["input_ids"].shape == (len(batches[0]), max(map(len, batches[0])))
     assert batch["real"].sum() == sum(map(len, batches[0]))
     # One document is longer than a batch may be: it is a row, and a batch, of its own.
-    assert [len(r.pieces) for r in pack(pieces[:3], head["tv"], Limits(10, 8))] == [1, 1, 1]
+    assert [len(r.features) for r in pack(features[:3], head["tv"], RowLimits(10, 8))] == [1, 1, 1]
 
 
 def test_schedules_are_fixed_by_the_seed(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec, small: Any
 ) -> None:
     compiled = {"tv": compile_schema(Roomy, codec)}
-    pieces = {"tv": pieces_of(compiled["tv"], decoder_model())}
-    limits = Limits(batch_tokens=900, documents=2)
+    features = {"tv": features_of(compiled["tv"], decoder_model())}
+    limits = RowLimits(batch_tokens=900, documents=2)
 
     def schedule(**changes: Any) -> list[list[list[str]]]:
         settings = TrainingSettings(**{"epochs": 2.0, "steps": None, "seed": 0, **changes})
         options = {"num_steps": settings.num_steps, "seed": settings.seed, "batches_per_step": 2}
-        made = plan_schedule(pieces, compiled, limits, **options)
+        made = plan_schedule(features, compiled, limits, **options)
         assert len(made.batches) == made.steps * options["batches_per_step"]
-        return [[[p.name for p in row.pieces] for row in batch] for batch in made.batches]
+        return [[[p.name for p in row.features] for row in batch] for batch in made.batches]
 
     assert schedule() == schedule()
     assert schedule(seed=1) != schedule()
@@ -240,11 +241,11 @@ def test_stacked_documents_are_never_packed_further(
 ) -> None:
     config = PRESETS["paper"]
     compiled = compile_schema(Roomy, codec, decoding=config)
-    pieces = pieces_of(compiled, decoder_model())
-    limits = Limits(4096, config.documents_per_prompt, extent=4096, stacked=True)
-    rows = list(pack(pieces, len(compiled.instruction), limits))
-    assert [len(row.pieces) for row in rows] == [6, 1]
+    features = features_of(compiled, decoder_model())
+    limits = RowLimits(4096, config.documents_per_prompt, extent=4096, stacked=True)
+    rows = list(pack(features, len(compiled.instruction), limits))
+    assert [len(row.features) for row in rows] == [6, 1]
     # Their positions add up, so that fewer fit where the context is short.
-    needed = len(compiled.instruction) + sum(piece.extent for piece in pieces[:2])
-    limits = Limits(4096, 6, extent=needed, stacked=True)
-    assert len(next(iter(pack(pieces, len(compiled.instruction), limits))).pieces) == 2
+    needed = len(compiled.instruction) + sum(one.extent for one in features[:2])
+    limits = RowLimits(4096, 6, extent=needed, stacked=True)
+    assert len(next(iter(pack(features, len(compiled.instruction), limits))).features) == 2

@@ -1,23 +1,23 @@
 """Speed beside other ways to do the same work: in one process, on one model, token for token."""
 
-from schemax.benchmark.engine import BenchmarkError, Engine, Unavailable
+from schemax.benchmark.engines.base import BenchmarkError, Engine, Unavailable
+from schemax.benchmark.engines.registry import ENGINES, EngineOptions, build_engines
 from schemax.benchmark.generated import Sizes, generate_work
-from schemax.benchmark.measure import Rules, measure
+from schemax.benchmark.measure import Rules, measure_engines
 from schemax.benchmark.report import Report
-from schemax.benchmark.suite import ENGINES, Field, build
-from schemax.benchmark.work import Work
+from schemax.benchmark.workload import Workload
 
 __all__ = [
     "ENGINES",
     "BenchmarkError",
     "Engine",
-    "Field",
+    "EngineOptions",
     "Report",
     "Rules",
     "Sizes",
     "Unavailable",
-    "Work",
-    "build",
+    "Workload",
+    "build_engines",
     "generate_work",
-    "measure",
+    "measure_engines",
 ]

@@ -10,14 +10,19 @@ from typing import Any, Literal
 import torch
 
 from schemax.benchmark import report as reports
-from schemax.benchmark.engine import BenchmarkError
+from schemax.benchmark.engines.base import BenchmarkError
+from schemax.benchmark.engines.registry import (
+    EngineOptions,
+    build_engines,
+    build_sweep,
+    check_engine_names,
+)
 from schemax.benchmark.generated import VALUE_LENGTHS, Sizes, generate_work
 from schemax.benchmark.listings import annotated_work, read_rows, value_lengths
-from schemax.benchmark.measure import Rules, measure
+from schemax.benchmark.measure import Rules, measure_engines
+from schemax.benchmark.random_models import random_model, shape_config
 from schemax.benchmark.servers import ask_server
-from schemax.benchmark.shapes import random_model, shape_config
-from schemax.benchmark.suite import Field, build, build_sweep, check_names
-from schemax.benchmark.work import Work
+from schemax.benchmark.workload import Workload
 from schemax.evaluation.examples import Example
 from schemax.resources import resource_dir
 from schemax.runtime.loading import load
@@ -28,7 +33,7 @@ GRID_DOCUMENTS, GRID_BATCHES = (1, 2, 4, 6, 8), (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Comparison:
     """What is to be compared, and on what.
 
     model: folder or Hub id; shape: a name of `shapes.SHAPES` instead, with random weights.
@@ -66,9 +71,9 @@ class Request:
     price_per_hour: float | None = None
 
     def __post_init__(self) -> None:
-        check_names(self.engines)
+        check_engine_names(self.engines)
         if (self.model is None) == (self.shape is None):
-            raise ValueError("a comparison has one model: name a model or a shape, not both")
+            raise ValueError("name one model: a model or a shape, not both")
         for shape in (self.shape, self.draft):
             if shape is not None:
                 shape_config(shape)
@@ -80,82 +85,88 @@ class Request:
             raise ValueError("batch sizes are numbers of 1 or more")
 
 
-def compare(request: Request, tell: Callable[[str], None] = lambda _: None) -> reports.Report:
+def compare_engines(
+    comparison: Comparison, tell: Callable[[str], None] = lambda _: None
+) -> reports.Report:
     """Runs a comparison, and tells how it goes on.
 
     Raises BenchmarkError where an engine does not write the given answers, and ModelError,
     InputError for what cannot be loaded or read.
     """
-    model, tokenizer = load_model(request)
-    work, examples = _make_work(request, model, tokenizer)
-    field = Field(
+    model, tokenizer = load_model(comparison)
+    work, examples = _make_work(comparison, model, tokenizer)
+    options = EngineOptions(
         model,
-        None if request.draft is None else _random(request.draft, model.dtype, model.device),
-        request.batch_size,
-        request.generate_batches,
-        request.draft_acceptance,
+        None if comparison.draft is None else _random(comparison.draft, model.dtype, model.device),
+        comparison.batch_size,
+        comparison.generate_batches,
+        comparison.draft_acceptance,
     )
-    device, price = model.device, request.price_per_hour
-    outcomes = measure(build(request.engines, field), work, request.rules, device, tell)
+    device, price = model.device, comparison.price_per_hour
+    outcomes = measure_engines(
+        build_engines(comparison.engines, options), work, comparison.rules, device, tell
+    )
     grid = []
-    if request.sweep:
-        engines = build_sweep(field, GRID_DOCUMENTS, GRID_BATCHES)
-        grid = measure(engines, work, request.rules, device, tell)
+    if comparison.sweep:
+        engines = build_sweep(options, GRID_DOCUMENTS, GRID_BATCHES)
+        grid = measure_engines(engines, work, comparison.rules, device, tell)
     server = None
-    if request.server is not None:
+    if comparison.server is not None:
         server = asdict(
-            ask_server(request.server, examples, tokenizer, concurrency=request.concurrency)
+            ask_server(comparison.server, examples, tokenizer, concurrency=comparison.concurrency)
         )
     return reports.Report(
-        model=reports.describe_model(model, request.shape or Path(str(request.model)).name),
+        model=reports.describe_model(model, comparison.shape or Path(str(comparison.model)).name),
         environment=reports.describe_environment(device),
         work=reports.describe_work(work),
-        settings=_settings(request),
-        engines=tuple(reports.make_rows(outcomes, price)),
+        settings=_settings(comparison),
+        engines=tuple(reports.engine_rows(outcomes, price)),
         skipped=reports.skipped([*outcomes, *grid]),
-        sweep=tuple(reports.make_rows(grid, price, outcomes)),
+        sweep=tuple(reports.engine_rows(grid, price, outcomes)),
         server=server,
     )
 
 
-def _settings(request: Request) -> dict[str, Any]:
+def _settings(comparison: Comparison) -> dict[str, Any]:
     """What was asked for, apart from what the report says elsewhere."""
     names = (
         *("engines", "device", "dtype", "batch_size", "generate_batches", "draft"),
         *("draft_acceptance", "concurrency", "price_per_hour"),
     )
-    return {**asdict(request.rules), **{name: getattr(request, name) for name in names}}
+    return {**asdict(comparison.rules), **{name: getattr(comparison, name) for name in names}}
 
 
-def load_model(request: Request) -> tuple[Any, Any]:
+def load_model(comparison: Comparison) -> tuple[Any, Any]:
     """The model, and what `compile_schema` takes for a tokenizer; sets the threads asked for."""
-    if request.threads is not None:
-        torch.set_num_threads(request.threads)
-    if request.shape is None:
-        loaded = load(str(request.model), device=request.device, dtype=request.dtype)
-        return loaded.model.eval(), request.tokenizer or loaded.tokenizer
-    name = "bfloat16" if request.dtype == "auto" else request.dtype
+    if comparison.threads is not None:
+        torch.set_num_threads(comparison.threads)
+    if comparison.shape is None:
+        loaded = load(str(comparison.model), device=comparison.device, dtype=comparison.dtype)
+        return loaded.model.eval(), comparison.tokenizer or loaded.tokenizer
+    name = "bfloat16" if comparison.dtype == "auto" else comparison.dtype
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise BenchmarkError(f"dtype {name!r} is none; use float32, bfloat16 or float16")
-    model = _random(request.shape, dtype, pick_device(request.device))
-    return model, request.tokenizer or str(resource_dir("embedded"))
+        raise BenchmarkError(f"unknown dtype {name!r}; use float32, bfloat16 or float16")
+    model = _random(comparison.shape, dtype, pick_device(comparison.device))
+    return model, comparison.tokenizer or str(resource_dir("embedded"))
 
 
 def _random(shape: str, dtype: torch.dtype, device: torch.device) -> Any:
     return random_model(shape_config(shape), dtype, device)
 
 
-def _make_work(request: Request, model: Any, tokenizer: Any) -> tuple[Work, Sequence[Example]]:
+def _make_work(
+    comparison: Comparison, model: Any, tokenizer: Any
+) -> tuple[Workload, Sequence[Example]]:
     """The listings, and the annotated products if there are any."""
     vocab_size = model.get_output_embeddings().weight.shape[0]
     examples: Sequence[Example] = []
     lengths = VALUE_LENGTHS
-    if request.data is not None:
-        examples = read_rows(request.data, request.documents)
-        work = annotated_work(examples, tokenizer, vocab_size, source=request.data.name)
-        if request.sizes is None:
+    if comparison.data is not None:
+        examples = read_rows(comparison.data, comparison.documents)
+        work = annotated_work(examples, tokenizer, vocab_size, source=comparison.data.name)
+        if comparison.sizes is None:
             return work, examples
         lengths = value_lengths(work)
-    assert request.sizes is not None
-    return generate_work(request.sizes, vocab_size, lengths), examples
+    assert comparison.sizes is not None
+    return generate_work(comparison.sizes, vocab_size, lengths), examples

@@ -13,13 +13,14 @@ from typing import Any, Literal
 import torch
 from pydantic import create_model
 
+from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime.choosing import Chooser
 from schemax.runtime.engine import fill, streams
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.prepare import prepare
-from schemax.schema import AttrSchema, attr
+from schemax.runtime.self_test import prepare
+from schemax.schema import AttrSchema
 from schemax.tokens import PromptIds, SlotOutput
 
 Tell = Callable[[str], None]
@@ -50,7 +51,7 @@ class Product(AttrSchema):
 
 
 @dataclass(slots=True)
-class Run:
+class TimedRun:
     """One run, in seconds.
 
     whole: of it; decoding: of each pass that read no document, and choosing: of the part of it that
@@ -75,9 +76,9 @@ class Costs:
 
     documents: int
     tokens: int
-    constrained: Run
-    free: Run
-    branched: Run
+    constrained: TimedRun
+    free: TimedRun
+    branched: TimedRun
     branches: float
     compiled: dict[int, tuple[float, float]]
 
@@ -189,7 +190,7 @@ def _prompts(compiled: CompiledSchema, count: int, length: int, seed: int) -> li
 
 def _timed_run(
     model: DecoderModel, compiled: CompiledSchema, prompts: list[PromptIds]
-) -> tuple[Run, list[tuple[SlotOutput, ...]]]:
+) -> tuple[TimedRun, list[tuple[SlotOutput, ...]]]:
     model.forget_instructions()
     start = time.perf_counter()
     with _clocked(model.device) as run:
@@ -203,9 +204,9 @@ def _branches(slot: SlotOutput) -> int:
 
 
 @contextmanager
-def _clocked(device: torch.device) -> Iterator[Run]:
+def _clocked(device: torch.device) -> Iterator[TimedRun]:
     """Times passes, and what chooses tokens behind them, for as long as it lasts."""
-    run = Run()
+    run = TimedRun()
     run_pass, choose, forced = DecoderModel.run_pass, Chooser.choose, Chooser.forced
     passed, reading = 0.0, True
 
@@ -254,7 +255,7 @@ def _clocked(device: torch.device) -> Iterator[Run]:
             setattr(owner, name, usual)
 
 
-def _middle(runs: list[Run]) -> Run:
+def _middle(runs: list[TimedRun]) -> TimedRun:
     """The run of median length, of an even number the shorter one."""
     return sorted(runs, key=lambda run: run.whole)[(len(runs) - 1) // 2]
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from schemax.benchmark.work import Category, Ids, Listing, Work
+from schemax.benchmark.workload import Category, Ids, Listing, Workload
 from schemax.tokens import DONE, StopTable
 
 # Tokens per stated value in the test split of OA-Mine, written as JSON with Qwen2's tokenizer:
@@ -52,7 +52,7 @@ class Sizes:
 
 def generate_work(
     sizes: Sizes, vocab_size: int, lengths: Mapping[int, int] = VALUE_LENGTHS
-) -> Work:
+) -> Workload:
     """The same work for the same arguments.
 
     A value is a span of its document, as extracted values are; the instruction names the keys.
@@ -90,7 +90,7 @@ def generate_work(
     )
     table = np.zeros((1, vocab_size), np.int8)
     table[0, _DELIMITER] = DONE
-    return Work(
+    return Workload(
         categories=(category,),
         listings=tuple(listings),
         stop=StopTable(table, ()),

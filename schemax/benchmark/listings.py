@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from schemax.benchmark.work import Category, Ids, Listing, Work
+from schemax.benchmark.workload import Category, Ids, Listing, Workload
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.evaluation.examples import Example, canonical, read_examples, schemas_of
+from schemax.evaluation.examples import Example, canonical, read_examples
+from schemax.evaluation.schemas import annotated_schemas
 from schemax.tokens import DONE
 
 
@@ -31,7 +32,7 @@ def annotated_work(
     *,
     format: str | None = None,
     source: str = "",
-) -> Work:
+) -> Workload:
     """Every attribute of a product's category is a slot; what is not annotated is written null.
 
     examples: those of a category next to each other.
@@ -39,7 +40,7 @@ def annotated_work(
     """
     compiled = {
         name: compile_schema(schema, tokenizer, format=format, vocab_size=vocab_size)
-        for name, schema in schemas_of(examples).items()
+        for name, schema in annotated_schemas(examples).items()
     }
     names = list(compiled)
     first = compiled[names[0]]
@@ -54,7 +55,7 @@ def annotated_work(
         prompt = next(encoded[example.category])
         answers = _answers(example, compiled[example.category], eos_id)
         listings.append(Listing(names.index(example.category), prompt.documents[0], answers))
-    return Work(
+    return Workload(
         categories=tuple(
             _category(compiled[name], [item for item in listings if item.category == number])
             for number, name in enumerate(names)
@@ -73,7 +74,7 @@ def annotated_work(
     )
 
 
-def value_lengths(work: Work) -> Mapping[int, int]:
+def value_lengths(work: Workload) -> Mapping[int, int]:
     """How often a stated value has so many tokens, completing token included."""
     lengths = Counter(len(a) for listing in work.listings for a in listing.answers if len(a) > 1)
     return lengths or Counter({2: 1})

@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from schemax.benchmark.engine import BenchmarkError, Emitted, Engine, Unavailable
+from schemax.benchmark.engines.base import BenchmarkError, Emitted, Engine, Unavailable
 from schemax.benchmark.memory import peak_memory
-from schemax.benchmark.work import Work, first_difference
+from schemax.benchmark.workload import Workload, first_difference
 
 Tell = Callable[[str], None]
 
 
 @dataclass(slots=True)
-class Outcome:
+class EngineRun:
     """What became of one engine.
 
     documents: of each run; seconds: one per repeat; passes: forward passes of the model in one
@@ -59,13 +59,13 @@ class Rules:
             raise ValueError(f"rival_documents must be 1 or more, not {self.rival_documents}")
 
 
-def measure(
+def measure_engines(
     engines: Sequence[Engine],
-    work: Work,
+    work: Workload,
     rules: Rules,
     device: torch.device,
     tell: Tell = lambda _: None,
-) -> list[Outcome]:
+) -> list[EngineRun]:
     """One outcome per engine, in their order.
 
     Raises BenchmarkError where an engine writes anything but the given answers.
@@ -74,7 +74,7 @@ def measure(
     outcomes = []
     for engine in engines:
         own = smaller if engine.kind == "rival" else work
-        outcome = Outcome(engine, len(own))
+        outcome = EngineRun(engine, len(own))
         outcomes.append(outcome)
         _prepare(outcome, own, rules, device)
         tell(f"{engine.name}: {outcome.skipped or _ready(outcome)}")
@@ -92,7 +92,7 @@ def measure(
     return outcomes
 
 
-def timed(outcome: Outcome, work: Work, device: torch.device) -> float:
+def timed(outcome: EngineRun, work: Workload, device: torch.device) -> float:
     """Seconds of one checked run; counts its passes and its memory as well."""
     engine = outcome.engine
     with peak_memory(device) as peak, _counted(engine) as passes:
@@ -110,7 +110,7 @@ def timed(outcome: Outcome, work: Work, device: torch.device) -> float:
     return seconds
 
 
-def _prepare(outcome: Outcome, work: Work, rules: Rules, device: torch.device) -> None:
+def _prepare(outcome: EngineRun, work: Workload, rules: Rules, device: torch.device) -> None:
     """Sets up, warms up, and finds the best batch; a rival that fails here takes no part."""
     engine = outcome.engine
     try:
@@ -132,7 +132,7 @@ def _prepare(outcome: Outcome, work: Work, rules: Rules, device: torch.device) -
         engine.teardown()
 
 
-def _tune(outcome: Outcome, work: Work, device: torch.device) -> None:
+def _tune(outcome: EngineRun, work: Workload, device: torch.device) -> None:
     """Runs each batch size on one batch's worth of documents and keeps the fastest."""
     engine = outcome.engine
     useful = [size for size in engine.batch_sizes if size <= len(work)]
@@ -150,12 +150,12 @@ def _tune(outcome: Outcome, work: Work, device: torch.device) -> None:
     engine.batch_size = max(outcome.tried, key=lambda size: outcome.tried[size])
 
 
-def _ready(outcome: Outcome) -> str:
+def _ready(outcome: EngineRun) -> str:
     rates = ", ".join(f"{size}: {rate:,.2f}/s" for size, rate in outcome.tried.items())
     return f"ready; batch sizes tried: {rates}" if rates else "ready"
 
 
-def _check(engine: Engine, work: Work, emitted: Emitted) -> None:
+def _check(engine: Engine, work: Workload, emitted: Emitted) -> None:
     if difference := first_difference(work.expected(engine.writes), emitted):
         raise BenchmarkError(f"{engine.name} did not write the given answers: {difference}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from schemax.benchmark.engine import BenchmarkError
+from schemax.benchmark.engines.base import BenchmarkError
 from schemax.benchmark.report import Report
 from schemax.benchmark.table import markdown
 

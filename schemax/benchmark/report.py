@@ -15,15 +15,15 @@ from typing import Any
 import torch
 import transformers
 
-from schemax.benchmark.measure import Outcome
-from schemax.benchmark.work import Work
+from schemax.benchmark.measure import EngineRun
+from schemax.benchmark.workload import Workload
 
 FORMAT = 1
 _BASELINE, _FLOOR = "generate", "floor"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EngineRow:
     """One engine's figures.
 
     documents: of each run; seconds: per repeat.
@@ -67,9 +67,9 @@ class Report:
     environment: dict[str, Any]
     work: dict[str, Any]
     settings: dict[str, Any]
-    engines: tuple[Row, ...]
+    engines: tuple[EngineRow, ...]
     skipped: tuple[dict[str, str], ...]
-    sweep: tuple[Row, ...] = ()
+    sweep: tuple[EngineRow, ...] = ()
     server: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,17 +84,17 @@ class Report:
         fields = {key: value for key, value in data.items() if key != "schemax_bench"}
         try:
             for name in ("engines", "sweep"):
-                fields[name] = tuple(Row(**row) for row in fields[name])
+                fields[name] = tuple(EngineRow(**row) for row in fields[name])
             return cls(**fields)
         except (TypeError, KeyError) as error:
             raise ValueError(f"a broken report: {error}") from error
 
 
-def make_rows(
-    outcomes: Sequence[Outcome],
+def engine_rows(
+    outcomes: Sequence[EngineRun],
     dollars_per_hour: float | None = None,
-    beside: Sequence[Outcome] = (),
-) -> list[Row]:
+    beside: Sequence[EngineRun] = (),
+) -> list[EngineRow]:
     """Figures of the engines that ran, in order.
 
     beside: where the floor and `generate` are found, if not among them.
@@ -102,10 +102,10 @@ def make_rows(
     ran = [outcome for outcome in outcomes if outcome.skipped is None]
     known = [*ran, *(outcome for outcome in beside if outcome.skipped is None)]
     rates = {o.engine.name: o.documents / median(o.seconds) for o in known}
-    return [_row(outcome, rates, dollars_per_hour) for outcome in ran]
+    return [_engine_row(outcome, rates, dollars_per_hour) for outcome in ran]
 
 
-def skipped(outcomes: Sequence[Outcome]) -> tuple[dict[str, str], ...]:
+def skipped(outcomes: Sequence[EngineRun]) -> tuple[dict[str, str], ...]:
     return tuple(
         {"name": outcome.engine.name, "reason": outcome.skipped}
         for outcome in outcomes
@@ -113,13 +113,15 @@ def skipped(outcomes: Sequence[Outcome]) -> tuple[dict[str, str], ...]:
     )
 
 
-def _row(outcome: Outcome, rates: dict[str, float], dollars_per_hour: float | None) -> Row:
+def _engine_row(
+    outcome: EngineRun, rates: dict[str, float], dollars_per_hour: float | None
+) -> EngineRow:
     engine, rate = outcome.engine, rates[outcome.engine.name]
     floor, baseline = rates.get(_FLOOR), rates.get(_BASELINE)
     bound = engine.kind == "bound"
     price = None if dollars_per_hour is None or bound else dollars_per_hour / 3600 / rate
     passes = outcome.passes
-    return Row(
+    return EngineRow(
         name=engine.name,
         title=engine.title,
         kind=engine.kind,
@@ -176,7 +178,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
     }
 
 
-def describe_work(work: Work) -> dict[str, Any]:
+def describe_work(work: Workload) -> dict[str, Any]:
     """How the work was made, and how many tokens it has of each kind."""
     counts = work.counts()
     answers = [len(a) for listing in work.listings for a in listing.answers]

@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from schemax.benchmark.engine import BenchmarkError
+from schemax.benchmark.engines.base import BenchmarkError
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.evaluation.examples import Example, accepted, schemas_of
+from schemax.evaluation.examples import Example, accepted
+from schemax.evaluation.schemas import annotated_schemas
 
 ABSENT = (
     "vLLM: not measured here; start it with `vllm serve MODEL` and pass "
@@ -62,7 +63,7 @@ def ask_server(
     served = model or _first_model(base)
     compiled = {
         name: compile_schema(schema, tokenizer, format=format, decoding="autoregressive")
-        for name, schema in schemas_of(examples).items()
+        for name, schema in annotated_schemas(examples).items()
     }
     requests = [_request(compiled[e.category], e.text, served) for e in examples]
     _post(f"{base}/completions", requests[0])  # the first one warms up

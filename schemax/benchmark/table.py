@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from schemax.benchmark.report import Report, Row
+from schemax.benchmark.report import EngineRow, Report
 
 COLUMNS = ("engine", "products/s", "±", "x floor", "x generate", "passes", "MiB", "batch")
 PRICES = ("$ per 1,000", "$ per 500 M")
@@ -14,7 +14,9 @@ def columns(report: Report) -> tuple[str, ...]:
     return (*COLUMNS, *PRICES) if _priced(report) else COLUMNS
 
 
-def cells(report: Report, rows: Sequence[Row] | None = None) -> Iterator[tuple[str, ...]]:
+def table_rows(
+    report: Report, rows: Sequence[EngineRow] | None = None
+) -> Iterator[tuple[str, ...]]:
     """One tuple of texts per engine, as `columns` names them: bounds first, then by speed.
 
     passes: forward passes per product; ±: half the range of the repeats; MiB: peak memory.
@@ -71,10 +73,10 @@ def notes(report: Report) -> Iterator[str]:
 
 def markdown(report: Report) -> str:
     """The report as a section of a page."""
-    lines = [headline(report) + ".", "", *_markdown_table(columns(report), cells(report))]
+    lines = [headline(report) + ".", "", *_markdown_table(columns(report), table_rows(report))]
     if report.sweep:
         lines += ["", "Documents per prompt (J) and prompts per batch (B):", ""]
-        lines += _markdown_table(columns(report), cells(report, report.sweep))
+        lines += _markdown_table(columns(report), table_rows(report, report.sweep))
     said = [f"- {note}" for note in notes(report)]
     return "\n".join([*lines, *(["", *said] if said else [])])
 

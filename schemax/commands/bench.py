@@ -5,137 +5,57 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from schemax.commands import bench_options as to
+from schemax.commands import bench_special as special
 from schemax.commands import options
-from schemax.commands.messages import UsageError, plain_warnings, refused_settings, say
+from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
 from schemax.resources import resource_dir
 
 if TYPE_CHECKING:
-    from schemax.benchmark.compare import Request
     from schemax.benchmark.report import Report
-
-_Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        show_default=False,
-        help="Folder or Hugging Face Hub id. Default: --shape, else the embedded model.",
-    ),
-]
-
-
-# What --tables makes use of.
-_OF_TABLES = ("tables", "documents", "model", "device", "dtype", "threads", "quiet")
 
 
 def bench(
     context: typer.Context,
-    model: _Model = None,
-    shape: Annotated[
-        str | None,
-        typer.Option(
-            show_default=False,
-            help="Random weights of a published shape instead: qwen3-0.6b, qwen3-8b ...",
-        ),
-    ] = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(show_default=False, help="Folder of a tokenizer, for --data with --shape."),
-    ] = None,
-    device: options.Device = "auto",
-    dtype: Annotated[
-        str,
-        typer.Option(help="float32, bfloat16, float16; auto: bfloat16 for shapes, else as always."),
-    ] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the CPU.")] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            show_default=False,
-            help="JSONL of annotated products, as `evaluate` reads it. With --document-tokens "
-            "only the lengths of its values are taken.",
-        ),
-    ] = None,
-    documents: Annotated[int, typer.Option(min=1, help="How many listings.")] = 64,
-    document_tokens: Annotated[
-        int | None, typer.Option(min=2, show_default="250", help="Generated listings: their size.")
-    ] = None,
-    attributes: Annotated[int, typer.Option(min=1, help="... attributes of each.")] = 16,
-    key_tokens: Annotated[int, typer.Option(min=1, help="... tokens of a key.")] = 4,
-    instruction_tokens: Annotated[int, typer.Option(min=1, help="... of the instruction.")] = 250,
-    jitter: Annotated[float, typer.Option(help="... lengths vary by this share, to 0.5.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of the listings and of the order of runs.")] = 0,
-    engines: Annotated[
-        str | None,
-        typer.Option(show_default=False, help="Names by commas. Default: all that can run."),
-    ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Rounds; the median counts.")] = 3,
-    rival_documents: Annotated[
-        int | None,
-        typer.Option(min=1, show_default=False, help="Rivals run on so many listings. All if not."),
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, show_default="auto", help="Of schemax's own engines.")
-    ] = None,
-    generate_batches: Annotated[
-        str, typer.Option(help="Batch sizes for transformers' generate to choose from.")
-    ] = "1,8,32,64",
-    draft: Annotated[
-        str | None,
-        typer.Option(show_default=False, help="Shape of the draft model. Default: an eighth."),
-    ] = None,
-    draft_acceptance: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="How often a drafted token is right.")
-    ] = 0.8,
-    sweep: Annotated[
-        bool, typer.Option("--sweep", help="The grid of documents per prompt and batch sizes.")
-    ] = False,
-    constraints: Annotated[
-        bool,
-        typer.Option("--constraints", help="Instead, what constraints cost a decode step."),
-    ] = False,
-    tables: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="ROWS",
-            show_default=False,
-            help="Instead, what runs over tables cost beside the model, up to so many rows.",
-        ),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(metavar="URL", show_default=False, help="A server of OpenAI's protocol."),
-    ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight there.")] = 32,
-    price_per_hour: Annotated[
-        float | None, typer.Option(min=0.0, show_default=False, help="Of the machine, in dollars.")
-    ] = None,
-    as_json: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", show_default=False, help="Results.")
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", show_default=False, help="SVG or PNG.")
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", show_default=False, help="A page to write the results into."),
-    ] = None,
-    earlier: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="FILE", show_default=False, help="Shows results; measures nothing."
-        ),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    engines: to.Engines = None,
+    repeats: to.Repeats = 3,
+    batch_size: to.BatchSize = None,
+    sweep: to.Sweep = False,
+    data: to.Data = None,
+    documents: to.Documents = 64,
+    document_tokens: to.DocumentTokens = None,
+    attributes: to.Attributes = 16,
+    jitter: to.Jitter = 0.0,
+    seed: to.Seed = 0,
+    model: to.Model = None,
+    shape: to.Shape = None,
+    tokenizer: to.Tokenizer = None,
+    device: to.Device = "auto",
+    dtype: to.Dtype = "auto",
+    threads: to.Threads = None,
+    price_per_hour: to.PricePerHour = None,
+    rival_documents: to.RivalDocuments = None,
+    generate_batches: to.GenerateBatches = "1,8,32,64",
+    draft: to.Draft = None,
+    draft_acceptance: to.DraftAcceptance = 0.8,
+    against: to.Against = None,
+    concurrency: to.Concurrency = 32,
+    host: to.Host = False,
+    transfers: to.Transfers = False,
+    constraints: to.Constraints = False,
+    tables: to.Tables = None,
+    earlier: to.Earlier = None,
+    as_json: to.Json = None,
+    picture: to.Plot = None,
+    page: to.Page = None,
+    quiet: to.Quiet = False,
 ) -> None:
     """Measures schemax and its rivals: one process, one model, the same answers for all.
 
@@ -143,15 +63,22 @@ def bench(
     be compared, random ones as well, and every run is checked for them. The floor is what plain
     forward passes over the tokens of the work take.
     """
+    special.refuse_others(context)
     if tables is not None:
-        _refuse_others(context)
-        _measure_tables(tables, documents, model, device, dtype, threads, quiet)
+        special.tables(tables, documents, model, device, dtype, threads, quiet)
+        return
+    if host:
+        few = documents if special.is_given(context, "documents") else None
+        special.host(few, seed, as_json, quiet)
+        return
+    if transfers:
+        special.transfers(seed, as_json, quiet)
         return
     if earlier is not None:
         _publish(_read_report(earlier), None, picture, page)
         return
     # Here and not above, since other verbs need neither torch nor transformers to start.
-    from schemax.benchmark.compare import Request, compare
+    from schemax.benchmark.compare import Comparison, compare_engines
     from schemax.benchmark.generated import Sizes
     from schemax.benchmark.measure import Rules
     from schemax.benchmark.servers import ABSENT
@@ -162,12 +89,10 @@ def bench(
             documents=documents,
             document_tokens=document_tokens or 250,
             attributes=attributes,
-            key_tokens=key_tokens,
-            instruction_tokens=instruction_tokens,
             jitter=jitter,
             seed=seed,
         )
-        request = Request(
+        comparison = Comparison(
             engines=_names(engines),
             rules=Rules(repeats, rival_documents, seed=seed),
             model=_model_name(model, shape),
@@ -189,83 +114,20 @@ def bench(
             price_per_hour=price_per_hour,
         )
     if constraints:
-        _measure_constraints(request, quiet)
+        special.constraints(comparison, quiet)
         return
     with plain_warnings(quiet=quiet):
-        report = compare(request, (lambda _: None) if quiet else say)
+        report = compare_engines(comparison, (lambda _: None) if quiet else say)
     _publish(report, as_json, picture, page)
     if against is None and not quiet:
         say(ABSENT)
-
-
-def _refuse_others(context: typer.Context) -> None:
-    """Raises UsageError for what was given, but means nothing to --tables."""
-    others = [
-        option.opts[0]
-        for option in context.command.params
-        if option.name not in _OF_TABLES and _is_given(context, option.name)
-    ]
-    if others:
-        raise UsageError(f"--tables does not go with {', '.join(others)}")
-
-
-def _is_given(context: typer.Context, name: str | None) -> bool:
-    source = context.get_parameter_source(name or "")
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _measure_constraints(request: Request, quiet: bool) -> None:
-    from schemax.benchmark.compare import load_model
-    from schemax.benchmark.constraints import measure_constraints
-
-    with plain_warnings(quiet=quiet), refused_settings():
-        model, tokenizer = load_model(request)
-        costs = measure_constraints(
-            model,
-            tokenizer,
-            documents=request.documents,
-            document_tokens=request.sizes.document_tokens if request.sizes else 250,
-            repeats=request.rules.repeats,
-            seed=request.rules.seed,
-            tell=(lambda _: None) if quiet else say,
-        )
-    for line in costs.lines():
-        print(line)
-
-
-def _measure_tables(
-    rows: int,
-    documents: int,
-    model: str | None,
-    device: str,
-    dtype: str,
-    threads: int | None,
-    quiet: bool,
-) -> None:
-    import torch
-
-    from schemax.commands.table_costs import measure_tables
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    with plain_warnings(quiet=quiet):
-        costs = measure_tables(
-            rows,
-            documents=documents,
-            model=model,
-            device=device,
-            dtype=dtype,
-            tell=(lambda _: None) if quiet else say,
-        )
-    for line in costs.lines():
-        print(line)
 
 
 def _publish(report: Report, as_json: Path | None, picture: Path | None, page: Path | None) -> None:
     """The table on the terminal, and the files that were asked for."""
     from schemax.benchmark.page import write_page
     from schemax.benchmark.plot import can_plot, plot
-    from schemax.benchmark.table import cells, columns, headline, notes
+    from schemax.benchmark.table import columns, headline, notes, table_rows
 
     if as_json is not None:
         as_json.write_text(json.dumps(report.to_dict(), indent=2) + "\n", "utf-8")
@@ -277,7 +139,7 @@ def _publish(report: Report, as_json: Path | None, picture: Path | None, page: P
             table.add_column(columns(report)[0], no_wrap=True)
             for name in columns(report)[1:]:
                 table.add_column(name, justify="right")
-            for row in cells(report, rows):
+            for row in table_rows(report, rows):
                 table.add_row(*row)
             console.print(table)
     for note in notes(report):
@@ -301,7 +163,7 @@ def _read_report(path: Path) -> Report:
 
 
 def _names(engines: str | None) -> tuple[str, ...]:
-    from schemax.benchmark.suite import ENGINES
+    from schemax.benchmark.engines.registry import ENGINES
 
     if engines is None:
         return ENGINES

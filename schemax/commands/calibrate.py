@@ -14,15 +14,15 @@ from rich.table import Table
 
 from schemax.calibration import FILE, write_calibration
 from schemax.commands import options
+from schemax.commands.console import UsageError, plain_warnings, say
 from schemax.commands.datasets import dataset, declared_schemas
-from schemax.commands.messages import UsageError, plain_warnings, say
 from schemax.config import DecodingConfig
-from schemax.evaluation.declared import check_labels
 from schemax.evaluation.examples import read_examples
+from schemax.evaluation.schemas import check_labels
 from schemax.extractor import Extractor
 
 if TYPE_CHECKING:
-    from schemax.evaluation.fitting import Fit
+    from schemax.evaluation.calibration_fit import Fit
 
 _FEW = 300
 
@@ -86,7 +86,7 @@ def calibrate(
     schemas = declared_schemas(found.schemas, examples)
     check_labels(examples, schemas)
     # Here and not above: it imports torch, which other commands need not wait for.
-    from schemax.training.calibrating import calibrate
+    from schemax.evaluation.calibrate import calibrate
 
     with plain_warnings():
         options.hush_libraries()

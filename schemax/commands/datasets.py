@@ -9,10 +9,10 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from schemax.commands.console import UsageError
 from schemax.commands.declarations import read_schemas
-from schemax.commands.messages import UsageError
-from schemax.evaluation.declared import annotated_schemas, for_categories, read_attributes
 from schemax.evaluation.examples import Example
+from schemax.evaluation.schemas import annotated_schemas, for_categories, read_attributes
 
 ATTRIBUTES = "attributes.json"
 

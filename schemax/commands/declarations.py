@@ -11,10 +11,11 @@ from types import ModuleType
 
 from pydantic import BaseModel
 
+from schemax.attributes import settings_of
 from schemax.catalog import load_schema
-from schemax.commands.messages import UsageError
+from schemax.commands.console import UsageError
 from schemax.errors import SchemaxError
-from schemax.schema import AttrSchema, settings_of
+from schemax.schema import AttrSchema
 
 Model = type[BaseModel]
 

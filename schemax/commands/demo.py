@@ -16,7 +16,7 @@ from rich.text import Text
 
 from schemax.catalog import load_schema
 from schemax.commands import options
-from schemax.commands.messages import plain_warnings
+from schemax.commands.console import plain_warnings
 from schemax.extractor import Extractor
 from schemax.results import Extraction
 
@@ -37,7 +37,7 @@ LISTINGS: Sequence[tuple[str, str]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TimedRun:
     """All listings, read once."""
 
     items: Sequence[Extraction[Any]]
@@ -77,7 +77,7 @@ def demo(
     )
 
 
-def _timed(extractor: Extractor, schemas: Mapping[str, type[BaseModel]], decoding: str) -> Run:
+def _timed(extractor: Extractor, schemas: Mapping[str, type[BaseModel]], decoding: str) -> TimedRun:
     records = [{"category": category, "title": title} for category, title in LISTINGS]
 
     def run() -> list[Extraction[Any]]:
@@ -87,7 +87,7 @@ def _timed(extractor: Extractor, schemas: Mapping[str, type[BaseModel]], decodin
     started = time.perf_counter()
     items = run()
     seconds = time.perf_counter() - started
-    return Run(sorted(items, key=lambda item: item.index), seconds)
+    return TimedRun(sorted(items, key=lambda item: item.index), seconds)
 
 
 def _values_table(items: Sequence[Extraction[Any]]) -> Table:
@@ -117,7 +117,7 @@ def _stated(item: Extraction[Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _cost_table(parallel: Run, baseline: Run) -> Table:
+def _cost_table(parallel: TimedRun, baseline: TimedRun) -> Table:
     table = Table(pad_edge=False)
     table.add_column("decoding")
     table.add_column("forward passes per listing", justify="right")

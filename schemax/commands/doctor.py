@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from schemax.commands import options
-from schemax.commands.messages import plain_warnings, say
+from schemax.commands.console import plain_warnings, say
 from schemax.diagnosis import doctor as examine
 from schemax.resources import resource_dir
 

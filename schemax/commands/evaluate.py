@@ -7,31 +7,25 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
 import typer
 from pydantic import BaseModel
 
-from schemax.commands import options, scoreboard
+from schemax.commands import evaluate_tables, options
+from schemax.commands.console import UsageError, plain_warnings, say
 from schemax.commands.datasets import dataset, declared_schemas
-from schemax.commands.messages import UsageError, plain_warnings, say
+from schemax.commands.option_groups import grouped
 from schemax.evaluation.comparison import Comparison, compare
-from schemax.evaluation.declared import check_labels, parts_of
-from schemax.evaluation.examples import (
-    Example,
-    by_attribute,
-    duplicated_ids,
-    labelled,
-    read_examples,
-    score_predictions,
-    shown_record,
-)
+from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
 from schemax.evaluation.judge import Case, Judgement, Verdict, cases_of
-from schemax.evaluation.picture import reliability_svg
-from schemax.evaluation.runs import Judged, Run, check_alike, comparison_data, read_run
+from schemax.evaluation.plots import reliability_svg
+from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, comparison_data, read_run
+from schemax.evaluation.schemas import check_labels, parts_of
+from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.progress import track
 from schemax.results import Extraction
@@ -43,7 +37,36 @@ _WARM_UP = 16
 _MOST_IDS = 20
 
 
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """What is shown of the scores, and where."""
+
+    panel: ClassVar[str] = "The report"
+
+    by: Annotated[
+        str,
+        typer.Option(
+            help="category; attribute: also the counts of every attribute; confidence: also how "
+            "reliable confidences are, bin by bin."
+        ),
+    ] = "category"
+    reliability: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.svg",
+            show_default=False,
+            help="Where to draw reliability, and risk over coverage.",
+        ),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False
+    details: Annotated[
+        bool, typer.Option("--details", help="With --json: labels and predictions as well.")
+    ] = False
+
+
+@grouped
 def evaluate(
+    report: ReportOptions,
     data: Annotated[
         Path | None,
         typer.Argument(
@@ -74,22 +97,6 @@ def evaluate(
     limit: Annotated[
         int | None, typer.Option(min=1, show_default=False, help="Read no more than so many.")
     ] = None,
-    by: Annotated[
-        str,
-        typer.Option(
-            help="category; attribute for counts of every attribute as well; confidence for how "
-            "far confidences can be relied on, bin by bin."
-        ),
-    ] = "category",
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            "--reliability",
-            metavar="FILE.svg",
-            show_default=False,
-            help="Where to draw reliability, and risk over coverage.",
-        ),
-    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -107,10 +114,6 @@ def evaluate(
             help="Instead of INPUT: two results that --json --details wrote.",
         ),
     ] = None,
-    details: Annotated[
-        bool, typer.Option("--details", help="With --json: labels and predictions as well.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False,
 ) -> None:
     """Scores extractions against annotations, by the protocol of ExtractGPT and strictly.
 
@@ -118,6 +121,7 @@ def evaluate(
     score takes an attribute that is not annotated as null. Later settings are compared with the
     first one, product by product.
     """
+    by, picture = report.by, report.reliability
     if by not in ("category", "attribute", "confidence"):
         raise UsageError(f"--by takes category, attribute or confidence, not {by!r}")
     if picture is not None and picture.suffix != ".svg":
@@ -125,11 +129,11 @@ def evaluate(
     if saved is not None:
         if data is not None:
             raise UsageError("give INPUT or --compare, not both")
-        _compare_saved(saved, as_json)
+        _compare_saved(saved, report.as_json)
         return
     if data is None:
         raise UsageError("INPUT is missing")
-    if details and not as_json:
+    if report.details and not report.as_json:
         raise UsageError("--details goes with --json")
     names = [name.strip() for name in decoding.split(",")]
     checked = [
@@ -140,7 +144,7 @@ def evaluate(
     _report_duplicates(examples)
     schemas = declared_schemas(found.schemas, examples)
     check_labels(examples, schemas)
-    with plain_warnings(quiet=as_json):
+    with plain_warnings(quiet=report.as_json):
         extractor = options.load_extractor(model, device, dtype)
         runs = [
             _measure(extractor, examples, schemas, name, settings)
@@ -150,15 +154,15 @@ def evaluate(
             judging = extractor if judge == model else options.load_extractor(judge, device, dtype)
             runs = [replace(run, judged=_judged(judging, judge, run)) for run in runs]
     comparisons = [compare(examples, runs[0].predictions, run.predictions) for run in runs[1:]]
-    if as_json:
-        typer.echo(json.dumps(_as_data(runs, comparisons, details), indent=2))
+    if report.as_json:
+        typer.echo(json.dumps(_as_data(runs, comparisons, report.details), indent=2))
     else:
-        scoreboard.show(runs, comparisons, _setting(extractor), by=by)
+        evaluate_tables.show(runs, comparisons, _setting(extractor), by=by)
     if picture is not None:
         _draw(runs, picture)
 
 
-def _draw(runs: Sequence[Run], path: Path) -> None:
+def _draw(runs: Sequence[EvaluationRun], path: Path) -> None:
     known = [(run.decoding, found) for run in runs if (found := run.reliability) is not None]
     if known:
         path.write_text(reliability_svg(known), "utf-8")
@@ -172,7 +176,7 @@ def _measure(
     schemas: Mapping[str, type[BaseModel]],
     name: str,
     settings: Mapping[str, Any],
-) -> Run:
+) -> EvaluationRun:
     records = [shown_record(example) for example in examples]
     if sys.stderr.isatty():  # a bar would cost time that is being measured
         say(f"{name}: {len(examples)} products ...")
@@ -206,7 +210,7 @@ def _measure(
     ends = Counter(
         field.finish_reason for item in items for field in without_items(item.fields).values()
     )
-    return Run(
+    return EvaluationRun(
         decoding=name,
         examples=examples,
         predictions=predictions,
@@ -223,7 +227,7 @@ def _measure(
     )
 
 
-def _judged(judge: Extractor, name: str, run: Run) -> Judged:
+def _judged(judge: Extractor, name: str, run: EvaluationRun) -> Judged:
     cases = cases_of(run.examples, run.predictions)
     return Judged(name, cases, _verdicts(judge, cases))
 
@@ -248,7 +252,7 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
         }
         typer.echo(json.dumps(sides | comparison_data(found), indent=2))
     else:
-        scoreboard.show_comparison(found, *names)
+        evaluate_tables.show_comparison(found, *names)
 
 
 def _report_duplicates(examples: Sequence[Example]) -> None:
@@ -260,7 +264,7 @@ def _report_duplicates(examples: Sequence[Example]) -> None:
 
 
 def _as_data(
-    runs: Sequence[Run], comparisons: Sequence[Comparison], details: bool
+    runs: Sequence[EvaluationRun], comparisons: Sequence[Comparison], details: bool
 ) -> list[dict[str, Any]]:
     rows = [run.to_data(details=details) for run in runs]
     for row, comparison in zip(rows[1:], comparisons, strict=True):

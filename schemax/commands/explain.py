@@ -15,16 +15,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from schemax.attributes import settings_of
 from schemax.commands import options
-from schemax.commands.contract import Contract, contract_of
+from schemax.commands.console import UsageError, plain_warnings, refused_settings
 from schemax.commands.declarations import read_schema
+from schemax.commands.explain_data import Contract, contract_of
 from schemax.commands.few_shot import few_shot
-from schemax.commands.messages import UsageError, plain_warnings, refused_settings
 from schemax.compiler import TextCodec, compile_schema, load_codec
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
 from schemax.errors import ModelError
 from schemax.resources import resource_dir
-from schemax.schema import settings_of
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any, cast
 import typer
 
 from schemax.commands import options
+from schemax.commands.console import UsageError, plain_warnings, say
 from schemax.commands.declarations import read_schemas
 from schemax.commands.few_shot import few_shot
-from schemax.commands.messages import UsageError, plain_warnings, say
 from schemax.commands.named_model import NamedModel
 from schemax.commands.pools import PoolOptions
 from schemax.commands.signals import terminable

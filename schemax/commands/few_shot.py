@@ -7,20 +7,19 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from schemax.commands.messages import UsageError
-from schemax.compiler.examples import Example, Examples
+from schemax.attributes import compile_attributes, settings_of
+from schemax.commands.console import UsageError
+from schemax.compiler.few_shot import FewShotExample, FewShotExamples
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example as Row
-from schemax.evaluation.examples import canonical, read_examples, row_ids
+from schemax.evaluation.examples import Example, canonical, read_examples, row_ids
+from schemax.evaluation.labels import shown_text, typed_labels
 from schemax.formats import get_format
 from schemax.results import SlotText, build
-from schemax.schema import compile_attributes, settings_of
-from schemax.training.lessons import make_lesson
 
 Model = type[BaseModel]
 
 
-def few_shot(path: Path | None, schemas: Model | Mapping[str, Model]) -> Examples | None:
+def few_shot(path: Path | None, schemas: Model | Mapping[str, Model]) -> FewShotExamples | None:
     """The examples of a file that are of these schemas, as the extractor takes them.
 
     Categories are compared without regard to case; a single schema has the one it declares.
@@ -35,7 +34,7 @@ def few_shot(path: Path | None, schemas: Model | Mapping[str, Model]) -> Example
     return examples
 
 
-def _read(path: Path, schemas: Mapping[str, Model]) -> dict[str, list[Example]]:
+def _read(path: Path, schemas: Mapping[str, Model]) -> dict[str, list[FewShotExample]]:
     try:
         rows = read_examples(path)
     except OSError as error:
@@ -58,22 +57,23 @@ def _read(path: Path, schemas: Mapping[str, Model]) -> dict[str, list[Example]]:
     return examples
 
 
-def _example(path: Path, name: str, row: Row, schema: Model) -> Example:
+def _example(path: Path, name: str, row: Example, schema: Model) -> FewShotExample:
     """An annotated document with the instance that extraction would build of its labels."""
     written = get_format("json")
     stated = {label: canonical(value) for label, value in row.attributes.items()}
     try:
-        lesson, errors = make_lesson(name, row, stated, {row.category: schema}, written)
+        labels = typed_labels(name, row.category, stated, schema, written)
+        text = shown_text(name, row)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     attributes = compile_attributes(schema)
     slots = [
-        SlotText(written.escape(lesson.values.get(item.name)), "stop", 1, complete=True)
+        SlotText(written.escape(labels.values.get(item.name)), "stop", 1, complete=True)
         for item in attributes
     ]
     found = build(schema, attributes, slots, written, index=0, document_id=None)
-    if errors := [*errors, *found.errors]:
+    if errors := [*labels.errors, *found.errors]:
         where = f"{errors[0].field}: " if errors[0].field else ""
         raise InputError(f"{path}: document {name}: {where}{errors[0].message}")
     assert found.value is not None  # else there is an error
-    return lesson.text, found.value
+    return text, found.value

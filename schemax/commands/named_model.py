@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from schemax.commands import options
-from schemax.commands.messages import refused_settings
+from schemax.commands.console import refused_settings
 from schemax.commands.pools import PoolOptions, connected
 from schemax.compiler.prompt import template_source
 from schemax.extractor import Extractor, Options

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from schemax.commands.messages import UsageError, refused_settings
+from schemax.commands.console import UsageError, refused_settings
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.extractor import Extractor

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from schemax.commands.messages import UsageError, refused_settings
+from schemax.commands.console import UsageError, refused_settings
 from schemax.ray import pool as ray_pool
 from schemax.ray.pool import Pool
 

@@ -6,8 +6,8 @@ import textwrap
 
 import typer
 
+from schemax.attributes import compile_attributes
 from schemax.catalog import load_schema, schema_names
-from schemax.schema import compile_attributes
 
 
 def schemas() -> None:

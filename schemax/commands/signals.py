@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from schemax.commands.messages import say
+from schemax.commands.console import say
 
 _TERMINATED = 143
 

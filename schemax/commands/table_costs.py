@@ -21,6 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from schemax.attributes import compile_attributes
 from schemax.calibration import Calibration
 from schemax.catalog import load_schema
 from schemax.commands import options
@@ -33,7 +34,6 @@ from schemax.io.storage import optional
 from schemax.io.task import Task
 from schemax.resources import resource_dir
 from schemax.results import Extraction, SlotText, build
-from schemax.schema import compile_attributes
 
 _SCHEMA = "shoes"
 _FEW = 10_000

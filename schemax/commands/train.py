@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from schemax.commands import options
 from schemax.commands import train_options as given
 from schemax.commands.calibrate import calibration_line
+from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
 from schemax.commands.datasets import dataset, declared_schemas
-from schemax.commands.messages import UsageError, plain_warnings, refused_settings, say
+from schemax.commands.option_groups import grouped
 from schemax.compiler.prompt import template_source
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import InputError, ModelError
@@ -25,44 +26,22 @@ from schemax.resources import resource_dir
 from schemax.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from schemax.training.lessons import Lesson
-    from schemax.training.run import Outcome, Work
+    from schemax.training.run import TrainingJob, TrainingResult
+    from schemax.training.training_examples import TrainingExample
 
 
+@grouped
 def train(
     data: given.Train,
     out: given.Out,
+    source: given.DataOptions,
+    labelling: given.LabelOptions,
+    weights: given.WeightOptions,
+    loop: given.LoopOptions,
     model: options.Model = None,
     device: given.Device = "auto",
-    from_scratch: given.FromScratch = None,
-    test: given.Test = None,
-    keep_overlap: given.KeepOverlap = False,
-    schemas: given.Schemas = None,
-    held_out: given.HeldOut = 0.1,
-    labels: given.Labels = "gold",
-    teacher: given.Teacher = None,
-    teacher_decoding: given.TeacherDecoding = "autoregressive",
-    absent: given.Absent = "null",
-    absent_share: given.AbsentShare = 1.0,
-    decoding: given.Decoding = "isolated",
-    layout: given.Layout = None,
-    documents: given.Documents = None,
-    slots: given.Slots = None,
-    documents_per_prompt: given.DocumentsPerPrompt = None,
     format: options.Format = None,
     template: options.Template = None,
-    lora: given.Lora = None,
-    keep_adapter: given.KeepAdapter = False,
-    epochs: given.Epochs = None,
-    steps: given.Steps = None,
-    learning_rate: given.LearningRate = None,
-    batch_tokens: given.BatchTokens = 4096,
-    pack: given.Pack = 16,
-    gradient_accumulation: given.GradientAccumulation = 1,
-    bf16: given.Bf16 = False,
-    patience: given.Patience = None,
-    check_every: given.CheckEvery = None,
-    seed: given.Seed = 0,
     resume: given.Resume = False,
 ) -> None:
     """Fine-tunes a model for the way it will be decoded.
@@ -71,75 +50,64 @@ def train(
     they are decoded, and the loss is taken on values and what ends them. FOLDER is then a model
     like any other: `schemax evaluate TEST.jsonl --model FOLDER`.
     """
-    _check_choices(labels, teacher, absent, device)
+    _check_choices(labelling, device)
     settings = options.checked_settings(format, template, None)
     with refused_settings():
-        config = _decoding(decoding, layout, documents, slots, documents_per_prompt)
-        teaching = resolve_decoding(teacher_decoding)
         chosen = TrainingSettings(
-            decoding=config,
-            epochs=epochs,
-            steps=steps,
-            learning_rate=learning_rate,
-            batch_tokens=batch_tokens,
-            pack=pack,
-            gradient_accumulation=gradient_accumulation,
-            lora=lora,
-            keep_adapter=keep_adapter,
-            bf16=bf16,
-            absent=absent_share if absent == "null" else 0.0,
-            held_out=held_out,
-            patience=patience,
-            check_every=check_every,
-            seed=seed,
-            from_scratch=from_scratch is not None,
+            decoding=resolve_decoding(weights.decoding),
+            lora=weights.lora,
+            keep_adapter=weights.keep_adapter,
+            from_scratch=weights.from_scratch is not None,
+            absent=labelling.absent,
+            held_out=source.held_out,
+            **asdict(loop),
         )
+        teaching = resolve_decoding(labelling.teacher_decoding)
     _check_folder(out, resume)
     # Here and not above: it imports torch, which other commands need not wait for.
-    from schemax.training.run import Work
+    from schemax.training.run import TrainingJob
 
     with plain_warnings(quiet=_rank() > 0):
         options.hush_libraries()
         from schemax.training.data import read_training_examples
 
-        found = dataset(data, "train", schemas)
-        test = test or found.test
-        examples = read_training_examples(found.file, test, keep_overlap=keep_overlap)
-        declared = declared_schemas(found.schemas, examples)
+        found = dataset(data, "train", source.schemas)
+        test = source.test or found.test
+        annotated = read_training_examples(found.file, test, keep_overlap=source.keep_overlap)
+        declared = declared_schemas(found.schemas, annotated)
         loading = "cpu" if _num_processes() > 1 else device
-        extractor, name = _load(model, from_scratch, chosen, loading, template)
+        extractor, name = _load(model, weights.from_scratch, chosen, loading, template)
         compiled = {
-            category: extractor.compile(schema, format=format, template=template, decoding=config)
+            category: extractor.compile(
+                schema, format=format, template=template, decoding=chosen.decoding
+            )
             for category, schema in declared.items()
         }
-        lessons = _lessons(
-            examples, declared, extractor, labels, teacher, teaching, loading, settings
+        examples = _training_examples(
+            annotated, declared, extractor, labelling, teaching, loading, settings
         )
-        source = extractor.template
-        card = _card(
-            found.file, test, found.schemas, labels, teacher, teacher_decoding, name, format
-        )
-        work = Work(
+        prompt = extractor.template
+        work = TrainingJob(
             extractor=extractor,
             name=name,
             compiled=compiled,
-            lessons=lessons,
-            template=None if source is None else template_source(str(source)),
-            card=card,
+            examples=examples,
+            template=None if prompt is None else template_source(str(prompt)),
+            card=_card(found.file, test, found.schemas, labelling, name, format),
         )
         outcome = _run(work, out, chosen, device, resume)
         if _rank() == 0:
-            _report(outcome, out, data if data.is_dir() else Path("TEST.jsonl"), decoding)
-            _calibrate(out, examples, declared, work, chosen, labels, loading, settings)
+            test_data = data if data.is_dir() else Path("TEST.jsonl")
+            _report(outcome, out, test_data, weights.decoding)
+            _calibrate(out, annotated, declared, work, chosen, labelling.labels, loading, settings)
 
 
-def _check_choices(labels: str, teacher: str | None, absent: str, device: str) -> None:
+def _check_choices(labelling: given.LabelOptions, device: str) -> None:
+    labels, teacher = labelling.labels, labelling.teacher
     if labels not in ("gold", "teacher", "self"):
         raise UsageError(f"--labels takes gold, teacher or self, not {labels!r}")
     if (labels == "teacher") != (teacher is not None):
         raise UsageError("--labels teacher and --teacher go together")
-    if absent not in ("null", "ignore"):
-        raise UsageError(f"--absent takes null or ignore, not {absent!r}")
     if device not in ("auto", "cpu", "cuda", "mps"):
         raise UsageError(
             f"--device takes auto, cpu, cuda or mps, not {device!r}; CUDA_VISIBLE_DEVICES chooses "
@@ -151,24 +119,6 @@ def _check_choices(labels: str, teacher: str | None, absent: str, device: str) -
             "with several processes, each would predict the labels anew; write them with "
             "`schemax extract` first, and give the file as --teacher"
         )
-
-
-def _decoding(
-    preset: str,
-    layout: str | None,
-    documents: str | None,
-    slots: str | None,
-    documents_per_prompt: int | None,
-) -> DecodingConfig:
-    """Raises ValueError for settings that contradict each other."""
-    changes: dict[str, Any] = {
-        "layout": layout,
-        "documents": documents,
-        "slots": slots,
-        "documents_per_prompt": documents_per_prompt,
-    }
-    named = {name: value for name, value in changes.items() if value is not None}
-    return replace(resolve_decoding(preset), **named)
 
 
 def _check_folder(out: Path, resume: bool) -> None:
@@ -190,7 +140,7 @@ def _load(
     """The model, and what it is called."""
     named = model or os.environ.get("SCHEMAX_MODEL")
     if from_scratch is not None:
-        from schemax.training.scratch import new_model
+        from schemax.training.init_model import new_model
 
         made, tokenizer = new_model(from_scratch, named, settings.seed)
         return Extractor(made, tokenizer, template=template), from_scratch
@@ -203,33 +153,33 @@ def _load(
     return loaded, named or "the embedded model"
 
 
-def _lessons(
-    examples: Sequence[Example],
+def _training_examples(
+    annotated: Sequence[Example],
     schemas: Mapping[str, type[BaseModel]],
     extractor: Extractor,
-    labels: str,
-    teacher: str | None,
+    labelling: given.LabelOptions,
     decoding: DecodingConfig,
     device: str,
     settings: Mapping[str, Any],
-) -> list[Lesson]:
-    from schemax.training.lessons import gold_lessons
-    from schemax.training.teachers import lessons_by_model, lessons_by_predictions
+) -> list[TrainingExample]:
+    from schemax.training.distillation import examples_by_model, examples_by_predictions
+    from schemax.training.training_examples import gold_examples
 
     output = get_format(settings["format"] or "json")
-    if labels == "gold":
-        return gold_lessons(examples, schemas, output)
+    teacher = labelling.teacher
+    if labelling.labels == "gold":
+        return gold_examples(annotated, schemas, output)
     if teacher is not None and teacher.endswith(".jsonl"):
         if not Path(teacher).is_file():
             raise UsageError(f"no such file: {teacher}")
-        return lessons_by_predictions(Path(teacher), examples, schemas, output)
+        return examples_by_predictions(Path(teacher), annotated, schemas, output)
     reader = extractor
     if teacher is not None:
         options.check_folder(teacher)
         reader = Extractor.from_pretrained(teacher, device=device)
-    return lessons_by_model(
+    return examples_by_model(
         reader,
-        examples,
+        annotated,
         schemas,
         output,
         decoding,
@@ -242,14 +192,13 @@ def _card(
     data: Path,
     test: Path | None,
     schemas: str | None,
-    labels: str,
-    teacher: str | None,
-    teacher_decoding: str,
+    labelling: given.LabelOptions,
     name: str,
     format: str | None,
 ) -> dict[str, Any]:
     from schemax.training.card import digest
 
+    labels, teacher = labelling.labels, labelling.teacher
     files = {"train": data, "test": test, "teacher": Path(teacher) if teacher else None}
     return {
         "base_model": name,
@@ -261,12 +210,14 @@ def _card(
         "schemas": schemas or "made of the annotations",
         "labels": labels,
         "teacher": teacher,
-        "teacher_decoding": None if labels == "gold" else teacher_decoding,
+        "teacher_decoding": None if labels == "gold" else labelling.teacher_decoding,
         "output_format": format,
     }
 
 
-def _run(work: Work, out: Path, settings: TrainingSettings, device: str, resume: bool) -> Outcome:
+def _run(
+    work: TrainingJob, out: Path, settings: TrainingSettings, device: str, resume: bool
+) -> TrainingResult:
     from schemax.training.run import run_training
 
     def tell(text: str) -> None:
@@ -285,7 +236,7 @@ def _run(work: Work, out: Path, settings: TrainingSettings, device: str, resume:
         ) from error
 
 
-def _report(outcome: Outcome, out: Path, data: Path, decoding: str) -> None:
+def _report(outcome: TrainingResult, out: Path, data: Path, decoding: str) -> None:
     loss = "" if outcome.held_out_loss is None else f", held-out loss {outcome.held_out_loss:.4f}"
     say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{loss}")
     say(f"next: schemax evaluate {data} --model {out} --decoding {decoding}")
@@ -293,29 +244,29 @@ def _report(outcome: Outcome, out: Path, data: Path, decoding: str) -> None:
 
 def _calibrate(
     out: Path,
-    examples: Sequence[Example],
+    annotated: Sequence[Example],
     schemas: Mapping[str, type[BaseModel]],
-    work: Work,
+    work: TrainingJob,
     settings: TrainingSettings,
     labels: str,
     device: str,
     given: Mapping[str, Any],
 ) -> None:
-    """Leaves a calibration in the folder, fitted on the held-out products, where these can tell."""
+    """Writes a calibration into the folder, fitted on the held-out products if they suffice."""
     from schemax.calibration import FILE, write_calibration
-    from schemax.training.calibrating import FEWEST, calibrate
-    from schemax.training.run import split_lessons
+    from schemax.evaluation.calibrate import FEWEST, calibrate
+    from schemax.training.run import split_examples
 
     (out / FILE).unlink(missing_ok=True)  # of a run that is taken up again
     if labels != "gold" or settings.decoding.layout == "autoregressive" or not settings.held_out:
         return
-    _, kept_back = split_lessons(work.lessons, settings.held_out, settings.seed)
-    texts = {lesson.text for lesson in kept_back}
-    lessons = zip(examples, work.lessons, strict=True)
-    held_out = [example for example, lesson in lessons if lesson.text in texts]
-    pairs = sum(len(example.attributes) for example in held_out)
-    if pairs < FEWEST or not (out / "config.json").is_file():
-        say(f"not calibrated: {pairs} held-out labels, and it takes {FEWEST}")
+    _, kept_back = split_examples(work.examples, settings.held_out, settings.seed)
+    texts = {kept.text for kept in kept_back}
+    pairs = zip(annotated, work.examples, strict=True)
+    held_out = [one for one, example in pairs if example.text in texts]
+    labelled = sum(len(one.attributes) for one in held_out)
+    if labelled < FEWEST or not (out / "config.json").is_file():
+        say(f"not calibrated: {labelled} held-out labels are too few; it takes {FEWEST}")
         return
     extractor = Extractor.from_pretrained(out, device=device)
     try:

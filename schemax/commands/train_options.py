@@ -1,27 +1,23 @@
-"""The options of `schemax train`."""
+"""The options of `schemax train`, a group per concern."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 from schemax.commands.options import SCHEMAS_HELP
-
-_DATA = "The data"
-_LABELS = "The labels"
-_FORM = "What is trained"
-_LOOP = "How it is trained"
 
 Train = Annotated[
     Path,
     typer.Argument(
         metavar="TRAIN.jsonl or FOLDER",
         show_default=False,
-        help='JSONL with one {"category", "text", "attributes": {name: value}} a line; '
-        '"id" and "description" may be there too. Of a folder train.jsonl, and test.jsonl and '
-        "attributes.json where they are there.",
+        help='JSONL with one {"category", "text", "attributes": {name: value}} a line, and '
+        'optionally "id" and "description". In a folder: train.jsonl, and test.jsonl and '
+        "attributes.json if present.",
     ),
 ]
 Out = Annotated[
@@ -37,178 +33,159 @@ Out = Annotated[
 Device = Annotated[
     str, typer.Option(help="auto, cpu, cuda or mps; CUDA_VISIBLE_DEVICES chooses among GPUs.")
 ]
-FromScratch = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CONFIG",
-        show_default=False,
-        help="Random weights of this config.json, folder or Hub id, not trained ones; "
-        "--model then only names the tokenizer.",
-        rich_help_panel=_FORM,
-    ),
-]
-Test = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="TEST.jsonl",
-        show_default=False,
-        help="Products that the model will be tested on: dropped from training.",
-        rich_help_panel=_DATA,
-    ),
-]
-KeepOverlap = Annotated[
-    bool,
-    typer.Option("--keep-overlap", help="Train on products of --test too.", rich_help_panel=_DATA),
-]
-Schemas = Annotated[
-    str | None,
-    typer.Option(metavar="SCHEMAS", show_default=False, help=SCHEMAS_HELP, rich_help_panel=_DATA),
-]
-HeldOut = Annotated[
-    float,
-    typer.Option(
-        min=0,
-        max=0.99,
-        help="Share of TRAIN that is never trained on; the weights with the lowest loss on it "
-        "are kept. 0 keeps the last ones.",
-        rich_help_panel=_DATA,
-    ),
-]
-Labels = Annotated[
-    str,
-    typer.Option(
-        help="gold: the annotations; teacher: predictions of --teacher; self: what the model "
-        "itself writes, autoregressively.",
-        rich_help_panel=_LABELS,
-    ),
-]
-Teacher = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MODEL or PREDICTIONS.jsonl",
-        show_default=False,
-        help="A model, or rows that `extract` wrote for TRAIN.",
-        rich_help_panel=_LABELS,
-    ),
-]
-TeacherDecoding = Annotated[
-    str,
-    typer.Option(help="How the teacher, or the model itself, decodes.", rich_help_panel=_LABELS),
-]
-Absent = Annotated[
-    str,
-    typer.Option(
-        help="What an attribute without an annotation means: null, or ignore it.",
-        rich_help_panel=_LABELS,
-    ),
-]
-AbsentShare = Annotated[
-    float,
-    typer.Option(
-        min=0,
-        max=1,
-        help="With --absent null: the share of them that is learnt in an epoch.",
-        rich_help_panel=_LABELS,
-    ),
-]
-Decoding = Annotated[
-    str,
-    typer.Option(help="isolated, paper or autoregressive.", rich_help_panel=_FORM),
-]
-Layout = Annotated[
-    str | None,
-    typer.Option(
-        show_default=False, help="branched, gapped or autoregressive.", rich_help_panel=_FORM
-    ),
-]
-Documents = Annotated[
-    str | None,
-    typer.Option(show_default=False, help="isolated or stacked.", rich_help_panel=_FORM),
-]
-Slots = Annotated[
-    str | None,
-    typer.Option(show_default=False, help="independent or causal.", rich_help_panel=_FORM),
-]
-DocumentsPerPrompt = Annotated[
-    int | None,
-    typer.Option(min=1, show_default=False, help="Of stacked documents.", rich_help_panel=_FORM),
-]
-Lora = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="RANK",
-        show_default=False,
-        help="Train adapters of this rank, and merge them. Default: all weights are trained.",
-        rich_help_panel=_FORM,
-    ),
-]
-KeepAdapter = Annotated[
-    bool,
-    typer.Option(
-        "--keep-adapter",
-        help="Write the adapter to FOLDER/adapter as well.",
-        rich_help_panel=_FORM,
-    ),
-]
-Epochs = Annotated[
-    float | None,
-    typer.Option(
-        show_default=False,
-        help="How long. Default: 3, of small data as many as give 100 steps, up to 10.",
-        rich_help_panel=_LOOP,
-    ),
-]
-Steps = Annotated[
-    int | None,
-    typer.Option(
-        min=1, show_default=False, help="How long, instead of --epochs.", rich_help_panel=_LOOP
-    ),
-]
-LearningRate = Annotated[
-    float | None,
-    typer.Option(
-        show_default=False,
-        help="At its peak. Default: 2e-5, of models below a billion parameters up to 3e-4; 2e-4 "
-        "for LoRA, 1e-3 from scratch.",
-        rich_help_panel=_LOOP,
-    ),
-]
-BatchTokens = Annotated[int, typer.Option(min=1, help="Tokens of a pass.", rich_help_panel=_LOOP)]
-Pack = Annotated[
-    int,
-    typer.Option(min=1, help="Isolated documents behind one instruction.", rich_help_panel=_LOOP),
-]
-GradientAccumulation = Annotated[
-    int, typer.Option(min=1, help="Passes per step.", rich_help_panel=_LOOP)
-]
-Bf16 = Annotated[
-    bool,
-    typer.Option(
-        "--bf16", help="Compute in bfloat16, and write the model so.", rich_help_panel=_LOOP
-    ),
-]
-Patience = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        show_default=False,
-        help="Stop after so many checks without a lower held-out loss.",
-        rich_help_panel=_LOOP,
-    ),
-]
-CheckEvery = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="STEPS",
-        show_default=False,
-        help="Steps between checks, which also save. Default: an epoch.",
-        rich_help_panel=_LOOP,
-    ),
-]
-Seed = Annotated[int, typer.Option(help="Of all that is random.", rich_help_panel=_LOOP)]
-Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="Go on from the last checkpoint.", rich_help_panel=_LOOP),
-]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint.")]
+
+
+@dataclass(frozen=True, slots=True)
+class DataOptions:
+    """Which products are trained on, and which are kept from training."""
+
+    panel: ClassVar[str] = "The data"
+
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TEST.jsonl",
+            show_default=False,
+            help="Products that the model will be tested on: dropped from training.",
+        ),
+    ] = None
+    keep_overlap: Annotated[
+        bool, typer.Option("--keep-overlap", help="Train on products of --test too.")
+    ] = False
+    schemas: Annotated[
+        str | None, typer.Option(metavar="SCHEMAS", show_default=False, help=SCHEMAS_HELP)
+    ] = None
+    held_out: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=0.99,
+            help="Share of TRAIN that is never trained on; the weights with the lowest loss on "
+            "it are kept. 0 keeps the last weights.",
+        ),
+    ] = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class LabelOptions:
+    """Where the labels come from, and what a missing one means."""
+
+    panel: ClassVar[str] = "The labels"
+
+    labels: Annotated[
+        str,
+        typer.Option(
+            help="gold: the annotations; teacher: predictions of --teacher; self: what the model "
+            "itself writes, autoregressively."
+        ),
+    ] = "gold"
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL or PREDICTIONS.jsonl",
+            show_default=False,
+            help="A model, or rows that `extract` wrote for TRAIN.",
+        ),
+    ] = None
+    teacher_decoding: Annotated[
+        str, typer.Option(help="How the teacher, or the model itself, decodes.")
+    ] = "autoregressive"
+    absent: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Share of the attributes without an annotation that each epoch teaches as null; "
+            "0 teaches nothing about them.",
+        ),
+    ] = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WeightOptions:
+    """Which weights are trained, and for which decoding."""
+
+    panel: ClassVar[str] = "What is trained"
+
+    decoding: Annotated[
+        str,
+        typer.Option(
+            help="How the model will be decoded: isolated, paper or autoregressive, and changes: "
+            "isolated:layout=gapped:slots=causal."
+        ),
+    ] = "isolated"
+    from_scratch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONFIG",
+            show_default=False,
+            help="Start from random weights of this config.json, folder or Hub id; --model then "
+            "names only the tokenizer.",
+        ),
+    ] = None
+    lora: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="RANK",
+            show_default=False,
+            help="Train adapters of this rank, and merge them. Default: train all weights.",
+        ),
+    ] = None
+    keep_adapter: Annotated[
+        bool, typer.Option("--keep-adapter", help="Write the adapter to FOLDER/adapter as well.")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoopOptions:
+    """The training loop, under the names of `TrainingSettings`."""
+
+    panel: ClassVar[str] = "How it is trained"
+
+    epochs: Annotated[
+        float | None,
+        typer.Option(
+            show_default=False,
+            help="How long. Default: 3; for small data, as many as give 100 steps, up to 10.",
+        ),
+    ] = None
+    steps: Annotated[
+        int | None, typer.Option(min=1, show_default=False, help="How long, instead of --epochs.")
+    ] = None
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(
+            show_default=False,
+            help="The highest one. Default: 2e-5, up to 3e-4 for models below a billion "
+            "parameters; 2e-4 for LoRA; 1e-3 from scratch.",
+        ),
+    ] = None
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens per forward pass.")] = 4096
+    pack: Annotated[int, typer.Option(min=1, help="Isolated documents behind one instruction.")] = (
+        16
+    )
+    gradient_accumulation: Annotated[int, typer.Option(min=1, help="Passes per step.")] = 1
+    bf16: Annotated[
+        bool, typer.Option("--bf16", help="Compute in bfloat16, and write the model in it.")
+    ] = False
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            show_default=False,
+            help="Stop after this many checks without a lower held-out loss.",
+        ),
+    ] = None
+    check_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="STEPS",
+            show_default=False,
+            help="Steps between checks, each of which also saves a checkpoint. Default: an epoch.",
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(help="Seed of everything that is random.")] = 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from schemax.attributes import Attribute
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
-from schemax.schema import Attribute
 
 DEFAULT_K_MAX = 30
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from schemax.attributes import Attribute
 from schemax.compiler.grammars import may_be_null
-from schemax.compiler.slots import TokenGrammar, slot_tails
+from schemax.compiler.slot_specs import TokenGrammar, slot_tails
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
-from schemax.schema import Attribute
 from schemax.tokens import Alternatives, ChildSlot, SlotSpec
 
 Ids = tuple[int, ...]

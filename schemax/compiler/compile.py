@@ -9,10 +9,12 @@ from functools import lru_cache
 from typing import Any
 
 import jinja2
+import numpy as np
 from pydantic import BaseModel
 
+from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.compiler.choices import with_key
-from schemax.compiler.examples import Example, written_examples
+from schemax.compiler.few_shot import FewShotExample, written_examples
 from schemax.compiler.lists import Compiling, as_decoded, asked_of, asked_of_items
 from schemax.compiler.prompt import (
     DEFAULT_TEMPLATE,
@@ -28,8 +30,14 @@ from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, 
 from schemax.compiler.stops import compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.formats import NEWLINE, OutputFormat, StopRule, get_format, split_at_stop
-from schemax.schema import Attribute, compile_attributes, settings_of
+from schemax.formats import (
+    NEWLINE,
+    DocumentKey,
+    OutputFormat,
+    StopRule,
+    get_format,
+    split_at_stop,
+)
 from schemax.tokens import PromptIds, SlotSpec, StopTable
 
 Ids = tuple[int, ...]
@@ -44,7 +52,7 @@ class CompiledSchema:
     keys: (J, N) key segments; (1, N) for isolated documents, which all have the same.
     key_texts: the same as text.
     k_max: (N,) token budgets, delimiter included. For the autoregressive layout (1,): the budget
-        of the whole output.
+        of one document's whole output.
     asked: (N,) what the slots ask for: the attributes, of a list in two phases its count.
     slots: (N,) grammars, how null begins, and what a count calls for; () for the autoregressive
         layout.
@@ -76,16 +84,16 @@ class CompiledSchema:
         return len(self.keys[0])
 
     def encode(self, texts: Sequence[str]) -> list[PromptIds]:
-        """Prompts of up to J documents each, in order."""
-        stride = self.decoding.documents_per_prompt
+        """Prompts in order: of up to J documents each if these are stacked, else of one each."""
+        stacked = self.decoding.documents == "stacked"
+        stride = self.decoding.documents_per_prompt if stacked else 1
         cleaned = [clean_document(text, self.prompt.fence) for text in texts]
         encoded = [tuple(ids) for ids in self.codec.encode_batch(cleaned)]
         return [self.assemble(encoded[at : at + stride]) for at in range(0, len(encoded), stride)]
 
     def decode_slot(self, ids: Sequence[int]) -> tuple[str, bool]:
         """The text a slot was filled with, delimiter dropped, and whether its rule was met."""
-        data, complete = split_at_stop(self.stop_rule, self.codec.decode_bytes(ids))
-        return data.decode("utf-8", "replace"), complete
+        return _slot_text(self.stop_rule, self.codec, tuple(ids))
 
     def assemble(self, documents: Sequence[Ids]) -> PromptIds:
         """One prompt of up to J documents that are already token ids."""
@@ -98,12 +106,13 @@ class CompiledSchema:
                 element += [*ids, *self._literal(literal)]
             elements.append(tuple(element))
         count = len(documents)
+        is_slotted = self.decoding.layout != "autoregressive"
         return PromptIds(
             instruction=self.instruction,
             documents=tuple(elements),
             opening=self.opening,
             keys=self.keys[:count] if stacked else self.keys * count,
-            k_max=self.k_max,
+            k_max=self.k_max if is_slotted else tuple(count * most for most in self.k_max),
             sampling_keys=tuple(_digest(ids) for ids in documents),
             slots=self.slots,
         )
@@ -117,8 +126,15 @@ def _encode_cached(codec: TextCodec, text: str) -> Ids:
     return tuple(codec.encode(text)) if text else ()
 
 
+@lru_cache(maxsize=65_536)
+def _slot_text(rule: StopRule, codec: TextCodec, ids: Ids) -> tuple[str, bool]:
+    # Kept, since "null" and the usual values are written again and again.
+    data, complete = split_at_stop(rule, codec.decode_bytes(ids))
+    return data.decode("utf-8", "replace"), complete
+
+
 def _digest(ids: Ids) -> int:
-    data = b"".join(i.to_bytes(4, "little") for i in ids)
+    data = np.array(ids, "<u4").tobytes()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> 1
 
 
@@ -131,7 +147,7 @@ def compile_schema(
     decoding: str | DecodingConfig | None = None,
     eos_ids: Sequence[int] | None = None,
     vocab_size: int | None = None,
-    examples: Sequence[Example] = (),
+    examples: Sequence[FewShotExample] = (),
 ) -> CompiledSchema:
     """Compiles a declaration for one tokenizer. Frozen and cached; never imports torch.
 
@@ -206,7 +222,9 @@ def _compile(
     autoregressive = config.layout == "autoregressive"
     if autoregressive:
         texts = [[""]]
-        budgets = (len(codec.encode(skeleton_text(attributes, output_format))) + sum(budgets),)
+        head = (DocumentKey("1"),) if stacked else ()
+        skeleton = skeleton_text(attributes, output_format, head)
+        budgets = (len(codec.encode(skeleton)) + sum(budgets),)
         odd: tuple[str, ...] = ()
         slots: tuple[SlotSpec, ...] = ()
         rule = output_format.end

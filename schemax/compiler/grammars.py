@@ -18,6 +18,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from schemax.attributes import Attribute
+from schemax.compiler.free_text import TextForm, text_form
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
 from schemax.compiler.ranges import (
     DATE,
@@ -32,7 +34,6 @@ from schemax.compiler.ranges import (
 )
 from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
-from schemax.schema import Attribute
 
 LIST_KEYWORDS = ("minItems", "maxItems", "uniqueItems")
 _LENGTH_KEYWORDS = ("minLength", "maxLength")
@@ -66,6 +67,14 @@ def slot_grammar(
             "",
         ]
     )
+
+
+def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextForm | None:
+    """How the attribute's texts are written, if every text is allowed and written in one way."""
+    spelling = _spelling_of(output_format)
+    if spelling is None or attribute.kind != "string" or attribute.is_list:
+        return None
+    return None if attribute.constraints else text_form(spelling)
 
 
 def may_be_null(attribute: Attribute) -> bool:

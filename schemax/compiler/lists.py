@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from schemax.attributes import Attribute
 from schemax.compiler.budgets import slot_budget
 from schemax.compiler.choices import Branches, choices_of, with_key
 from schemax.compiler.grammars import LIST_KEYWORDS, may_be_null
-from schemax.compiler.slots import TokenGrammar, slot_specs
+from schemax.compiler.slot_specs import TokenGrammar, slot_specs
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, StopRule, Writable, count_in, split_at_stop
-from schemax.schema import Attribute
 from schemax.tokens import ChildSlot, SlotSpec
 
 Path = tuple[str, ...]
@@ -49,7 +49,7 @@ def as_decoded(
                 "a list of nested models needs isolated documents in the layout 'branched' (the "
                 f"preset 'isolated'), not {config.documents} ones in {config.layout!r}",
             )
-    return tuple(replace(attribute, long=False) for attribute in attributes)
+    return tuple(replace(attribute, two_phase=False) for attribute in attributes)
 
 
 def limits_of(attribute: Attribute) -> tuple[int, int]:
@@ -62,7 +62,7 @@ def limits_of(attribute: Attribute) -> tuple[int, int]:
 
 def asked_of(attribute: Attribute) -> Attribute:
     """What the attribute's own slot asks for: itself, or how many items a list has."""
-    if not attribute.long:
+    if not attribute.two_phase:
         return attribute
     fewest, most = limits_of(attribute)
     return replace(
@@ -76,7 +76,7 @@ def asked_of(attribute: Attribute) -> Attribute:
         k_max=None,
         omittable=may_be_null(attribute),
         constraints=(("minimum", fewest), ("maximum", most)),
-        long=False,
+        two_phase=False,
         fields=(),
     )
 
@@ -98,7 +98,7 @@ def leaves_of_item(attribute: Attribute, number: int | str) -> tuple[Attribute, 
             required=True,
             omittable=False,
             constraints=tuple(c for c in attribute.constraints if c[0] not in LIST_KEYWORDS),
-            long=False,
+            two_phase=False,
         ),
     )
 
@@ -107,7 +107,7 @@ def all_labels(attributes: Sequence[Attribute]) -> Iterator[Path]:
     """The paths of all keys that an output may have, in order."""
     for attribute in attributes:
         yield asked_of(attribute).labels
-        if attribute.long:
+        if attribute.two_phase:
             for number in range(1, limits_of(attribute)[1] + 1):
                 yield from all_labels(leaves_of_item(attribute, number))
 
@@ -115,7 +115,7 @@ def all_labels(attributes: Sequence[Attribute]) -> Iterator[Path]:
 def asked_of_items(attributes: Sequence[Attribute]) -> Iterator[Attribute]:
     """What the slots of first items ask for."""
     for attribute in attributes:
-        if attribute.long:
+        if attribute.two_phase:
             leaves = leaves_of_item(attribute, 1)
             yield from map(asked_of, leaves)
             yield from asked_of_items(leaves)
@@ -123,7 +123,7 @@ def asked_of_items(attributes: Sequence[Attribute]) -> Iterator[Attribute]:
 
 def written(attribute: Attribute, value: Writable | Rows) -> Iterator[tuple[Path, Writable]]:
     """A value as it stands in an output: keys' paths, and what `escape` writes behind them."""
-    if not attribute.long:
+    if not attribute.two_phase:
         yield attribute.labels, value  # type: ignore[misc]  # no rows
         return
     items: Sequence[object] = value or ()  # type: ignore[assignment]
@@ -148,7 +148,7 @@ class Compiling:
 
     def budget(self, attribute: Attribute) -> int:
         """`k_max` of the attribute's own slot; that of a count is a count's, whoever names one."""
-        if not attribute.long:
+        if not attribute.two_phase:
             return slot_budget(attribute, self.format, self.codec, self.config)
         widest = (self.format.escape(value) for value in (None, limits_of(attribute)[1]))
         delimiter = self.format.delimiter
@@ -172,7 +172,7 @@ class Compiling:
         return tuple(
             replace(
                 spec,
-                expansion=self._items(attribute) if attribute.long else None,
+                expansion=self._items(attribute) if attribute.two_phase else None,
                 branching=self._branches(asked, place, spec),
             )
             for place, (attribute, spec) in enumerate(zip(attributes, specs, strict=True))

@@ -21,11 +21,11 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from schemax.attributes import Attribute
 from schemax.compiler.lists import asked_of, leaves_of_item
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import ModelError, TemplateError
 from schemax.resources import resource_dir
-from schemax.schema import Attribute
 
 TemplateLike = str | Path | jinja2.Template
 
@@ -311,7 +311,7 @@ def _shown(attribute: Attribute) -> Iterator[ShownAttribute]:
     """The attribute; of a list in two phases its count, and what is asked for of every item."""
     asked = asked_of(attribute)
     description = attribute.description
-    if attribute.long:
+    if attribute.two_phase:
         description = "how many there are; each of them is then asked for under its number"
     yield ShownAttribute(
         name=" > ".join(asked.labels),
@@ -321,7 +321,7 @@ def _shown(attribute: Attribute) -> Iterator[ShownAttribute]:
         choices=asked.choices,
         nullable=asked.nullable,
     )
-    if attribute.long:
+    if attribute.two_phase:
         # "colors 1, colors 2, ..."
         several = f"1, {attribute.label} 2, ..."
         for leaf in leaves_of_item(attribute, several):

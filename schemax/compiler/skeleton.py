@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+from schemax.attributes import Attribute
 from schemax.compiler.lists import Rows, all_labels, written
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
 from schemax.formats import DocumentKey, OutputFormat, Writable
-from schemax.schema import Attribute
 
 Path = tuple[str, ...]
 
@@ -106,9 +106,11 @@ def render_values(
     return "".join(parts)
 
 
-def skeleton_text(attributes: Sequence[Attribute], output_format: OutputFormat) -> str:
-    """The output with every value left blank, for counting and for showing."""
-    paths: list[Path] = [attribute.labels for attribute in attributes]
+def skeleton_text(
+    attributes: Sequence[Attribute], output_format: OutputFormat, head: Path = ()
+) -> str:
+    """The output with every value left blank, for counting and for showing; see `render_values`."""
+    paths: list[Path] = [head + attribute.labels for attribute in attributes]
     keys = [
         output_format.key(path, previous)
         for path, previous in zip(paths, [None, *paths[:-1]], strict=True)

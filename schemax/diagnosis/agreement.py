@@ -1,7 +1,7 @@
 """Every way to decode, beside an oracle that knows nothing of caches, batches or pruning.
 
-Both see the same tokens: the oracle is given what the decoder wrote, one forward pass for a whole
-value, and asked what it would have written at every place.
+Both see the same tokens: `oracle` is given what the decoder wrote, and asked what it would have
+written at every place.
 """
 
 from __future__ import annotations
@@ -10,24 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from schemax.compiler import CompiledSchema, as_codec, compile_schema
+from schemax.attributes import attr
+from schemax.compiler import as_codec, compile_schema
 from schemax.config import DecodingConfig
+from schemax.diagnosis.oracle import oracle_logits
 from schemax.diagnosis.report import Agreement
-from schemax.runtime.decoder import decode
-from schemax.runtime.engine import streams
-from schemax.runtime.fork import ForkModel, decode_forked
-from schemax.runtime.model import DecoderModel
-from schemax.runtime.plan import Plan, WrittenValue, plan_prompt, with_values
-from schemax.runtime.stream import decode_stream
-from schemax.runtime.visibility import TokenInfo
-from schemax.schema import AttrSchema, attr
+from schemax.runtime.engine import Model, decode
+from schemax.runtime.plan import plan_prompt
+from schemax.schema import AttrSchema
 from schemax.tokens import PromptIds, SlotOutput
-
-Model = DecoderModel | ForkModel
 
 TEMPLATE = "Read the attributes of the text.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
 TEXTS = [
@@ -84,21 +78,20 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
         compiled = compile_schema(
             Probe, tokenizer, template=TEMPLATE, decoding=config, vocab_size=model.vocab_size
         )
-        prompts = compiled.encode(TEXTS)
-        plans = [_short(plan_prompt(prompt, config)) for prompt in prompts]
+        prompts = [_short(prompt) for prompt in compiled.encode(TEXTS)]
+        plans = [plan_prompt(prompt, config) for prompt in prompts]
         if misfit := next(filter(None, map(model.misfit, plans)), None):
             yield replace(way, refused=f"a short example {misfit}")
             continue
         trace = _Trace({})
-        if isinstance(model, ForkModel):
-            outputs = decode_forked(model, plans, compiled.stop, config, trace)
-        elif streams(model, config):
-            outputs = decode_stream(model, plans, compiled.stop, config, trace)
-        else:
-            outputs = decode(model, plans, compiled.stop, config, trace)
+        outputs = decode(model, prompts, compiled.stop, config, trace)
         slots = [slot for row in outputs for slot in row]
         plain = plain or slots
-        expected = list(_oracle(model, compiled, prompts, plans, outputs))
+        expected = [
+            logits
+            for prompt, row in zip(prompts, outputs, strict=True)
+            for logits in oracle_logits(model, prompt, config, row)
+        ]
         yield replace(
             _compare(way, slots, trace, expected, can_be_exact(model)),
             oracle="one pass" if config.layout == "gapped" else "plain requests",
@@ -106,8 +99,8 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
         )
 
 
-def _short(plan: Plan) -> Plan:
-    return replace(plan, k_max=np.minimum(plan.k_max, _MOST_TOKENS))
+def _short(prompt: PromptIds) -> PromptIds:
+    return replace(prompt, k_max=tuple(min(budget, _MOST_TOKENS) for budget in prompt.k_max))
 
 
 def _like(slots: Sequence[SlotOutput], plain: Sequence[SlotOutput]) -> float:
@@ -117,69 +110,9 @@ def _like(slots: Sequence[SlotOutput], plain: Sequence[SlotOutput]) -> float:
     return same / len(slots)
 
 
-def _oracle(
-    model: Model,
-    compiled: CompiledSchema,
-    prompts: Sequence[PromptIds],
-    plans: Sequence[Plan],
-    outputs: Sequence[Sequence[SlotOutput]],
-) -> Iterator[Tensor]:
-    """(K, V) logits of each slot, in order."""
-    for prompt, plan, slots in zip(prompts, plans, outputs, strict=True):
-        if compiled.decoding.layout != "gapped":
-            yield from _plain_requests(model, compiled, prompt, slots)
-        elif isinstance(model, DecoderModel):
-            yield from _one_pass(model, compiled.decoding, plan, slots)
-
-
-def _plain_requests(
-    model: Model, compiled: CompiledSchema, prompt: PromptIds, slots: Sequence[SlotOutput]
-) -> Iterator[Tensor]:
-    found = iter(slots)
-    for j, keys in enumerate(prompt.keys):
-        stacked = compiled.decoding.documents == "stacked"
-        seen = prompt.documents if stacked else prompt.documents[j : j + 1]
-        head = [*prompt.instruction, *(i for ids in seen for i in ids), *prompt.opening]
-        for key in keys:
-            value = next(found).ids
-            ids = torch.tensor([[*head, *key, *value[:-1]]], device=model.device)
-            logits = model.model(input_ids=ids, use_cache=False).logits[0, -len(value) :]
-            yield logits.float().cpu()
-
-
-def _one_pass(
-    model: DecoderModel, config: DecodingConfig, plan: Plan, slots: Sequence[SlotOutput]
-) -> Iterator[Tensor]:
-    values = [
-        WrittenValue(int(slot), int(document), int(position), output.ids[:-1])
-        for slot, document, position, output in zip(
-            plan.slot_ids, plan.slot_document, plan.last_position, slots, strict=True
-        )
-    ]
-    filled = with_values(plan, values)
-    names = ("position_ids", "document", "slot", "step")
-    row = {n: torch.from_numpy(getattr(filled, n))[None].to(model.device) for n in names}
-    tokens = TokenInfo(**row, real=torch.ones_like(row["slot"], dtype=torch.bool))
-    columns, start = [], len(plan.input_ids)
-    for last, value in zip(plan.last_index, values, strict=True):
-        columns += [int(last), *range(start, start + len(value.ids))]
-        start += len(value.ids)
-    places = torch.tensor(columns, device=model.device)
-    logits = model.forward(
-        torch.from_numpy(filled.input_ids)[None].to(model.device),
-        tokens,
-        tokens,
-        None,
-        (torch.zeros_like(places), places),
-        config,
-        model.is_long(plan),
-    )
-    yield from torch.split(logits.float().cpu(), [len(slot.ids) for slot in slots])
-
-
 def can_be_exact(model: Model) -> bool:
     """Whether the same tokens give the same logits, however they are cut into passes."""
-    return model.dtype == torch.float32 and not model.anatomy.uneven_steps
+    return model.dtype == torch.float32 and not model.architecture.uneven_steps
 
 
 def _compare(

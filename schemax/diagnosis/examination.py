@@ -26,7 +26,7 @@ def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
     model that is loaded and cannot be run gives a `Diagnosis` that says so.
     """
     from schemax.runtime.loading import load
-    from schemax.runtime.prepare import prepare
+    from schemax.runtime.self_test import prepare
 
     if isinstance(model, Extractor):
         return _diagnose(model.model, model.tokenizer, model.model.name)
@@ -41,7 +41,7 @@ def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
     try:
         prepared = prepare(model)
     except ModelError as error:
-        return Diagnosis(name, False, tuple(_anatomy(model)), problems=(str(error),))
+        return Diagnosis(name, False, tuple(_architecture(model)), problems=(str(error),))
     given = {key: value for key, value in loading.items() if value not in (None, "auto")}
     return _diagnose(prepared, tokenizer, name, {**given, **({"dtype": dtype} if dtype else {})})
 
@@ -56,7 +56,7 @@ def _diagnose(
     from schemax.diagnosis.memory import memory_checks
     from schemax.diagnosis.tokens import tokenizer_checks, well_suited_formats
 
-    facts = [*_anatomy(model.model), _mode(model)]
+    facts = [*_architecture(model.model), _mode(model)]
     try:
         facts += tokenizer_checks(tokenizer)
         formats = well_suited_formats(tokenizer)
@@ -94,36 +94,36 @@ def _widen(model: Any) -> str | None:
     """Goes over to float32 if there is room; returns the dtype to use later."""
     import torch
 
-    from schemax.diagnosis.memory import available_bytes
+    from schemax.runtime.limits import free_bytes
 
     own: torch.dtype = model.dtype
     numbers = sum(parameter.numel() for parameter in model.parameters())
-    room = available_bytes(next(model.parameters()).device)
+    room = free_bytes(next(model.parameters()).device)
     narrow = own in (torch.bfloat16, torch.float16)
-    if not narrow or getattr(model, "is_quantized", False) or room is None or room < 8 * numbers:
+    if not narrow or getattr(model, "is_quantized", False) or room < 8 * numbers:
         return None
     model.float()
     return str(own).removeprefix("torch.")
 
 
-def _anatomy(model: Any) -> list[Check]:
-    from schemax.runtime.anatomy import examine
+def _architecture(model: Any) -> list[Check]:
+    from schemax.runtime.architecture import examine
 
     config = model.config.get_text_config()
-    anatomy = examine(model)
+    found = examine(model)
     numbers = sum(parameter.numel() for parameter in model.parameters())
-    kinds = ", ".join(f"{count} {kind}" for kind, count in anatomy.layer_kinds.items())
+    kinds = ", ".join(f"{count} {kind}" for kind, count in found.layer_counts.items())
     backend: str = config._attn_implementation
     why = {
         "sdpa": "transformers' choice: fastest that takes our masks",
         "eager": "this family has no sdpa, or eager was asked for",
     }.get(backend, "takes no masks of ours")
-    context = anatomy.max_positions
+    context = found.max_positions
     return [
         Check("architecture", f"{type(model).__name__}, {numbers / 1e6:,.1f} M parameters"),
         Check("layers", kinds),
-        Check("attention heads", anatomy.heads),
-        Check("positions", f"{anatomy.position_encoding}; context {context or 'unlimited'}"),
+        Check("attention heads", found.heads),
+        Check("positions", f"{found.position_encoding}; context {context or 'unlimited'}"),
         Check("attention backend", f"{backend} ({why})"),
         Check("machine", f"{model.device}, {str(model.dtype).removeprefix('torch.')}"),
     ]
@@ -133,10 +133,5 @@ def _mode(model: DecoderModel | ForkModel) -> Check:
     from schemax.runtime.fork import ForkModel
 
     if isinstance(model, ForkModel):
-        return Check("decoding", f"one row per slot, since the model {model.anatomy.obstacle}")
-    if not model.packs:
-        return Check(
-            "decoding",
-            "in sequence, in padded batches, since the model's attention is none of transformers'",
-        )
+        return Check("decoding", f"one row per slot, because the model {model.obstacle}")
     return Check("decoding", "in sequence, packed: passes without padding, instructions read once")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from schemax.diagnosis.report import Check
 from schemax.runtime.fork import ForkModel
+from schemax.runtime.limits import free_bytes
 from schemax.runtime.model import DecoderModel
 
 # A product with a description, under the usual instruction; and what is asked of it.
-_MEMINFO, _CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 _TOKENS, _SLOTS, _SLOT_TOKENS = 512, 12, 10
 
 
@@ -26,32 +25,9 @@ def memory_checks(model: DecoderModel | ForkModel) -> Iterator[Check]:
         document = per_token * (_TOKENS + _SLOTS * _SLOT_TOKENS)
     shape = f"{_TOKENS} tokens and {_SLOTS} slots"
     yield Check("memory per document", f"{document / 2**20:.2f} MiB for {shape}")
-    room = available_bytes(model.device)
-    if room is not None:
-        # A good part goes to activations and logits.
-        fits = int(0.6 * room / max(1, document))
-        yield Check("documents that fit", f"{fits:,} at once")
-
-
-def available_bytes(device: torch.device) -> int | None:
-    """Free memory of an accelerator, or of this machine; None where it cannot be told."""
-    if device.type == "cuda":
-        # What torch holds back for reuse is free as well.
-        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + held
-    try:
-        (line,) = (x for x in _MEMINFO.read_text().splitlines() if x.startswith("MemAvailable"))
-        free = int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        return None
-    try:
-        # A container may have less than its machine.
-        limit, used = (
-            int((_CGROUP / name).read_text()) for name in ("memory.max", "memory.current")
-        )
-    except (OSError, ValueError):
-        return free
-    return max(0, min(free, limit - used))
+    # A good part goes to activations and logits.
+    fits = int(0.6 * free_bytes(model.device) / max(1, document))
+    yield Check("documents that fit", f"{fits:,} at once")
 
 
 def _cache_bytes(model: DecoderModel | ForkModel) -> tuple[int, int]:
@@ -60,7 +36,7 @@ def _cache_bytes(model: DecoderModel | ForkModel) -> tuple[int, int]:
     for length in (8, 16):
         ids = torch.ones(1, length, dtype=torch.int64, device=model.device)
         state = model.model(input_ids=ids, use_cache=True)
-        name = model.anatomy.state_name or "past_key_values"
+        name = model.architecture.state_name or "past_key_values"
         sizes.append(_size(state.get(name)))
     per_token = (sizes[1] - sizes[0]) // 8
     return max(0, sizes[0] - 8 * per_token), per_token

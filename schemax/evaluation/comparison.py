@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemax.evaluation.examples import Example, Scores, row_ids, score_predictions
+from schemax.evaluation.examples import Example, row_ids
 from schemax.evaluation.intervals import Interval, difference_interval
 from schemax.evaluation.pairs import is_null
+from schemax.evaluation.scores import Scores, score_predictions
 
 _RIGHT = ("nn", "vc")
 

@@ -1,25 +1,15 @@
-"""Annotated products, and what a set of predictions for them is worth."""
+"""Annotated examples: texts with labels, read from a file."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
-
-import numpy as np
-import numpy.typing as npt
-from pydantic import BaseModel
+from typing import Any, NoReturn
 
 from schemax.errors import InputError
-from schemax.evaluation.pairs import OUTCOMES, Outcome, PairScore, count_outcomes, outcome_of
-from schemax.schema import AttrSchema, compile_attributes
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 Label = str | None | tuple[str, ...]
 """What an annotator wrote: a value, an explicit null, or several accepted values, the first of
@@ -112,157 +102,6 @@ def attribute_names(examples: Sequence[Example], category: str) -> list[str]:
     """Every attribute that is annotated in the category, most frequent first."""
     found = [name for e in examples if e.category == category for name in e.attributes]
     return sorted(set(found), key=lambda name: (-found.count(name), name))
-
-
-def schemas_of(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
-    """One schema per category: texts, without descriptions, under the annotated names."""
-    schemas: dict[str, type[BaseModel]] = {}
-    for category in dict.fromkeys(example.category for example in examples):
-        properties = {
-            name: {"type": ["string", "null"], "title": name}
-            for name in attribute_names(examples, category)
-        }
-        document = {"title": category, "type": "object", "properties": properties}
-        schemas[category] = AttrSchema.from_json_schema(document)
-    return schemas
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """One attribute of one product, scored.
-
-    product: its place among the examples. annotated: whether it has a label.
-    """
-
-    product: int
-    category: str
-    attribute: str
-    outcome: Outcome
-    annotated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """What became of every attribute of every product.
-
-    products: how many there are. pairs: all attributes of their categories, labelled or not.
-
-    The protocol counts annotated pairs only; the strict variant counts all, those without a label
-    as null.
-    """
-
-    products: int
-    pairs: tuple[Pair, ...]
-
-    @property
-    def protocol(self) -> PairScore:
-        """All categories together, by the protocol of ExtractGPT."""
-        return count_outcomes(pair.outcome for pair in self.pairs if pair.annotated)
-
-    @property
-    def strict(self) -> PairScore:
-        """All categories together, an attribute without a label taken as null."""
-        return count_outcomes(pair.outcome for pair in self.pairs)
-
-    @property
-    def by_category(self) -> dict[str, PairScore]:
-        """By the protocol, categories in order of appearance."""
-        return self.by_part(lambda pair: pair.category)
-
-    @property
-    def by_attribute(self) -> dict[tuple[str, str], PairScore]:
-        """By the protocol; an attribute is one of a category, (category, attribute)."""
-        return self.by_part(lambda pair: (pair.category, pair.attribute))
-
-    def by_part(self, part: Callable[[Pair], K], *, strict: bool = False) -> dict[K, PairScore]:
-        """Scores of the pairs for which `part` is the same, in order of appearance."""
-        found: dict[K, list[Outcome]] = {}
-        for pair in self.pairs:
-            outcomes = found.setdefault(part(pair), [])
-            if strict or pair.annotated:
-                outcomes.append(pair.outcome)
-        return {key: count_outcomes(outcomes) for key, outcomes in found.items()}
-
-    def counts(self, *, strict: bool = False) -> npt.NDArray[np.int64]:
-        """(products, 5): how many pairs of a product had which outcome, as in `OUTCOMES`."""
-        counts = np.zeros((self.products, len(OUTCOMES)), np.int64)
-        for pair in self.pairs:
-            if strict or pair.annotated:
-                counts[pair.product, OUTCOMES.index(pair.outcome)] += 1
-        return counts
-
-
-def score_examples(
-    examples: Sequence[Example],
-    predictions: Sequence[Mapping[str, Any]],
-    schemas: Mapping[str, type[BaseModel]],
-) -> Scores:
-    """predictions: field name -> value, one per example, from the category's schema."""
-    return score_predictions(examples, labelled(examples, predictions, schemas))
-
-
-def labelled(
-    examples: Sequence[Example],
-    predictions: Sequence[Mapping[str, Any]],
-    schemas: Mapping[str, type[BaseModel]],
-) -> list[dict[str, Any]]:
-    """Predictions by attribute instead of field name, as texts: all of the product's category.
-
-    An attribute is called as the labels call it. A field without a prediction, as of a product
-    that could not be read, gets None.
-    """
-    found = by_attribute(examples, predictions, schemas)
-    return [{name: as_text(value) for name, value in row.items()} for row in found]
-
-
-def by_attribute(
-    examples: Sequence[Example],
-    rows: Sequence[Mapping[str, V]],
-    schemas: Mapping[str, type[BaseModel]],
-) -> list[dict[str, V | None]]:
-    """What is known of fields, by attribute, as `labelled` calls them; None for the others."""
-    names = {
-        category: {a.name: a.label for a in compile_attributes(schema)}
-        for category, schema in schemas.items()
-    }
-    return [
-        {
-            name if name in example.attributes else label: row.get(name)
-            for name, label in names[example.category].items()
-        }
-        for example, row in zip(examples, rows, strict=True)
-    ]
-
-
-def as_text(value: Any) -> str | None:
-    """A typed value as labels are written: numbers and booleans as in JSON, lists as its arrays."""
-    if isinstance(value, Enum):
-        return as_text(value.value)
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool | int | float):
-        return json.dumps(value)
-    if isinstance(value, list | tuple | set | frozenset):
-        return json.dumps([as_text(item) for item in value], ensure_ascii=False)
-    return str(value)
-
-
-def score_predictions(
-    examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]
-) -> Scores:
-    """predictions: attribute -> value or None, one per example, all attributes of its category."""
-    pairs = (
-        Pair(
-            product=place,
-            category=example.category,
-            attribute=name,
-            outcome=outcome_of(example.attributes.get(name), predicted.get(name)),
-            annotated=name in example.attributes,
-        )
-        for place, (example, predicted) in enumerate(zip(examples, predictions, strict=True))
-        for name in dict.fromkeys((*predicted, *example.attributes))
-    )
-    return Scores(len(examples), tuple(pairs))
 
 
 class _NumberText(str):

@@ -8,7 +8,7 @@ The protocol of ExtractGPT (Brinkmann et al., 2024), used by the HPD paper: ever
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -67,24 +67,6 @@ def outcome_of(label: str | None | tuple[str, ...], prediction: str | None) -> O
 def is_null(value: str | None) -> bool:
     """Whether a value says that there is none: None, "", "n/a", "none" or "null"."""
     return value is None or value.strip().lower() in _NULLS
-
-
-def score_pairs(
-    rows: Iterable[tuple[Mapping[str, str | None | tuple[str, ...]], Mapping[str, str | None]]],
-    *,
-    attributes: Iterable[str] | None = None,
-) -> PairScore:
-    """Micro scores over rows of (target, prediction).
-
-    attributes: the strict variant counts all of these per row, an unannotated one as null;
-        without it only annotated pairs count.
-    """
-    strict = None if attributes is None else tuple(attributes)
-    return count_outcomes(
-        outcome_of(target.get(name), prediction.get(name))
-        for target, prediction in rows
-        for name in (target if strict is None else strict)
-    )
 
 
 def count_outcomes(outcomes: Iterable[Outcome]) -> PairScore:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from schemax.evaluation.examples import Scores
+from schemax.evaluation.scores import Scores
 
 BINS = 10
 VALUES = ("nv", "vc", "vw")

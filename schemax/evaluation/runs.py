@@ -10,11 +10,12 @@ from typing import Any
 
 from schemax.errors import InputError
 from schemax.evaluation.comparison import Comparison, Paired
-from schemax.evaluation.examples import Example, Label, Scores, row_ids
+from schemax.evaluation.examples import Example, Label, row_ids
 from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.judge import Case, JudgeScore, Verdict, score_verdicts
 from schemax.evaluation.pairs import mean_f1
 from schemax.evaluation.reliability import Reliability, reliability_of
+from schemax.evaluation.scores import Scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class EvaluationRun:
     """One decoding setting on all examples.
 
     predictions: attribute -> value or None, one mapping per example.

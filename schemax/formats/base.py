@@ -152,12 +152,23 @@ NEWLINE = stop_at("\n")
 
 def split_at_stop(rule: StopRule, data: bytes) -> tuple[bytes, bool]:
     """The value's bytes, without the delimiter and all after it; and whether it is complete."""
-    state = 0
+    rows = transitions(rule)
+    row = rows[0]
     for position, byte in enumerate(data, start=1):
-        state = rule.advance(state, byte)
+        state = row[byte]
         if state < 0:
             return data[: position + state + 1], True
+        row = rows[state]
     return data, False
+
+
+@lru_cache(maxsize=256)
+def transitions(rule: StopRule) -> dict[int, tuple[int, ...]]:
+    """What `advance` says, by state and byte, of all states that the rule can be in."""
+    return {
+        state: tuple(rule.advance(state, byte) for byte in range(256))
+        for state in reachable_states(rule)
+    }
 
 
 def reachable_states(rule: StopRule) -> tuple[int, ...]:

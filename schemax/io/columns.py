@@ -17,8 +17,13 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel
 
+from schemax.attributes.annotations import (
+    FieldType,
+    UnsupportedType,
+    annotation_of,
+    field_type_of,
+)
 from schemax.errors import SchemaError
-from schemax.shapes import Refusal, Shape, annotation_of, shape_of
 
 Model: TypeAlias = type[BaseModel]
 Schemas: TypeAlias = Model | Mapping[str, Model]
@@ -114,8 +119,8 @@ def _columns(model: Model, around: tuple[Model, ...]) -> tuple[Column, ...]:
 
 def _column(name: str, annotation: Any, around: tuple[Model, ...]) -> Column:
     try:
-        shape = shape_of(annotation)
-    except Refusal:  # nothing that is read from text; of a computed field, say
+        shape = field_type_of(annotation)
+    except UnsupportedType:  # nothing that is read from text; of a computed field, say
         return Column(name, "json")
     if shape.model is not None:
         if shape.model in around:
@@ -130,7 +135,7 @@ def _column(name: str, annotation: Any, around: tuple[Model, ...]) -> Column:
     return Column(name, shape.kind or "json", shape.is_list)
 
 
-def _choice(name: str, shape: Shape) -> Column:
+def _choice(name: str, shape: FieldType) -> Column:
     values = [item.value if isinstance(item, Enum) else item for _, item in shape.choices]
     kinds = {type(value) for value in values}
     plain: dict[frozenset[type], Type] = {
@@ -145,7 +150,7 @@ def _choice(name: str, shape: Shape) -> Column:
     return Column(name, found, shape.is_list, choices=choices)
 
 
-def _digits(shape: Shape) -> tuple[int, int]:
+def _digits(shape: FieldType) -> tuple[int, int]:
     declared = dict(shape.constraints)
     digits, places = declared.get("max_digits"), declared.get("decimal_places")
     if places is None:

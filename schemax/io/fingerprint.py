@@ -17,17 +17,17 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from schemax.attributes import compile_attributes
+from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.calibration import FILE as CALIBRATION
 from schemax.calibration import Calibration
 from schemax.compiler import as_codec
-from schemax.compiler.examples import Examples
+from schemax.compiler.few_shot import FewShotExamples
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
 from schemax.io.columns import Schemas
 from schemax.io.storage import reading, size_of
-from schemax.schema import compile_attributes
-from schemax.shapes import annotation_of, shape_of
 
 # Weights, configurations, tokenizers, templates; not cards and logs.
 _MODEL_FILES = (".json", ".jinja", ".model", ".safetensors", ".tiktoken", ".txt")
@@ -87,7 +87,7 @@ def _classes(schema: type[BaseModel]) -> Iterator[type]:
     """The class, its bases, and those of the models in it."""
     yield from schema.__mro__
     for field in schema.model_fields.values():
-        if (inner := shape_of(annotation_of(field)).model) is not None:
+        if (inner := field_type_of(annotation_of(field)).model) is not None:
             yield from _classes(inner)
 
 
@@ -116,7 +116,7 @@ def of_template(template: TemplateLike) -> str:
     return _digest(source)
 
 
-def of_examples(examples: Examples | None) -> str | None:
+def of_examples(examples: FewShotExamples | None) -> str | None:
     """A digest of what the prompt shows, wherever it came from."""
     if examples is None:
         return None

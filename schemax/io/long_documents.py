@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
-from schemax.compiler.examples import read_examples
+from schemax.compiler.few_shot import read_few_shot_examples
 from schemax.documents import Shown, shown_text
 from schemax.extractor import Extractor, Options
 from schemax.formats import OutputFormat
@@ -15,7 +16,6 @@ from schemax.io.columns import Schemas
 from schemax.io.records import Record
 from schemax.io.stream import Extract
 from schemax.results import Extraction, FieldError, SlotText, build
-from schemax.schema import Attribute
 
 TooLong = Literal["error", "truncate", "chunk"]
 
@@ -164,7 +164,8 @@ def _rank(
     """How well a chunk states an attribute, to be compared with the other chunks."""
     result, slot = item.fields[attribute.name], item.slots[place]
     stated = result.value is not None and result.value != [] and _is_stated(slot, format)
-    if not attribute.long:  # else an error may be one item's, and is no reason to drop the others
+    # In two phases an error may be one item's, and is no reason to drop the others.
+    if not attribute.two_phase:
         stated = stated and all(error.field != attribute.name for error in item.errors)
     size = len(result.value) if isinstance(result.value, (list, tuple, set, frozenset)) else 0
     return stated, size, result.confidence or 0.0
@@ -182,7 +183,7 @@ def compiled_schemas(
 ) -> dict[str, CompiledSchema]:
     """What `Extractor.stream` compiles, by category, or under "". Raises what it raises."""
     named = schemas if isinstance(schemas, Mapping) else {"": schemas}
-    shots = read_examples(
+    shots = read_few_shot_examples(
         options.get("examples"),
         named,
         isinstance(schemas, Mapping),

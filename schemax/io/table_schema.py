@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from schemax.attributes import compile_attributes
 from schemax.io.columns import Column, Model, Schemas, columns_of
-from schemax.schema import compile_attributes
 
 _FAULT = tuple(Column(name, "string") for name in ("field", "message", "raw"))
 _ERROR = Column("_error", "string")

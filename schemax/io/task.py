@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from schemax.attributes import settings_of
 from schemax.config import resolve_decoding
 from schemax.documents import Shown
 from schemax.errors import ModelError
@@ -21,7 +22,6 @@ from schemax.io.records import Record
 from schemax.io.resumable import ResumableRun
 from schemax.io.stream import Extract
 from schemax.results import Extraction
-from schemax.schema import settings_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
-from schemax.compiler.examples import read_examples
+from schemax.compiler.few_shot import read_few_shot_examples
 from schemax.compiler.prompt import load_template, template_source
 from schemax.config import resolve_decoding
 from schemax.documents import Shown, shown_text
@@ -120,7 +120,7 @@ def _checked(schema: Schemas, options: Mapping[str, Any]) -> dict[str, Any]:
             settings["template"] = template_source(template)
     resolve_decoding(settings.get("decoding"))
     shown = _shown_keys(settings)
-    read_examples(
+    read_few_shot_examples(
         settings.get("examples"),
         schema if isinstance(schema, Mapping) else {"": schema},
         isinstance(schema, Mapping),

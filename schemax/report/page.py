@@ -14,7 +14,7 @@ from typing import Any
 
 from schemax.errors import InputError
 from schemax.io.storage import writing
-from schemax.report.rows import Layouts, plain_row, to_json
+from schemax.report.rows import FieldSets, plain_row, to_json
 from schemax.results import Extraction
 
 MOST_ROWS = 20_000
@@ -42,7 +42,7 @@ class Report:
         self.cut = False  # whether the run ended before its last row
         self._title = title or "Extractions"
         self._limit = limit
-        self._layouts = Layouts()
+        self._field_sets = FieldSets()
         self._rows: list[str] = []
         self._room = _MOST_CHARACTERS
 
@@ -51,7 +51,7 @@ class Report:
         self.total += 1
         if len(self._rows) >= self._limit or self._room <= 0:
             return
-        row = to_json(plain_row(item, self._layouts))
+        row = to_json(plain_row(item, self._field_sets))
         self._room -= len(row)
         if self._room >= 0:
             self._rows.append(row)
@@ -76,8 +76,8 @@ class Report:
         head = {
             "total": self.total,
             "cut": self.cut,
-            "fields": list(self._layouts.fields),
-            "layouts": self._layouts.plain(),
+            "fields": list(self._field_sets.fields),
+            "layouts": self._field_sets.plain(),
         }
         return f'{to_json(head)[:-1]},"rows":[{",".join(self._rows)}]}}'
 

@@ -2,7 +2,7 @@
 
 Keys are short, and what is usual is left out, since there are many thousands of each.
 
-row: i index, id, l layout, c cells in the layout's order, t texts as [name, text], e errors as
+row: i index, id, l field set, c cells in that set's order, t texts as [name, text], e errors as
     [field, message, raw], n forward passes, x 1 if there is no instance.
 cell: v value, r raw, c confidence, s spans as [start, end, text] or null, g 1 or 0 for grounded,
     o 1 if left out, f finish reason if not "stop", t tokens; n probability of null, a the likeliest
@@ -19,16 +19,16 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from schemax.attributes import settings_of
 from schemax.results import Extraction, FieldResult, Span
 from schemax.results.lists import without_items
-from schemax.schema import settings_of
 
 _LARGEST = 2**53  # beyond it, JavaScript's numbers are not exact
 _MOST_SHOWN, _LEAST_SHOWN = 4, 0.005  # of alternatives
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Layouts:
+class FieldSets:
     """The columns of a page: which fields there are, and which of them a schema has."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Layouts:
         self._known: list[tuple[str | None, tuple[str, ...]]] = []
 
     def of(self, item: Extraction[Any]) -> int:
-        """The number of an extraction's layout.
+        """The number of an extraction's field set.
 
         A failed row does not tell its schema; it is taken for the first one with these fields.
         """
@@ -65,13 +65,13 @@ class Layouts:
         ]
 
 
-def plain_row(item: Extraction[Any], layouts: Layouts) -> dict[str, Any]:
+def plain_row(item: Extraction[Any], field_sets: FieldSets) -> dict[str, Any]:
     """A row as the page reads it. Never raises, whatever the values are."""
     row: dict[str, Any] = {"i": item.index}
     if item.document_id is not None:
         row["id"] = item.document_id
     if item.fields:
-        row["l"] = layouts.of(item)
+        row["l"] = field_sets.of(item)
         row["c"] = [_cell(result, item.texts) for result in without_items(item.fields).values()]
     if item.texts:
         row["t"] = list(item.texts.items())

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from schemax.results.messages import one_line
+from schemax.messages import clipped
 from schemax.tokens import FinishReason
 
 T = TypeVar("T", bound=BaseModel)
@@ -208,5 +208,5 @@ def failed(
     steps: int = 0,
 ) -> Extraction[Any]:
     """The row of a document that could not be read at all."""
-    error = FieldError(field, one_line(message), raw)
+    error = FieldError(field, clipped(message), raw)
     return Extraction(None, index, document_id, errors=(error,), steps=steps)

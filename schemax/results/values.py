@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemax.formats import OutputFormat, count_in
 from schemax.results.extraction import SlotText
-from schemax.results.layout import Leaf, folded
+from schemax.results.fields import Leaf, case_folded
 
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
 
@@ -59,7 +59,7 @@ def value_of(leaf: Leaf, texts: list[str]) -> Any:
 def _typed(leaf: Leaf, text: str) -> Any:
     """A choice as the Python value behind it; all other texts are left to Pydantic."""
     if leaf.choices:
-        return leaf.choices.get(text, leaf.folded_choices.get(folded(text), text))
+        return leaf.choices.get(text, leaf.folded_choices.get(case_folded(text), text))
     # Pydantic reads no separators, and prices stand in texts with them. Nothing else is repaired:
     # a number with a unit or a currency may well be another number than the one asked for.
     if leaf.attribute.kind in ("integer", "number") and _THOUSANDS.fullmatch(text.strip()):

@@ -1,16 +1,15 @@
-"""Attention in parts: what a token sees lies in several places, and nothing is copied together.
+"""Attention over segments: what a token sees lies in several places, and is not copied together.
 
 The instruction is shared by all documents, a document by all its slots, and a slot's own tokens lie
-apart. Each part is attended by itself and the results are merged by their log-sum-exps, which gives
-the softmax over all of it (Hydragen, arXiv 2402.05099, section 3.1).
+apart. Each segment is attended by itself and the results are merged by their log-sum-exps, which
+gives the softmax over all of it (Hydragen, arXiv 2402.05099, section 3.1).
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,39 +18,15 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
+from schemax.runtime.batch import KVSegment
+from schemax.runtime.kv_pool import KVLayer
+
 NAME = "schemax"
 """What transformers knows this attention by."""
 
 # Queries, or keys, that are few.
 _FEW = 128
 _MOST_SCORES = 1 << 26
-
-# (B, Hk, M, D), (B, Hk, M, Dv) keys and values, out of what a layer has stored.
-Fetch = Callable[[Any], tuple[Tensor, Tensor]]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Queries of a pass, in B groups of up to n, and keys that all of a group see, but for a mask.
-
-    queries: (B, n) places in the pass, padded with any; None: all T of them, as one group.
-    places: (t,) where the real ones lie in the flattened (B * n); None: all of them.
-    targets: the t places in the pass that the results are for: a slice, or (t,).
-    fetch: the keys and values, from a layer's store.
-    masks: by kind of layer, (B, 1 or n, M) float32, added to the scores; None: all keys are seen.
-    causal: each query sees as many keys as its place in the group, itself included. Only without
-        masks, which say it themselves.
-    first: whether this part and others that say so come first, and are for all T queries in all:
-        there is nothing to merge with.
-    """
-
-    queries: Tensor | None
-    places: Tensor | None
-    targets: Tensor | slice
-    fetch: Fetch
-    masks: tuple[Tensor | None, ...]
-    causal: bool = False
-    first: bool = False
 
 
 def attend(
@@ -163,47 +138,47 @@ def _unfold(found: Tensor, groups: int) -> Tensor:
     return by_query.transpose(1, 2).flatten(2, 3)
 
 
-def attend_parts(
+def attend_segments(
     query: Tensor,
-    parts: Sequence[Part],
-    layer: Any,
-    kind: int,
+    segments: Sequence[tuple[KVSegment, tuple[Tensor | None, ...]]],
+    layer: KVLayer,
+    layer_type: int,
     scale: float,
     softcap: float | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """(T, H, D) queries -> (T, H, Dv), over all parts that each of them is in.
+    """(T, H, D) queries -> (T, H, Dv), over all segments that each of them is in.
 
-    layer: what `Part.fetch` takes; kind: the layer's place among the kinds that masks are for.
+    segments: with their masks, by type of layer; layer_type: the layer's place among these types.
     sinks: (H,) scores of a key without a value (gpt_oss).
     """
     out = total = None
-    for part in parts:
-        grouped = query[None] if part.queries is None else query[part.queries]
-        key, value = part.fetch(layer)
-        mask = part.masks[kind]
-        causal = part.causal and mask is None
+    for segment, masks in segments:
+        grouped = query[None] if segment.queries is None else query[segment.queries]
+        key, value = layer.fetch(segment)
+        mask = masks[layer_type]
+        causal = segment.causal and mask is None
         found, weight = attend(grouped, key, value, scale, mask, causal, softcap)
         found, weight = found.flatten(0, 1), weight.flatten(0, 1)
-        if part.places is not None:
-            found, weight = found[part.places], weight[part.places]
+        if segment.real is not None:
+            found, weight = found[segment.real], weight[segment.real]
         if out is None or total is None:
             if len(found) == len(query):
-                out, total = found, weight  # one part for all
+                out, total = found, weight  # one segment for all
                 continue
             shape = query.shape[:2]
             out = found.new_empty(*shape, found.shape[-1])
             total = weight.new_empty(shape)
-            if not part.first:
+            if not segment.comes_first:
                 out.zero_()
                 total.fill_(torch.finfo(torch.float32).min)
-        if part.first:
-            out[part.targets], total[part.targets] = found, weight
+        if segment.comes_first:
+            out[segment.targets], total[segment.targets] = found, weight
             continue
-        before = total[part.targets]
+        before = total[segment.targets]
         share = torch.sigmoid(weight - before)[..., None].to(found.dtype)
-        out[part.targets] = torch.lerp(out[part.targets], found, share)
-        total[part.targets] = torch.logaddexp(before, weight)
+        out[segment.targets] = torch.lerp(out[segment.targets], found, share)
+        total[segment.targets] = torch.logaddexp(before, weight)
     assert out is not None
     assert total is not None
     if sinks is not None:
@@ -217,7 +192,7 @@ under_way = threading.local()
 replaced: dict[int, str] = {}
 
 
-def block_attention(
+def segment_attention(
     module: Any,
     query: Tensor,
     key: Tensor,
@@ -248,16 +223,16 @@ def block_attention(
     assert attention_mask is not None
     layer = cache.layer_under_way
     layer.store(key, value)
-    out = attend_parts(
+    out = attend_segments(
         query[0].transpose(0, 1),
-        cache.parts,
+        cache.segments,
         layer,
         attention_mask.shape[-1] - 1,
         query.shape[-1] ** -0.5 if scaling is None else scaling,
         others.get("softcap"),
         others.get("s_aux"),
     )
-    layer.fresh = layer.padded = None
+    layer.fresh = None
     return out[None], None
 
 
@@ -269,6 +244,6 @@ def markers(count: int, device: torch.device) -> list[Tensor]:
     return [torch.ones(1, 1, 1, kind + 1, dtype=torch.bool, device=device) for kind in range(count)]
 
 
-AttentionInterface.register(NAME, block_attention)
+AttentionInterface.register(NAME, segment_attention)
 # Added to scores: whichever attention another thread then takes, it can take this mask.
 AttentionMaskInterface.register(NAME, eager_mask)

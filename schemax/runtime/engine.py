@@ -1,63 +1,24 @@
-"""Runs prompts: as a stream where nothing binds documents together, else in batches.
-
-In batches, like lengths go together, and long slots once more; in neither is anything lost.
-"""
+"""Fills prompts: lays them out as requests and has the model's way of decoding run them."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice, takewhile
-
-import torch
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
 
 from schemax.config import DecodingConfig
-from schemax.runtime.called_prompts import called_prompt, with_children
-from schemax.runtime.decoder import decode
-from schemax.runtime.fork import ForkModel, decode_forked
-from schemax.runtime.limits import is_out_of_memory
+from schemax.runtime.fork import ForkModel, fork_stream
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.outputs import NO_MEMORY, DocumentOutput, too_long
-from schemax.runtime.plan import Plan, WrittenValue, plan_prompt, single, with_values
-from schemax.runtime.stream import fill_stream
+from schemax.runtime.outputs import NO_MEMORY, DocumentOutput, passes_of, too_long
+from schemax.runtime.requests import Request, new_request, with_retries
+from schemax.runtime.stream import Filled, Refused, Trace, stream
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 Model = DecoderModel | ForkModel
 
-logger = logging.getLogger(__name__)
-
-# Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.
-_AUTO_TOKENS = {"cpu": 8_192, "cuda": 65_536}
-# Prompts taken from the input at a time, to be sorted by length.
-_WINDOW = 1024
-
-
-@dataclass(slots=True)
-class _Job:
-    """A prompt on its way; `places` of its documents in the input of `fill`.
-
-    outputs: (J * N,) of its slots; None before it is decoded, and where memory did not suffice.
-    steps: (J,) per document.
-    """
-
-    prompt: PromptIds
-    plan: Plan
-    places: tuple[int, ...]
-    outputs: list[SlotOutput] | None
-    steps: list[int]
-
-    def finished(self) -> Iterator[tuple[int, DocumentOutput]]:
-        for j, place in enumerate(self.places):
-            if self.outputs is None:
-                yield place, DocumentOutput((), 0, NO_MEMORY)
-            else:
-                yield place, DocumentOutput(tuple(self.slots(j)), self.steps[j])
-
-    def slots(self, j: int) -> list[SlotOutput]:
-        """(N,) outputs of a document."""
-        width = len(self.prompt.k_max)
-        return (self.outputs or [])[j * width : (j + 1) * width]
+# Prompts taken from the input at a time, to be sorted by length: few at first, so that the model
+# has something to do while others are laid out.
+_FIRST_WINDOW, _WINDOW = 64, 1024
 
 
 def fill(
@@ -69,219 +30,136 @@ def fill(
     exceed the model's context or the memory are reported, each document with its `problem`, and the
     others go on.
     """
-    if streams(model, config):
-        assert isinstance(model, DecoderModel)
-        yield from fill_stream(model, prompts, stop, config)
-        return
-    rest, first = iter(prompts), 0
-    while window := list(islice(rest, _WINDOW)):
-        yield from _fill_window(model, window, first, stop, config)
-        first += sum(len(prompt.documents) for prompt in window)
+    return outputs(run(model, _requests(model, prompts, stop, config), config))
 
 
-def streams(model: Model, config: DecodingConfig) -> bool:
-    """Whether documents are decoded as a stream: they and their slots must not see each other."""
-    alone = config.documents == "isolated" and config.slots == "independent"
-    return alone and isinstance(model, DecoderModel) and model.packs
+def _requests(
+    model: Model, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
+) -> Iterator[Request | Refused]:
+    rest, layout = iter(prompts), Windows(model, config)
+    while window := list(islice(rest, layout.size)):
+        yield from layout.requests([(prompt, stop) for prompt in window])
 
 
-def _fill_window(
-    model: Model, prompts: Sequence[PromptIds], first: int, stop: StopTable, config: DecodingConfig
-) -> Iterator[tuple[int, DocumentOutput]]:
-    jobs: list[_Job] = []
-    for prompt in prompts:
-        count = len(prompt.documents)
-        places = tuple(range(first, first + count))
-        first += count
-        job = _Job(prompt, plan_prompt(prompt, config), places, None, [0] * count)
-        problem = model.misfit(job.plan)
-        if problem is None:
-            jobs.append(job)
-            continue
-        for place, document in zip(places, prompt.documents, strict=True):
-            yield place, too_long(problem, len(document))
-    for job in _decoded(jobs, _Batches(model, stop, config), config):
-        yield from job.finished()
+def run(
+    model: Model,
+    requests: Iterator[Request | Refused],
+    config: DecodingConfig,
+    trace: Trace | None = None,
+) -> Iterator[Filled | Refused]:
+    """Requests as they are done, in the way that the model decodes."""
+    if isinstance(model, ForkModel):
+        return fork_stream(model, requests, config, trace)
+    return stream(model, requests, config, trace)
 
 
-def _decoded(jobs: Sequence[_Job], batches: _Batches, config: DecodingConfig) -> Iterator[_Job]:
-    """Jobs as they are done, like lengths together, retries and what values call for included."""
-    jobs = sorted(jobs, key=lambda job: batches.rank(job.plan))
-    while jobs:
-        size = batches.size([job.plan for job in jobs])
-        batch, jobs = jobs[:size], jobs[size:]
-        for job, outputs in zip(batch, batches.run([job.plan for job in batch]), strict=True):
-            job.outputs = outputs
-            job.steps = _steps(job, batches.model)
-        for attempt in range(1, config.max_retries + 1):
-            _retry(batch, batches, config, attempt)
-        _fill_called(batch, batches, config)
-        yield from batch
+class Windows:
+    """Lays out prompts, a window at a time: like lengths together, equal documents once.
 
-
-def _fill_called(batch: Sequence[_Job], batches: _Batches, config: DecodingConfig) -> None:
-    """Fills the slots that values call for, with every such document read once more."""
-    further: list[tuple[_Job, int, _Job]] = []
-    for job in batch:
-        if job.outputs is None or not any(spec.expansion for spec in job.prompt.slots):
-            continue
-        for j in range(len(job.places)):
-            prompt = called_prompt(single(job.prompt, j), job.slots(j))
-            if prompt is not None:
-                called = _Job(prompt, plan_prompt(prompt, config), job.places[j : j + 1], None, [0])
-                further.append((job, j, called))
-    for _ in _decoded([called for _, _, called in further], batches, config):
-        pass
-    for job, j, called in further:
-        if job.outputs is None or called.outputs is None:
-            job.outputs = None  # memory did not suffice
-            continue
-        start = j * len(job.prompt.k_max)
-        slots = with_children(single(job.prompt, j), job.slots(j), called.outputs)
-        job.outputs[start : start + len(slots)] = slots
-        job.steps[j] += called.steps[0]
-
-
-def shares(model: Model, prompt: PromptIds, config: DecodingConfig) -> bool:
-    """Whether a prompt's documents can share it, none of them changing another's outputs.
-
-    They cannot where the prompt exceeds the model's context, or where a long one would bring
-    longrope's long factors over isolated others.
+    size: of the next window, in prompts: small at first, so that the model has something to do
+    while others are laid out.
     """
-    if streams(model, config):
-        return True
-    plan = plan_prompt(prompt, config)
-    return model.misfit(plan) is None and not (
-        config.documents == "isolated" and model.is_long(plan)
-    )
+
+    def __init__(self, model: Model, config: DecodingConfig) -> None:
+        self._model, self._config = model, config
+        self._place, self._descending = 0, False
+        self.size = _FIRST_WINDOW
+
+    def requests(
+        self, window: Iterable[tuple[PromptIds, StopTable]]
+    ) -> Iterator[Request | Refused]:
+        """Prompts and their stop rules as requests. Places count documents through all windows."""
+        requests: list[Request] = []
+        known: dict[Any, Request] = {}
+        for prompt, stop in window:
+            place, self._place = self._place, self._place + len(prompt.documents)
+            # What documents of a category share is one object, which need not be compared.
+            shared = id(prompt.instruction), id(prompt.keys[0]), id(prompt.slots), id(stop)
+            key = prompt.documents, prompt.answers, shared
+            if (equal := known.get(key)) is not None:
+                equal.places.append(place)
+                continue
+            new = new_request(prompt, stop, self._config, place)
+            request = checked(self._model, new, self._config)
+            if isinstance(request, Request):
+                known[key] = request
+                requests.append(request)
+            else:
+                yield from request
+        # Up and down in turn, so that neighbours are alike from one window to the next as well.
+        requests.sort(key=_alike, reverse=self._descending)
+        self._descending, self.size = not self._descending, min(2 * self.size, _WINDOW)
+        yield from requests
 
 
-class _Batches:
-    """Decodes plans in batches that fit, and remembers what fitted."""
-
-    def __init__(self, model: Model, stop: StopTable, config: DecodingConfig) -> None:
-        self.model = model
-        self._stop = stop
-        self._config = config
-        self._most: int | None = None if config.batch_size == "auto" else config.batch_size
-
-    def rank(self, plan: Plan) -> tuple[bool, int]:
-        """Sorts plans so that like lengths share a batch: less padding, and the same outputs."""
-        return not self.model.is_long(plan), -len(plan.input_ids)
-
-    def size(self, plans: Sequence[Plan]) -> int:
-        """How many of these plans, the longest first, to run together."""
-        first = plans[0]
-        budget = _AUTO_TOKENS.get(self.model.device.type, _AUTO_TOKENS["cpu"])
-        most = max(1, budget // self.model.cache_tokens(first))
-        if self._most is not None:
-            most = self._most if self._config.batch_size != "auto" else min(most, self._most)
-        long = self.model.is_long(first)
-        alike = takewhile(lambda plan: self.model.is_long(plan) == long, plans[:most])
-        return sum(1 for _ in alike)
-
-    def run_all(self, plans: Sequence[Plan]) -> list[list[SlotOutput] | None]:
-        """All plans, in as many batches as it takes; results in the order of the plans."""
-        order = sorted(range(len(plans)), key=lambda place: self.rank(plans[place]))
-        results: list[list[SlotOutput] | None] = [None] * len(plans)
-        while order:
-            size = self.size([plans[place] for place in order])
-            batch, order = order[:size], order[size:]
-            outputs = self.run([plans[place] for place in batch])
-            for place, output in zip(batch, outputs, strict=True):
-                results[place] = output
-        return results
-
-    def run(self, plans: Sequence[Plan]) -> list[list[SlotOutput] | None]:
-        """One batch, in halves where memory does not suffice; None for a plan too large alone."""
-        try:
-            if isinstance(self.model, ForkModel):
-                return list(decode_forked(self.model, plans, self._stop, self._config))
-            return list(decode(self.model, plans, self._stop, self._config))
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-        # Outside the handler, so that the failed batch's tensors can be freed.
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        if len(plans) == 1:
-            return [None]
-        half = len(plans) // 2
-        self._most = max(1, half)
-        logger.warning("out of memory with %d prompts; going on with %d", len(plans), half)
-        return [*self.run(plans[:half]), *self.run(plans[half:])]
-
-
-def _retry(batch: Sequence[_Job], batches: _Batches, config: DecodingConfig, attempt: int) -> None:
-    """Decodes slots that ran out of budget once more, with twice as much, the others aside."""
-    again = [
-        (job, targets, plan)
-        for job in batch
-        for targets in _truncated(job, config)
-        if not batches.model.misfit(plan := _alone(job, targets, config, 2**attempt))
-    ]
-    results = batches.run_all([plan for _, _, plan in again])
-    spent: dict[tuple[int, int], int] = {}
-    for (job, targets, _), outputs in zip(again, results, strict=True):
-        if job.outputs is None or outputs is None:
-            continue  # the truncated output stands
-        for slot, output in zip(targets, outputs, strict=True):
-            job.outputs[slot] = output
-            document = slot // len(job.prompt.k_max)
-            key = (id(job), document)
-            passes = _passes(job, slot, output, batches.model)
-            more = max(0, passes - spent.get(key, 0))
-            spent[key] = spent.get(key, 0) + more
-            job.steps[document] += more
-
-
-def _truncated(job: _Job, config: DecodingConfig) -> list[list[int]]:
-    """Slots that ran out of budget, in groups that one prompt can hold.
-
-    Branches of a document do not see each other; in a skeleton, later keys would be seen.
-    """
-    slots = [s for s, output in enumerate(job.outputs or ()) if output.finish_reason == "length"]
-    if config.layout != "branched":
-        return [[slot] for slot in slots]
-    width = len(job.prompt.k_max)
-    documents = sorted({slot // width for slot in slots})
-    return [[slot for slot in slots if slot // width == j] for j in documents]
-
-
-def _alone(job: _Job, targets: Sequence[int], config: DecodingConfig, scale: int) -> Plan:
-    """The plan of some slots of one document by themselves.
-
-    Causal slots go on seeing what earlier ones have written, and so begin as they began before.
-    """
-    prompt, shift = job.prompt, 0
-    width = len(prompt.k_max)
-    if config.documents == "isolated":
-        j = targets[0] // width
-        prompt, shift = single(prompt, j), j * width
-    plan = plan_prompt(prompt, config, targets=[t - shift for t in targets], budget_scale=scale)
-    if config.slots != "causal" or job.outputs is None:
-        return plan
-    earlier = [
-        WrittenValue(
-            slot_id=slot - shift,
-            document=slot // width - shift // width,
-            last_position=int(job.plan.last_position[slot]),
-            ids=job.outputs[slot].ids[:-1],
+def checked(
+    model: Model, request: Request, config: DecodingConfig
+) -> Request | tuple[Refused, ...]:
+    """The request with budgets for retries; or, if the model cannot take it, a word of each
+    document."""
+    if problem := model.misfit(request):
+        tokens = request.num_document_tokens
+        return tuple(
+            Refused(request.places[0] + j, too_long(problem, count))
+            for j, count in enumerate(tokens)
         )
-        for slot in range(shift, targets[0])
-    ]
-    return with_values(plan, earlier)
+    request.use_long_rope = model.uses_long_rope(request)
+    request.retries, request.bound = config.max_retries, model.bound(request)
+    last = request.layout.last_position + request.first_position
+    request.budgets = with_retries(request.budgets, last, request.retries, request.bound)
+    return request
 
 
-def _steps(job: _Job, model: Model) -> list[int]:
-    """(J,) forward passes until the last slot of each document was done."""
-    width = len(job.prompt.k_max)
-    passes = [_passes(job, slot, output, model) for slot, output in enumerate(job.outputs or ())]
-    return [
-        max(passes[at : at + width], default=0) for at in range(0, len(job.places) * width, width)
-    ]
+def outputs(done: Iterable[Filled | Refused]) -> Iterator[tuple[int, DocumentOutput]]:
+    """(place, output) of every document."""
+    for item in done:
+        if isinstance(item, Refused):
+            yield item.place, item.output
+            continue
+        request, slots = item
+        for j in range(request.num_documents):
+            output = DocumentOutput((), 0, NO_MEMORY)
+            if slots is not None:
+                mine = _slots_of(request, slots, j)
+                output = DocumentOutput(mine, passes_of(mine), document=j)
+            for first in request.places:
+                yield first + j, output
 
 
-def _passes(job: _Job, slot: int, output: SlotOutput, model: Model) -> int:
-    j, n = divmod(slot, len(job.prompt.k_max))
-    return model.passes(len(job.prompt.keys[j][n]), output.passes)
+def decode(
+    model: Model,
+    prompts: Iterable[PromptIds],
+    stop: StopTable,
+    config: DecodingConfig,
+    trace: Trace | None = None,
+) -> list[tuple[SlotOutput, ...]]:
+    """The (J * N,) slots of every prompt, in order; tells a trace by what each was chosen.
+
+    For proofs: nothing is sorted, and equal prompts are read as often as they are there. Raises
+    MemoryError, and ValueError for a prompt that exceeds the model's context.
+    """
+    requests: list[Request] = []
+    for place, prompt in enumerate(prompts):
+        request = checked(model, new_request(prompt, stop, config, place), config)
+        if not isinstance(request, Request):
+            raise ValueError(request[0].output.problem)
+        request.index = sum(other.num_slots for other in requests)
+        requests.append(request)
+    found: dict[int, tuple[SlotOutput, ...]] = {}
+    for item in run(model, iter(requests), config, trace):
+        if isinstance(item, Refused) or item[1] is None:
+            raise MemoryError(NO_MEMORY)
+        found[item[0].places[0]] = item[1]
+    return [found[place] for place in range(len(requests))]
+
+
+def _alike(request: Request) -> tuple[bool, int, tuple[int, ...], int]:
+    """Sorts like lengths together and, among these, documents with the same prefix."""
+    length = len(request.stem)
+    return request.use_long_rope, length.bit_length(), request.prefix, length
+
+
+def _slots_of(request: Request, slots: tuple[SlotOutput, ...], j: int) -> tuple[SlotOutput, ...]:
+    """A document's slots; all of them where the model writes one output for all documents."""
+    width = len(slots) // request.num_documents
+    return slots[j * width : (j + 1) * width] if width else slots

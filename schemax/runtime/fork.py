@@ -8,22 +8,36 @@ equally long, so that nothing is ever padded and no mask is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import count, groupby
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, groupby, islice
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.decoder import Trace
-from schemax.runtime.language_model import LanguageModel
-from schemax.runtime.plan import Ints, Plan
-from schemax.runtime.writing import Writer
-from schemax.tokens import SlotOutput, SlotSpec, StopTable
+from schemax.runtime.children import called_for, child_budget, child_number
+from schemax.runtime.language_model import LanguageModel, PromptSize
+from schemax.runtime.limits import is_out_of_memory
+from schemax.runtime.plan import Ids, Ints
+from schemax.runtime.requests import Request
+from schemax.runtime.sampler import Sampler
+from schemax.runtime.slot_table import SlotTable
+from schemax.runtime.staging import stage
+from schemax.runtime.stream import Filled, Refused, Trace
+from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
+
+logger = logging.getLogger(__name__)
+
+# Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.
+_AUTO_TOKENS = {"cpu": 8_192, "cuda": 65_536}
+# Requests taken from the input at a time, to be sorted by length.
+_WINDOW = 256
 
 
 class ForkModel(LanguageModel):
@@ -32,29 +46,28 @@ class ForkModel(LanguageModel):
     Raises ModelError for models that do not hand out what they have read.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, obstacle: str | None = None) -> None:
         super().__init__(model)
-        if self.anatomy.state_name is None:
+        self.obstacle = obstacle or self.architecture.obstacle or "decodes one row per slot"
+        if self.architecture.state_name is None:
             raise ModelError(
-                f"{self.name} {self.anatomy.obstacle}, and hands out no state to go on from; "
+                f"{self.name} {self.obstacle}, and hands out no state to go on from; "
                 "choose a model with attention, or one with a cache of transformers"
             )
-        self.state_name: str = self.anatomy.state_name
+        self.state_name: str = self.architecture.state_name
 
     def refusal(self, config: DecodingConfig) -> str | None:
         if config.layout != "gapped":
             return None
         return (
-            f"{self.name} {self.anatomy.obstacle}, so it decodes one row per slot, and the layout "
+            f"{self.name} {self.obstacle}, so it decodes one row per slot, and the layout "
             "'gapped' needs all slots in one sequence; use the layouts 'branched' (the preset "
             "'isolated') or 'autoregressive'"
         )
 
-    def cache_tokens(self, plan: Plan) -> int:
-        return len(plan.slot_ids) * (int((plan.slot < 0).sum()) + int(plan.k_max.max()))
-
-    def passes(self, key_tokens: int, value_tokens: int) -> int:
-        return key_tokens + value_tokens
+    def bound(self, size: PromptSize) -> int | None:
+        """Position ids that a prompt must stay below, retries included; None without a bound."""
+        return self.max_positions
 
     def forward(self, input_ids: Tensor, state: Any, read: int) -> tuple[Tensor, Any]:
         """(R, Q) ids behind a state of R rows -> (R, V) logits at the last of them, and the state.
@@ -66,7 +79,7 @@ class ForkModel(LanguageModel):
         rows = torch.arange(len(input_ids), device=self.device)
         selection = rows, torch.full_like(rows, input_ids.shape[1] - 1)
         given = {self.state_name: state}
-        if self.anatomy.takes_positions:
+        if self.architecture.takes_positions:
             # Some models would count them wrongly themselves, by a layer that counts nothing.
             positions = torch.arange(read, read + input_ids.shape[1], device=self.device)
             given["position_ids"] = positions.expand(input_ids.shape)
@@ -87,45 +100,92 @@ class ForkModel(LanguageModel):
         return torch.cat(logits), [torch.cat(parts) for parts in zip(*states, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class Stem:
-    """What some slots of a prompt have in common, and where each goes on by itself.
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """A slot as a row of its own: what it reads behind its request's stem, and what it may write.
 
-    row: the prompt; places: the slots among the prompt's; ids: the common tokens; branches: each
-    slot's key; k_max: (S,) budgets; sampling_keys: (S, 2); specs, answers: (S,).
+    request: the number of its request in the batch; key: ids that are read one by one.
     """
 
-    row: int
-    places: tuple[int, ...]
-    ids: tuple[int, ...]
-    branches: tuple[tuple[int, ...], ...]
-    k_max: Ints
-    sampling_keys: Ints
-    specs: tuple[SlotSpec, ...]
-    answers: tuple[tuple[int, ...], ...]
+    request: int
+    key: Ids
+    spec: SlotSpec
+    budget: int
+    digest: int
+    number: int
+    index: int = -1
+    answer: Ids = ()
+
+
+def fork_stream(
+    model: ForkModel,
+    requests: Iterable[Request | Refused],
+    config: DecodingConfig,
+    trace: Trace | None = None,
+) -> Iterator[Filled | Refused]:
+    """The twin of `stream.stream` for models of this kind: in batches of stems of equal length."""
+    rest, most = iter(requests), _AUTO_TOKENS.get(model.device.type, _AUTO_TOKENS["cpu"])
+    while window := list(islice(rest, _WINDOW)):
+        yield from (item for item in window if isinstance(item, Refused))
+        jobs = [item for item in window if isinstance(item, Request)]
+        jobs.sort(key=lambda request: len(request.prefix) + len(request.stem))
+        for _, alike in groupby(jobs, key=lambda request: len(request.prefix) + len(request.stem)):
+            group = list(alike)
+            while group:
+                tokens = sum(map(_row_tokens, group[:1]))
+                size = max(1, most // tokens)
+                if config.batch_size != "auto":
+                    size = min(size, config.batch_size)
+                batch, group = group[:size], group[size:]
+                done, most = _in_memory(model, batch, config, trace, most)
+                yield from done
+
+
+def _row_tokens(request: Request) -> int:
+    """How many tokens the rows of a request come to hold."""
+    longest = len(request.prefix) + request.num_tokens + int(request.budgets.max())
+    return request.num_slots * longest
+
+
+def _in_memory(
+    model: ForkModel,
+    batch: list[Request],
+    config: DecodingConfig,
+    trace: Trace | None,
+    most: int,
+) -> tuple[list[Filled], int]:
+    """A batch, in halves where memory does not suffice; and the tokens to try from now on."""
+    try:
+        return list(zip(batch, decode_forked(model, batch, config, trace), strict=True)), most
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    # Outside the handler, so that the failed batch's tensors can be freed.
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if len(batch) == 1:
+        return [(batch[0], None)], most
+    half = len(batch) // 2
+    logger.warning("out of memory with %d documents; going on with %d", len(batch), half)
+    first, most = _in_memory(model, batch[:half], config, trace, max(1, most // 2))
+    second, most = _in_memory(model, batch[half:], config, trace, most)
+    return [*first, *second], most
 
 
 @torch.inference_mode()
 def decode_forked(
     model: ForkModel,
-    plans: Sequence[Plan],
-    stop: StopTable,
+    requests: Sequence[Request],
     config: DecodingConfig,
     trace: Trace | None = None,
-) -> list[list[SlotOutput]]:
-    """Fills every slot of a batch of prompts; the twin of `decoder.decode`, with its outputs."""
-    first = np.cumsum([0, *(len(plan.slot_ids) for plan in plans)])
-    stems = [stem for row, plan in enumerate(plans) for stem in _stems(plan, row, config)]
-    stems.sort(key=lambda stem: len(stem.ids))
-    outputs: list[dict[int, SlotOutput]] = [{} for _ in plans]
-    for _, alike in groupby(stems, key=lambda stem: len(stem.ids)):
-        group = list(alike)
-        places = [int(first[stem.row]) + place for stem in group for place in stem.places]
-        traced = _at(trace, torch.tensor(places, device=model.device)) if trace else None
-        slots = iter(_grow(model, group, stop, config, traced))
-        for stem in group:
-            outputs[stem.row].update((place, next(slots)) for place in stem.places)
-    return [[found[place] for place in sorted(found)] for found in outputs]
+) -> list[tuple[SlotOutput, ...]]:
+    """Fills the slots of requests whose stems are equally long, and those that values call for."""
+    branches = [branch for n, request in enumerate(requests) for branch in _branches(n, request)]
+    found = _fill(model, requests, branches, config, trace)
+    return [
+        tuple(slot for branch, slot in zip(branches, found, strict=True) if branch.request == n)
+        for n in range(len(requests))
+    ]
 
 
 def select_rows(state: Any, rows: Tensor) -> Any:
@@ -136,66 +196,88 @@ def select_rows(state: Any, rows: Tensor) -> Any:
     return type(state)(part.index_select(0, rows.to(part.device)) for part in state)
 
 
-def _stems(plan: Plan, row: int, config: DecodingConfig) -> Iterator[Stem]:
-    """One stem per document; one per prompt where documents are stacked."""
-    common = plan.slot < 0
-    alone = config.documents == "isolated"
-    for document in dict.fromkeys(plan.slot_document.tolist()) if alone else [None]:
-        mine = plan.slot_document == document if alone else plan.slot_document >= 0
-        seen = common & ((plan.document < 0) | (plan.document == document)) if alone else common
-        (places,) = np.nonzero(mine)
-        branches = (plan.input_ids[plan.slot == slot] for slot in plan.slot_ids[places])
-        yield Stem(
-            row=row,
-            places=tuple(places.tolist()),
-            ids=tuple(plan.input_ids[seen].tolist()),
-            branches=tuple(tuple(ids.tolist()) for ids in branches),
-            k_max=plan.k_max[places],
-            sampling_keys=plan.sampling_keys[places],
-            specs=tuple(plan.specs[place] for place in places),
-            answers=tuple(plan.answers[place] if plan.answers else () for place in places),
+def _branches(number: int, request: Request) -> Iterator[Branch]:
+    layout = request.layout
+    ends = layout.suffix_lengths.cumsum()
+    for n in range(layout.num_slots):
+        key = layout.suffix[ends[n] - layout.suffix_lengths[n] : ends[n]]
+        yield Branch(
+            request=number,
+            key=tuple(key.tolist()),
+            spec=layout.specs[n],
+            budget=int(request.budgets[n]),
+            digest=request.digests[layout.owners[n]],
+            number=int(layout.numbers[n]),
+            index=request.index + n,
+            answer=request.answers[n] if request.answers else (),
         )
+
+
+def _fill(
+    model: ForkModel,
+    requests: Sequence[Request],
+    branches: Sequence[Branch],
+    config: DecodingConfig,
+    trace: Trace | None,
+) -> list[SlotOutput]:
+    """Branches' outputs; their children read every such request once more."""
+    found = _grow(model, requests, branches, config, trace)
+    called: list[Branch] = []
+    counts = []
+    for branch, output in zip(branches, found, strict=True):
+        whole = output.finish_reason != "length"
+        children = called_for(branch.spec, output, 0)[0] if whole else ()
+        counts.append(len(children))
+        called += [
+            _child(branch, place, child, requests[branch.request])
+            for place, child in enumerate(children)
+        ]
+    if not called:
+        return found
+    outputs = iter(_fill(model, requests, called, config, None))
+    return [
+        replace(output, children=tuple(islice(outputs, count))) if count else output
+        for output, count in zip(found, counts, strict=True)
+    ]
+
+
+def _child(parent: Branch, place: int, child: ChildSlot, request: Request) -> Branch:
+    position = int(request.stem_positions[-1]) + len(child.key)
+    budget = child_budget(child, request, position, parent.budget)
+    number = child_number(parent.number, place)
+    return Branch(parent.request, child.key, child.spec, budget, parent.digest, number)
 
 
 def _grow(
     model: ForkModel,
-    stems: Sequence[Stem],
-    stop: StopTable,
+    requests: Sequence[Request],
+    branches: Sequence[Branch],
     config: DecodingConfig,
     trace: Trace | None,
-) -> Sequence[SlotOutput]:
-    """Decodes all slots of stems of one length; outputs stem by stem.
-
-    Per slot, (S,): owner, its stem; live, the slots that still grow.
-    """
+) -> list[SlotOutput]:
+    """Decodes slots of requests whose stems are equally long: (S,) outputs."""
     device = model.device
-    owner = torch.repeat_interleave(
-        torch.arange(len(stems)), torch.tensor([len(stem.places) for stem in stems])
-    ).to(device)
-    keys = torch.from_numpy(np.concatenate([stem.sampling_keys for stem in stems])).to(device)
-    answers = [answer for stem in stems for answer in stem.answers]
-    writer = Writer(
-        stop,
-        config,
-        np.concatenate([stem.k_max for stem in stems]),
-        [spec for stem in stems for spec in stem.specs],
-        answers if any(answers) else None,
-    )
-    branch, branch_length = _padded([ids for stem in stems for ids in stem.branches], device)
-    live = torch.arange(len(owner), device=device)
-    stem_ids = torch.tensor([stem.ids for stem in stems], device=device)
-    logits, memory = model.forward(stem_ids, None, read=0)
+    table = SlotTable()
+    sampler = Sampler(table, config, model.vocab_size)
+    slots = _begin(table, sampler, requests, branches)
+    key, key_length = _padded([branch.key for branch in branches], device)
+    owner = torch.tensor([branch.request for branch in branches], device=device)
+    stems = torch.tensor([[*r.prefix, *r.stem.tolist()] for r in requests], device=device)
+    live = torch.arange(len(branches), device=device)
+    logits, memory = model.forward(stems, None, read=0)
     logits, memory = logits[owner], select_rows(memory, owner)
     for time in count():
         # The next token of a slot whose key is still being read is that key's.
-        tokens = branch[live, min(time, branch.shape[1] - 1)]
+        tokens = key[live, min(time, key.shape[1] - 1)]
         growing = torch.ones_like(live, dtype=torch.bool)
-        writes = time >= branch_length[live]
+        writes = time >= key_length[live]
         if writes.any():
             writers, writing = live[writes], logits[writes]
+            mine = slots[writers.cpu().numpy()]
             if trace:
-                trace(writers, time - branch_length[writers], writing)
-            ids, grows = writer.write(writing, writers.cpu().numpy(), keys[writers])
+                index, step = stage([table.index[mine], table.step[mine]], device)
+                trace(index, step, writing)
+            ids, grows = _write(table, sampler, mine, writing)
             tokens[writes] = torch.from_numpy(ids).to(device)
             growing[writes] = torch.from_numpy(grows).to(device)
         if not growing.all():
@@ -203,13 +285,54 @@ def _grow(
             if not len(kept):
                 break
             live, tokens, memory = live[kept], tokens[kept], select_rows(memory, kept)
-        logits, memory = model.forward(tokens[:, None], memory, read=stem_ids.shape[1] + time)
-    return writer.outputs()
+        logits, memory = model.forward(tokens[:, None], memory, read=stems.shape[1] + time)
+    outputs = table.outputs(slots)
+    return [
+        # Every token of a key took a pass of its own.
+        replace(output, passes=output.passes + len(branch.key))
+        for output, branch in zip(outputs, branches, strict=True)
+    ]
 
 
-def _at(trace: Trace, places: Tensor) -> Trace:
-    """Tells a trace the places of slots in the whole batch."""
-    return lambda index, step, logits: trace(places[index], step, logits)
+def _begin(
+    table: SlotTable, sampler: Sampler, requests: Sequence[Request], branches: Sequence[Branch]
+) -> Ints:
+    """Slots for all branches."""
+    stops = [requests[branch.request].stop for branch in branches]
+    specs = [branch.spec for branch in branches]
+    answers = [branch.answer for branch in branches]
+    slots = table.add(
+        {
+            "state": np.array([table.stops.start(stop) for stop in stops]),
+            "budget": np.array([branch.budget for branch in branches]),
+            "digest": np.array([branch.digest for branch in branches]),
+            "number": np.array([branch.number for branch in branches]),
+            "index": np.array([branch.index for branch in branches]),
+            "null_id": np.array([spec.null_id for spec in specs]),
+        },
+        specs,
+        stops,
+        answers if any(answers) else None,
+    )
+    for place, (spec, stop, answer) in enumerate(zip(specs, stops, answers, strict=True)):
+        if not answer:
+            sampler.begin(slots[place : place + 1], (spec,), stop)
+    return slots
+
+
+def _write(
+    table: SlotTable, sampler: Sampler, slots: Ints, logits: Tensor
+) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """One token for each of (s,) slots, and whether each goes on behind it.
+
+    What a token forces is written at once where that ends the slot; else the model has to read it,
+    token by token.
+    """
+    chosen = sampler.choose(logits, slots)
+    table.write(slots, chosen.ids, chosen.logprobs, chosen.null_logprobs)
+    growing = table.is_growing(slots)
+    sampler.settle(slots[growing], chosen.ids[growing], defers=True)
+    return chosen.ids, table.is_growing(slots)
 
 
 def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.anatomy import examine
-from schemax.runtime.plan import Plan
+from schemax.runtime.architecture import examine
 
 # Batch-mates may have more slots than a prompt has itself.
 SLACK = 512
+
+
+class PromptSize(Protocol):
+    """What a prompt needs at most: the largest position id, and tokens; a plan or a request."""
+
+    @property
+    def max_position(self) -> int: ...
+    @property
+    def max_tokens(self) -> int: ...
 
 
 class LanguageModel(ABC):
@@ -30,7 +38,7 @@ class LanguageModel(ABC):
         self.name = type(model).__name__
         head = head_of(model)
         self.config: Any = model.config.get_text_config()
-        self.anatomy = examine(model)
+        self.architecture = examine(model)
         softcap = getattr(self.config, "attn_logit_softcapping", None)
         if softcap and self.config._attn_implementation != "eager":
             raise ModelError(
@@ -42,38 +50,30 @@ class LanguageModel(ABC):
         self.device: torch.device = weights.device
         self.dtype: torch.dtype = model.dtype
         self.vocab_size: int = head.weight.shape[0]
-        self.max_positions = self.anatomy.max_positions
+        self.max_positions = self.architecture.max_positions
         self._selection = HeadSelection.of(head)
 
     @abstractmethod
     def refusal(self, config: DecodingConfig) -> str | None:
         """Why the model cannot decode with these settings; None if it can."""
 
-    @abstractmethod
-    def cache_tokens(self, plan: Plan) -> int:
-        """How many tokens the cache comes to hold for one prompt, by a generous guess."""
-
-    @abstractmethod
-    def passes(self, key_tokens: int, value_tokens: int) -> int:
-        """Forward passes, prefill included, that a slot takes part in."""
-
-    def misfit(self, plan: Plan) -> str | None:
+    def misfit(self, size: PromptSize) -> str | None:
         """Why a prompt, with its gaps and budgets, exceeds the model; None if it fits."""
-        needed, bound = plan.max_position + 1, self.max_positions
+        needed, bound = size.max_position + 1, self.max_positions
         if bound is not None and needed > bound:
             return f"needs {needed:,} positions, and the model's context has {bound:,}"
-        tokens, limit = len(plan.input_ids) + int(plan.k_max.sum()), self.anatomy.max_tokens
+        tokens, limit = size.max_tokens, self.architecture.max_tokens
         if limit is not None and tokens + SLACK > limit:
             return f"needs up to {tokens:,} tokens, and the model takes {limit - SLACK:,} here"
         return None
 
-    def is_long(self, plan: Plan) -> bool:
+    def uses_long_rope(self, size: PromptSize) -> bool:
         """Whether the prompt gets longrope's long factors, by its largest possible position id.
 
-        Prompts that differ in this never share a batch.
+        Prompts that differ in this never share a pass.
         """
-        switch = self.anatomy.switch
-        return switch is not None and plan.max_position >= switch
+        switch = self.architecture.switch
+        return switch is not None and size.max_position >= switch
 
     def _run(self, places: tuple[Tensor, Tensor], **inputs: Any) -> Any:
         """The model's output, with (1, S, V) logits at S places (rows, columns)."""

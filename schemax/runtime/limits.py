@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
 from schemax.config import DecodingConfig
-
-if TYPE_CHECKING:
-    from schemax.runtime.model import DecoderModel
 
 _CGROUP = Path("/sys/fs/cgroup")
 # Tokens of a pass. On a CPU, where a matrix product is at its best; on a GPU, well beyond that.
 _PASS_TOKENS = {"cpu": 1_024, "cuda": 8_192}
 # Of the memory that is free. The rest is for activations, logits and everybody else.
 _SHARE = {"cpu": 0.25, "cuda": 0.6}
-# How many times as many documents as are in flight go well before more are tried at once.
-_PATIENCE, _MOST_PATIENCE = 16, 1024
+# Raise the limits again after this many full batches without running out of memory.
+_BACKOFF, _LONGEST_BACKOFF = 16, 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +27,23 @@ class Limits:
     capacity: int
 
     @classmethod
-    def of(cls, model: DecoderModel, config: DecodingConfig) -> Limits:
-        """What the model's device can do; `batch_size` bounds the documents, unless it is auto."""
-        kind = model.device.type
-        tokens = _PASS_TOKENS.get(kind, _PASS_TOKENS["cpu"])
-        if (most := model.most_tokens) is not None:
-            tokens = min(tokens, most)
-        documents = 1 << 30
-        if config.batch_size != "auto":
-            documents = config.batch_size * config.documents_per_prompt
-        share = _SHARE.get(kind, _SHARE["cpu"])
-        capacity = int(share * _free_bytes(model.device)) // max(1, model.bytes_per_token)
+    def of(
+        cls,
+        device: torch.device,
+        bytes_per_token: int,
+        most_tokens: int | None,
+        config: DecodingConfig,
+    ) -> Limits:
+        """What a device can do; `batch_size` bounds the documents, unless it is auto.
+
+        bytes_per_token: of keys and values; most_tokens: of one pass, None without a bound.
+        """
+        tokens = _PASS_TOKENS.get(device.type, _PASS_TOKENS["cpu"])
+        if most_tokens is not None:
+            tokens = min(tokens, most_tokens)
+        documents = 1 << 30 if config.batch_size == "auto" else config.batch_size
+        share = _SHARE.get(device.type, _SHARE["cpu"])
+        capacity = int(share * free_bytes(device)) // max(1, bytes_per_token)
         return cls(documents, tokens, max(capacity, 1))
 
     def halved(self, in_flight: int) -> Limits:
@@ -58,7 +60,7 @@ class Limits:
         )
 
 
-class Throttle:
+class AdmissionControl:
     """The limits of a stream: halved where memory runs out, since others may have taken it, and
     doubled again after many times as many documents as are in flight went well.
 
@@ -68,18 +70,18 @@ class Throttle:
 
     def __init__(self, usual: Limits) -> None:
         self._usual = self.now = usual
-        self._patience, self._done, self._anew = _PATIENCE, 0, False
+        self._backoff, self._done, self._anew = _BACKOFF, 0, False
 
     def halve(self, in_flight: int) -> None:
         """After memory ran out with so many documents in flight."""
         self.now = self.now.halved(in_flight)
         if self._anew:  # not still for the same reason
-            self._patience = min(2 * self._patience, _MOST_PATIENCE)
+            self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
         self._done, self._anew = 0, False
 
     def restore(self) -> None:
         """After what went wrong was one document's fault."""
-        self.now, self._patience, self._done, self._anew = self._usual, _PATIENCE, 0, False
+        self.now, self._backoff, self._done, self._anew = self._usual, _BACKOFF, 0, False
 
     def count(self, documents: int) -> None:
         """After so many more went well."""
@@ -87,7 +89,7 @@ class Throttle:
             return
         self._done += documents
         self._anew = self._anew or documents > 0
-        if self._done >= self._patience * self.now.documents:
+        if self._done >= self._backoff * self.now.documents:
             self.now, self._done = self.now.doubled(self._usual), 0
 
 
@@ -97,7 +99,8 @@ def is_out_of_memory(error: Exception) -> bool:
     return known or "can't allocate memory" in str(error)
 
 
-def _free_bytes(device: torch.device) -> int:
+def free_bytes(device: torch.device) -> int:
+    """Memory that is free for keys and values: of an accelerator, or of this machine."""
     if device.type == "cuda":
         # What torch holds and does not use is as good as free.
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

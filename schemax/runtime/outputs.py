@@ -17,11 +17,13 @@ class DocumentOutput:
     slots: (N,) outputs; empty if the document could not be run.
     steps: forward passes that it took part in, prefill and retries included.
     problem: why it could not be run.
+    document: its place among those of its prompt.
     """
 
     slots: tuple[SlotOutput, ...]
     steps: int
     problem: str | None = None
+    document: int = 0
 
 
 def passes_of(slots: Sequence[SlotOutput]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -58,98 +58,70 @@ class Plan:
                 furthest = max(furthest, stem + spec.expansion.extent - 1)
         return int(furthest)
 
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that the prompt and its values can have."""
+        return len(self.input_ids) + int(self.k_max.sum())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Keys:
-    """The key segments of one document, with positions relative to the first one's start."""
+class Keys:
+    """Key segments, laid out behind the output's opening: positions count from its end.
+
+    slot: (K,) the number of the segment that a token belongs to; last_index: (N,) the end of each
+    segment, -1 for an empty first one: the token before it; last_position: (N,) of these tokens.
+    """
 
     input_ids: Ints
     position_ids: Ints
-    slot: Ints  # n, or -1 where keys belong to no slot
-    last_index: Ints  # (N,) -1 for an empty first segment: the token before it
-    last_position: Ints  # (N,)
-    end: int  # where the next document's keys begin
+    slot: Ints
+    last_index: Ints
+    last_position: Ints
 
 
-def plan_prompt(
-    prompt: PromptIds,
-    config: DecodingConfig,
-    *,
-    targets: Collection[int] | None = None,
-    budget_scale: int = 1,
-) -> Plan:
-    """Lays out a prompt in one of the three layouts.
+@lru_cache(maxsize=4096)
+def lay_out_keys(keys: tuple[Ids, ...], k_max: tuple[int, ...], layout: str) -> Keys:
+    """(N,) segments: Algorithm 2 for `gapped`; every one from the same start for `branched`."""
+    positions: list[int] = []
+    last_index, last_position = [], []
+    position = 0
+    for key, budget in zip(keys, k_max, strict=True):
+        if layout == "branched":
+            position = 0
+        positions.extend(range(position, position + len(key)))
+        position += len(key)
+        last_index.append(len(positions) - 1)
+        last_position.append(position - 1)
+        position += budget
+    return Keys(
+        input_ids=_ints([token for key in keys for token in key]),
+        position_ids=_ints(positions),
+        slot=np.repeat(np.arange(len(keys)), [len(key) for key in keys]),
+        last_index=_ints(last_index),
+        last_position=_ints(last_position),
+    )
 
-    targets: ids (j * N + n) of the slots to fill; None fills all. Keys that only other slots need
-        are left out, so that a slot that is filled alone does not see later keys.
-    budget_scale: multiplies the budget of the targets.
-    """
-    num_slots = len(prompt.k_max)
-    wanted = range(len(prompt.documents) * num_slots) if targets is None else sorted(set(targets))
-    by_document = [
-        tuple(t - j * num_slots for t in wanted if t // num_slots == j)
-        for j in range(len(prompt.documents))
-    ]
-    builder = _Builder()
-    builder.add(prompt.instruction, document=-1)
+
+def plan_prompt(prompt: PromptIds, config: DecodingConfig) -> Plan:
+    """Lays out a prompt, token by token: what training, the oracle and `explain` look at."""
+    tokens = _Tokens()
+    tokens.add(prompt.instruction, document=-1)
     if config.documents == "stacked":
         for j, document in enumerate(prompt.documents):
-            builder.add(document, document=j)
-        builder.add(prompt.opening, document=-1)
-        last = max((j for j, slots in enumerate(by_document) if slots), default=-1)
-        for j in range(last + 1):
-            complete = config.layout != "branched" and j < last
-            keys = _lay_out_keys(
-                prompt.keys[j], prompt.k_max, config.layout, by_document[j], budget_scale, complete
-            )
-            builder.add_keys(keys, j, by_document[j], prompt, budget_scale)
-            if config.layout != "branched":
-                builder.position += keys.end
+            tokens.add(document, document=j)
+        tokens.add(prompt.opening, document=-1)
+        tokens.add_keys(prompt, range(len(prompt.keys)), config)
     else:
-        start = builder.position
+        start = tokens.position
         for j, document in enumerate(prompt.documents):
-            if not by_document[j]:
-                continue
-            builder.position = start
-            builder.add(document, document=j)
-            builder.add(prompt.opening, document=j)
-            keys = _lay_out_keys(
-                prompt.keys[j], prompt.k_max, config.layout, by_document[j], budget_scale, False
-            )
-            builder.add_keys(keys, j, by_document[j], prompt, budget_scale)
-    plan = builder.plan(prompt.slots or (_FREE,) * num_slots)
+            tokens.position = start
+            tokens.add(document, document=j)
+            tokens.add(prompt.opening, document=j)
+            tokens.add_keys(prompt, [j], config)
+    plan = tokens.plan((prompt.slots or (_FREE,) * len(prompt.k_max)) * len(prompt.keys))
     if prompt.answers is None:
         return plan
-    given = [answer for row in prompt.answers for answer in row]
-    return replace(plan, answers=tuple(given[slot] for slot in plan.slot_ids.tolist()))
-
-
-def with_retries(budgets: Ints, last_position: Ints, retries: int, bound: int | None) -> Ints:
-    """(S,) budgets, twice as large for each retry as long as positions stay below the bound.
-
-    last_position: (S,) see `Plan`.
-    """
-    for _ in range(retries):
-        furthest = last_position + 2 * budgets - 1
-        fits = np.full(len(budgets), True) if bound is None else furthest < bound
-        budgets = np.where(fits, 2 * budgets, budgets)
-    return budgets
-
-
-def child_number(parent: int, place: int) -> int:
-    """What random numbers depend on in the place of n, for a slot that another one called for."""
-    return ((parent + 1) * 2**20 + place) % 2**62
-
-
-def single(prompt: PromptIds, j: int) -> PromptIds:
-    """The prompt of one of its isolated documents."""
-    return replace(
-        prompt,
-        documents=(prompt.documents[j],),
-        keys=(prompt.keys[j],),
-        sampling_keys=(prompt.sampling_keys[j],),
-        answers=None if prompt.answers is None else (prompt.answers[j],),
-    )
+    return replace(plan, answers=tuple(answer for row in prompt.answers for answer in row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,101 +154,56 @@ def with_values(plan: Plan, values: Sequence[WrittenValue]) -> Plan:
     )
 
 
-@lru_cache(maxsize=4096)
-def _lay_out_keys(
-    keys: tuple[Ids, ...],
-    k_max: tuple[int, ...],
-    layout: str,
-    targets: tuple[int, ...],
-    budget_scale: int,
-    complete: bool,
-) -> _Keys:
-    """Algorithm 2 for `gapped`; every segment from the same start for `branched`.
-
-    complete: lay out all keys, since another document's follow; else stop after the last target.
-    """
-    branched = layout == "branched"
-    ids: list[int] = []
-    positions: list[int] = []
-    slots: list[int] = []
-    last_index, last_position = [], []
-    position = 0
-    for n, key in enumerate(keys):
-        if branched:
-            if n not in targets:
-                continue
-            position = 0
-        elif not complete and n > targets[-1]:
-            break
-        ids.extend(key)
-        positions.extend(range(position, position + len(key)))
-        slots.extend([n if branched else -1] * len(key))
-        position += len(key)
-        if n in targets:
-            last_index.append(len(ids) - 1)
-            last_position.append(position - 1)
-        position += k_max[n] * (budget_scale if n in targets else 1)
-    return _Keys(
-        input_ids=_ints(ids),
-        position_ids=_ints(positions),
-        slot=_ints(slots),
-        last_index=_ints(last_index),
-        last_position=_ints(last_position),
-        end=position,
-    )
-
-
-class _Builder:
+class _Tokens:
     """Collects segments; `position` is where the next one begins."""
 
     def __init__(self) -> None:
         self.position = 0
         self.length = 0
-        self.tokens: list[tuple[Ints, Ints, Ints, Ints]] = []
-        self.slots: list[tuple[Ints, Ints, Ints, Ints, Ints, Ints]] = []
+        self._tokens: list[tuple[Ints, ...]] = []
+        self._slots: list[tuple[Ints, ...]] = []
 
     def add(self, ids: Ids, *, document: int) -> None:
         count = len(ids)
         positions = np.arange(self.position, self.position + count)
         none = np.full(count, -1)
-        self.tokens.append((_ints(ids), positions, np.full(count, document), none))
+        self._tokens.append((_ints(ids), positions, np.full(count, document), none))
         self.position += count
         self.length += count
 
-    def add_keys(
-        self, keys: _Keys, j: int, targets: tuple[int, ...], prompt: PromptIds, scale: int
-    ) -> None:
-        offset = j * len(prompt.k_max)
-        count = len(keys.input_ids)
-        self.tokens.append(
+    def add_keys(self, prompt: PromptIds, documents: Sequence[int], config: DecodingConfig) -> None:
+        """The keys of some documents, one after the other."""
+        width = len(prompt.k_max)
+        flat = tuple(key for j in documents for key in prompt.keys[j])
+        keys = lay_out_keys(flat, prompt.k_max * len(documents), config.layout)
+        owners = np.repeat(_ints(documents), width)
+        numbers = np.tile(_ints(prompt.numbers or range(width)), len(documents))
+        names = owners * width + np.tile(np.arange(width), len(documents))
+        belongs = names[keys.slot]
+        self._tokens.append(
             (
                 keys.input_ids,
                 keys.position_ids + self.position,
-                np.full(count, j),
-                np.where(keys.slot < 0, -1, keys.slot + offset),
+                owners[keys.slot],
+                belongs if config.layout == "branched" else np.full_like(belongs, -1),
             )
         )
-        names = _ints(targets)
-        numbers = _ints(prompt.numbers)[names] if prompt.numbers else names
-        digests = np.full(len(names), prompt.sampling_keys[j])
-        self.slots.append(
+        self._slots.append(
             (
-                names + offset,
-                np.full(len(names), j),
+                names,
+                owners,
                 keys.last_index + self.length,
                 keys.last_position + self.position,
-                _ints(prompt.k_max)[names] * scale,
-                np.stack([digests, numbers], axis=1),
+                np.tile(_ints(prompt.k_max), len(documents)),
+                np.stack([_ints(prompt.sampling_keys)[owners], numbers], axis=1),
             )
         )
-        self.length += count
+        self.length += len(keys.input_ids)
 
-    def plan(self, specs: Sequence[SlotSpec]) -> Plan:
-        tokens = (np.concatenate(parts) for parts in zip(*self.tokens, strict=True))
-        slots = (np.concatenate(parts) for parts in zip(*self.slots, strict=True))
-        columns: list[Any] = [*tokens, np.zeros(self.length, np.int64), *slots]
-        slot_ids = columns[5].tolist()
-        columns.append(tuple(specs[slot % len(specs)] for slot in slot_ids))
+    def plan(self, specs: tuple[SlotSpec, ...]) -> Plan:
+        tokens = (np.concatenate(parts) for parts in zip(*self._tokens, strict=True))
+        slots = (np.concatenate(parts) for parts in zip(*self._slots, strict=True))
+        columns: list[Any] = [*tokens, np.zeros(self.length, np.int64), *slots, specs]
         return Plan(*columns)
 
 

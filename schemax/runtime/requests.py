@@ -1,60 +1,104 @@
-"""A request: one isolated document and its slots, ready to be packed with others."""
+"""A request: one prompt whose slots are filled together, laid out and ready for the scheduler.
+
+Of isolated documents a request has one; stacked documents share a request. What is the same for all
+documents of a category (keys, budgets, grammars) is laid out once, in a `SlotLayout`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
-from schemax.runtime.plan import Ids, Ints, Plan
-from schemax.tokens import SlotSpec
+from schemax.config import DecodingConfig
+from schemax.runtime.plan import Ids, Ints, lay_out_keys
+from schemax.tokens import PromptIds, SlotSpec, StopTable
 
-# An instruction of up to so many tokens is read with every document: attending to it apart costs
-# more.
-_LEAST_SHARED = 16
+# A shorter instruction is read with every document: attending to it apart would cost more.
+_SHORTEST_PREFIX = 16
+_FREE = SlotSpec()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
-    """One document: D stem tokens that all its slots read, B of slots' own keys, N slots.
+class SlotLayout:
+    """N slots (J * N of stacked documents), by distance from the end of the output's opening.
 
-    instruction: shared ids that come before the stem, from position 0 on.
-    stem, stem_positions: (D,) the document, the output's opening and, if gapped, the skeleton;
-        before them the instruction, if it is too short to be shared.
-    branch, branch_positions: (B,) slots' own keys, one after the other; branch_lengths: (N,).
-    visible: (N,) how many of the stem's tokens a slot sees. The last of them gives the logits of a
-        slot's first token where it has no branch.
-    last_position: (N,) position id of the token before the first of the value.
-    budgets: (N,) tokens; sampling_keys: (N, 2); specs: (N,); answers: (N,) given tokens, or None.
-    places: whose output it is: documents with equal tokens are read once.
-    index: (N,) the slots' places among all of a run, for traces.
-    long: whether longrope takes its long factors.
-    retries, bound: of slots that others call for; see `plan.with_retries`.
+    skeleton, skeleton_positions: keys that all slots read: those of the layout `gapped`.
+    suffix, suffix_positions: slots' own keys, one after the other; suffix_lengths: (N,).
+    visible: (N,) how many tokens of the skeleton a slot sees.
+    last_position: (N,) of the token before the first of the value; -1 is the opening's last token.
+    budgets: (N,) tokens, delimiter included; numbers: (N,) what random numbers depend on.
+    owners: (N,) each slot's document; specs: (N,); null_ids: (N,) see `SlotSpec`.
+    extent: position ids that the slots need at most, without retries.
+    may_call: whether a slot's value may call for further slots.
     """
 
-    instruction: Ids
-    stem: Ints
-    stem_positions: Ints
-    branch: Ints
-    branch_positions: Ints
-    branch_lengths: Ints
+    skeleton: Ints
+    skeleton_positions: Ints
+    suffix: Ints
+    suffix_positions: Ints
+    suffix_lengths: Ints
     visible: Ints
     last_position: Ints
     budgets: Ints
-    sampling_keys: Ints
+    numbers: Ints
+    owners: Ints
     specs: tuple[SlotSpec, ...]
+    null_ids: Ints
+    extent: int
+    may_call: bool
+
+    @property
+    def num_slots(self) -> int:
+        return len(self.budgets)
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """J documents and their slots: D stem tokens that all slots read, behind a shared prefix.
+
+    prefix: the instruction, from position 0 on; () if it is too short to be shared.
+    stem, stem_positions: (D,) documents, the output's opening, and the skeleton if there is one.
+    layout: of the slots; first_position: where it begins: right behind the opening.
+    budgets: (N,) tokens, retries included.
+    digests: (J,) of the documents, for random numbers.
+    num_documents: J. places: whose output it is, by the first document's place in the input;
+        documents with equal tokens are read once. index: the first slot's number, for traces.
+    stop: what ends a slot. answers: (N,) given tokens, or None.
+    use_long_rope: whether longrope takes its long factors.
+    retries, bound: of slots that others call for; see `with_retries`.
+    """
+
+    prefix: Ids
+    stem: Ints
+    stem_positions: Ints
+    layout: SlotLayout
+    first_position: int
+    budgets: Ints
+    digests: tuple[int, ...]
+    stop: StopTable
     answers: tuple[Ids, ...] | None
     places: list[int]
-    index: Ints
-    long: bool
+    index: int = 0
+    use_long_rope: bool = False
     retries: int = 0
     bound: int | None = None
+    num_document_tokens: tuple[int, ...] = field(default=(), repr=False)
+
+    @property
+    def num_documents(self) -> int:
+        return len(self.digests)
+
+    @property
+    def num_slots(self) -> int:
+        return self.layout.num_slots
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens are read before the first one is written."""
-        return len(self.stem) + len(self.branch)
+        """How many tokens are read before the first one is written, without the prefix."""
+        return len(self.stem) + len(self.layout.suffix)
 
     @property
     def footprint(self) -> int:
@@ -62,52 +106,115 @@ class Request:
         return self.num_tokens + int(self.budgets.sum()) // 4
 
     @property
-    def num_slots(self) -> int:
-        return len(self.visible)
+    def max_position(self) -> int:
+        """The largest position id that can occur, retries apart."""
+        return self.first_position + self.layout.extent - 1
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that the prompt and its values can have, retries apart."""
+        budgets = int(self.layout.budgets.sum())
+        return len(self.prefix) + self.num_tokens + budgets
 
 
-def split_requests(
-    plan: Plan,
-    budgets: Ints,
-    first_place: int,
-    first_slot: int,
-    long: bool,
-    retries: int = 0,
-    bound: int | None = None,
-) -> Iterator[Request]:
-    """The requests of a prompt of isolated documents, in order.
+def new_request(
+    prompt: PromptIds, stop: StopTable, config: DecodingConfig, place: int = 0
+) -> Request:
+    """Lays out a prompt of one isolated document, or of J stacked ones.
 
-    budgets: (S,) of the plan's slots, retries included; first_place, first_slot: of its first
-        document and of its first slot; retries, bound: see `Request`.
+    place: of its first document in the input. Budgets are without retries.
     """
-    (common,) = np.nonzero(plan.document < 0)
-    shared = len(common) > _LEAST_SHARED
-    instruction = tuple(plan.input_ids[common].tolist()) if shared else ()
-    for document in dict.fromkeys(plan.slot_document.tolist()):
-        (stem,) = np.nonzero((plan.document == document) & (plan.slot < 0))
-        (branch,) = np.nonzero((plan.document == document) & (plan.slot >= 0))
-        (slots,) = np.nonzero(plan.slot_document == document)
-        last, start = plan.last_index[slots], stem[0]
-        if not shared:
-            stem, start = np.concatenate([common, stem]), start - len(common)
-        names, owners = plan.slot_ids[slots], plan.slot[branch]
-        lengths = (names[:, None] == owners).sum(axis=1)
-        yield Request(
-            instruction=instruction,
-            stem=plan.input_ids[stem],
-            stem_positions=plan.position_ids[stem],
-            branch=plan.input_ids[branch],
-            branch_positions=plan.position_ids[branch],
-            branch_lengths=lengths,
-            visible=np.where(lengths > 0, len(stem), last - start + 1),
-            last_position=plan.last_position[slots],
-            budgets=budgets[slots],
-            sampling_keys=plan.sampling_keys[slots],
-            specs=tuple(plan.specs[s] for s in slots),
-            answers=None if plan.answers is None else tuple(plan.answers[s] for s in slots),
-            places=[first_place + document],
-            index=first_slot + slots,
-            long=long,
-            retries=retries,
-            bound=bound,
-        )
+    assert config.documents == "stacked" or len(prompt.documents) == 1
+    layout = slot_layout(
+        prompt.keys, prompt.k_max, config.layout, prompt.slots, prompt.numbers, len(prompt.keys)
+    )
+    shared = len(prompt.instruction) > _SHORTEST_PREFIX
+    prefix, own = (prompt.instruction, ()) if shared else ((), prompt.instruction)
+    parts: list[Ids] = [own, *prompt.documents, prompt.opening]
+    count = sum(map(len, parts))
+    stem = np.empty(count + len(layout.skeleton), np.int64)
+    stem[:count] = [token for part in parts for token in part]
+    stem[count:] = layout.skeleton
+    first = len(prefix) + count
+    positions = np.arange(len(prefix), len(prefix) + len(stem))
+    if len(layout.skeleton):
+        positions[count:] = layout.skeleton_positions + first
+    answers = None
+    if prompt.answers is not None:
+        answers = tuple(answer for row in prompt.answers for answer in row)
+    return Request(
+        prefix=prefix,
+        stem=stem,
+        stem_positions=positions,
+        layout=layout,
+        first_position=first,
+        budgets=layout.budgets,
+        digests=prompt.sampling_keys,
+        stop=stop,
+        answers=answers,
+        places=[place],
+        num_document_tokens=tuple(map(len, prompt.documents)),
+    )
+
+
+@lru_cache(maxsize=1024)
+def slot_layout(
+    keys: tuple[tuple[Ids, ...], ...],
+    k_max: tuple[int, ...],
+    layout: str,
+    specs: tuple[SlotSpec, ...],
+    numbers: tuple[int, ...],
+    num_documents: int,
+) -> SlotLayout:
+    """Of J documents' keys, (J, N). The autoregressive layout has one slot for all documents."""
+    if layout == "autoregressive":
+        keys, num_documents = (((),),), 1
+    width = len(k_max)
+    flat = tuple(key for row in keys for key in row)
+    found = lay_out_keys(flat, k_max * num_documents, layout)
+    budgets = np.array(k_max * num_documents, np.int64)
+    every = (specs or (_FREE,) * width) * num_documents
+    lengths = np.array([len(key) for key in flat], np.int64)
+    none = np.zeros(0, np.int64)
+    extent = int((found.last_position + budgets).max()) + 1
+    extents = [
+        1 + int(last) - int(length) + spec.expansion.extent
+        for spec, last, length in zip(every, found.last_position, lengths, strict=True)
+        if spec.expansion is not None
+    ]
+    is_branched = layout == "branched"
+    return SlotLayout(
+        skeleton=none if is_branched else found.input_ids,
+        skeleton_positions=none if is_branched else found.position_ids,
+        suffix=found.input_ids if is_branched else none,
+        suffix_positions=found.position_ids if is_branched else none,
+        suffix_lengths=lengths if is_branched else np.zeros_like(lengths),
+        visible=np.zeros_like(lengths) if is_branched else found.last_index + 1,
+        last_position=found.last_position,
+        budgets=budgets,
+        numbers=np.tile(np.array(numbers or range(width), np.int64), num_documents),
+        owners=np.repeat(np.arange(num_documents), width),
+        specs=every,
+        null_ids=np.array([spec.null_id for spec in every], np.int64),
+        extent=max([extent, *extents]),
+        may_call=any(spec.expansion or spec.branching for spec in every),
+    )
+
+
+def with_retries(budgets: Ints, last_position: Ints, retries: int, bound: int | None) -> Ints:
+    """(S,) budgets, twice as large for each retry as long as positions stay below the bound.
+
+    A slot that runs out of its budget just goes on: its own tokens are all that it adds to what it
+    sees, so going on is what decoding it once more, by itself, would come to.
+
+    last_position: (S,) position id of the token before the first of each value.
+    """
+    for _ in range(retries):
+        furthest = last_position + 2 * budgets - 1
+        fits = np.full(len(budgets), True) if bound is None else furthest < bound
+        budgets = np.where(fits, 2 * budgets, budgets)
+    return budgets
+
+
+def total_slots(requests: Iterable[Request] | Sequence[Request]) -> int:
+    return sum(request.num_slots for request in requests)

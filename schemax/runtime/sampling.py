@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from schemax.config import DecodingConfig
+from schemax.runtime.plan import Ints
+from schemax.runtime.staging import stage
 
 # Logits whose maximum is found at once.
 _BLOCK = 512
-# Slots whose whole vocabulary is worked on at once: as many as a CPU's caches hold.
-_ROWS = {"cpu": 8, "cuda": 256}
+# Slots whose whole vocabulary is worked on at once: as many logits as a CPU's caches hold.
+_CACHED, _FEWEST_ROWS, _MOST_ROWS = 1 << 18, 8, 256
 
 
 def choose(logits: Tensor, keys: Tensor, step: int | Tensor, config: DecodingConfig) -> Tensor:
@@ -54,20 +59,112 @@ def largest(logits: Tensor) -> Tensor:
     return torch.where(logits[every, behind] > tops[every, best], behind, place)
 
 
-def log_probabilities(logits: Tensor, ids: Tensor) -> Tensor:
-    """(S, V) logits, (S, K) ids -> (S, K) float32 log-probabilities of these."""
-    found = torch.empty(ids.shape, dtype=torch.float32, device=logits.device)
-    # In parts, because float32 copies of all logits may be larger than all else.
-    for some in parts(len(ids), logits.device):
-        part = logits[some].float()
-        found[some] = part.gather(1, ids[some]) - part.logsumexp(dim=-1, keepdim=True)
-    return found
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A choice for each of n rows of logits, over the whole vocabulary. All that it needs, staged.
+
+    rows: (n,) of the logits; None for all of them.
+    given: (n,) tokens to be taken, -1 where one is chosen. null_ids: (n,) at least 0.
+    keys: (n, 2), steps: (n,) for random numbers, see `choose`.
+    bits: (m, words) allowed tokens, 32 a word, of some places: `masked`, (m,) in order, and
+        `masked_rows`, the same on the device.
+    is_strict: (m,) whether probabilities are among the allowed tokens, or among all.
+    """
+
+    rows: Tensor | None
+    given: Tensor
+    null_ids: Tensor
+    keys: Tensor
+    steps: Tensor
+    masked: Ints
+    masked_rows: Tensor | None
+    bits: Tensor | None
+    is_strict: npt.NDArray[np.bool_]
+    config: DecodingConfig
+
+    @classmethod
+    def of(
+        cls,
+        rows: Ints | None,
+        given: Ints,
+        null_ids: Ints,
+        keys: Ints,
+        steps: Ints,
+        bits: Mapping[int, npt.NDArray[np.int32]],
+        is_strict: Mapping[int, bool],
+        config: DecodingConfig,
+        device: torch.device,
+    ) -> Draw:
+        """bits, is_strict: of some of the n places."""
+        masked = np.array(sorted(bits), np.int64)
+        arrays = [given, np.maximum(null_ids, 0), keys, steps]
+        staged = stage([*arrays, masked, *([] if rows is None else [rows])], device)
+        words = None
+        if bits:
+            words = torch.from_numpy(np.stack([bits[place] for place in masked.tolist()]))
+            words = words.to(device, non_blocking=True)
+        strict = np.array([is_strict[place] for place in masked.tolist()], bool)
+        return cls(
+            rows=None if rows is None else staged[5],
+            given=staged[0],
+            null_ids=staged[1],
+            keys=staged[2],
+            steps=staged[3],
+            masked=masked,
+            masked_rows=staged[4],
+            bits=words,
+            is_strict=strict,
+            config=config,
+        )
+
+    def run(self, logits: Tensor) -> Tensor:
+        """(S, V) logits -> (4, n) float32: tokens, their log-probabilities, nulls', log-sum-exps.
+
+        In parts of a few rows, because float32 copies of all logits may be larger than all else.
+        """
+        count, step = len(self.given), _rows_at_once(logits)
+        found = torch.empty(4, count, dtype=torch.float32, device=logits.device)
+        for first in range(0, count, step):
+            some = slice(first, min(first + step, count))
+            part = logits[some] if self.rows is None else logits[self.rows[some]]
+            found[:, some] = self._run(part, some)
+        return found
+
+    def _run(self, part: Tensor, some: slice) -> Tensor:
+        begin, end = np.searchsorted(self.masked, [some.start, some.stop])
+        source = part
+        if self.bits is not None and begin < end:
+            assert self.masked_rows is not None
+            places, bits = self.masked_rows[begin:end] - some.start, self.bits[begin:end]
+            source = _ruled_out(part, places, bits)
+            strict = self.is_strict[begin:end]
+            if strict.all():
+                part = source
+            elif strict.any():
+                some_strict = torch.from_numpy(np.flatnonzero(strict)).to(part.device)
+                part = _ruled_out(part, places[some_strict], bits[some_strict])
+        given = self.given[some]
+        ids = choose(source, self.keys[some], self.steps[some], self.config)
+        ids = torch.where(given >= 0, given, ids)
+        part = part.float()
+        top = part.amax(dim=-1, keepdim=True)
+        total = top + (part - top).exp_().sum(dim=-1, keepdim=True).log()
+        wanted = torch.stack([ids, self.null_ids[some]], dim=1)
+        logprobs = part.gather(1, wanted) - total
+        return torch.cat([ids[None].float(), logprobs.T, total.T])
 
 
-def parts(count: int, device: torch.device) -> Iterator[slice]:
-    """Slices of `count` slots that are worked on at once."""
-    size = _ROWS.get(device.type, 64)
-    return (slice(first, first + size) for first in range(0, count, size))
+def _rows_at_once(logits: Tensor) -> int:
+    if logits.device.type != "cpu":
+        return _MOST_ROWS
+    return max(_FEWEST_ROWS, _CACHED // logits.shape[1])
+
+
+def _ruled_out(logits: Tensor, rows: Tensor, bits: Tensor) -> Tensor:
+    """(S, V) logits with minus infinity for what is not allowed in some rows."""
+    shifts = torch.arange(32, dtype=torch.int32, device=logits.device)
+    allowed = ((bits[:, :, None] >> shifts) & 1).flatten(1)[:, : logits.shape[1]]
+    return logits.index_put((rows,), logits[rows].masked_fill_(allowed == 0, -torch.inf))
 
 
 def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:

@@ -1,39 +1,45 @@
-"""Decoding as a stream: requests in, filled slots out, every pass as full as it can be.
+"""Decoding (paper, section 4.3 and Algorithm 1): requests in, filled slots out.
 
-The twin of `decoder.decode` for isolated documents with independent slots, with the same outputs:
-nothing that such a slot sees depends on its batch, so it may share passes with anything.
+One loop for all layouts. Requests enter as others leave, so that every pass is as full as it can
+be; the paper's batch is the special case in which all requests enter at once.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from schemax.config import DecodingConfig
-from schemax.runtime.blocks import BlockCache
-from schemax.runtime.choosing import Chooser
-from schemax.runtime.decoder import Trace
-from schemax.runtime.flight import Flight
-from schemax.runtime.limits import Limits, Throttle, is_out_of_memory
-from schemax.runtime.model import DecoderModel, InstructionKey
-from schemax.runtime.outputs import NO_MEMORY, DocumentOutput, passes_of, too_long
-from schemax.runtime.packing import pack
-from schemax.runtime.plan import Ids, Ints, Plan, plan_prompt, single
-from schemax.runtime.requests import Request, split_requests
-from schemax.tokens import PromptIds, SlotOutput, StopTable
+from schemax.runtime.kv_pool import KVPool
+from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory
+from schemax.runtime.model import DecoderModel
+from schemax.runtime.outputs import DocumentOutput
+from schemax.runtime.packing import make_batch
+from schemax.runtime.plan import Ids
+from schemax.runtime.requests import Request
+from schemax.runtime.sampler import Sampler
+from schemax.runtime.scheduler import Scheduler
+from schemax.runtime.slot_table import SlotTable
+from schemax.runtime.staging import stage
+from schemax.tokens import SlotOutput
 
 logger = logging.getLogger(__name__)
 
-# Documents taken from the input at a time, to be sorted by length.
-_WINDOW = 1024
-# Documents that wait for an equal one in flight, beyond which no more are taken: unlike others they
-# take no room there.
-_READ_AHEAD = 4096
+# Cap on documents that wait for an equal one in flight. They take no room there, so that nothing
+# else would bound them.
+_MOST_REPEATED = 4096
+# Cap on what is met on the way and cannot be run, before it is told of.
+_MOST_REFUSED = 256
+
+# (S,) numbers of slots among all of a run, (S,) steps, (S, V) logits, to be copied if kept.
+Trace = Callable[[Tensor, Tensor, Tensor], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,114 +53,47 @@ class Refused:
 Filled = tuple[Request, tuple[SlotOutput, ...] | None]
 
 
-def fill_stream(
-    model: DecoderModel, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
-) -> Iterator[tuple[int, DocumentOutput]]:
-    """`engine.fill` for isolated documents with independent slots."""
-    for done in stream(model, _requests(model, prompts, config), stop, config):
-        if isinstance(done, Refused):
-            yield done.place, done.output
-            continue
-        request, slots = done
-        output = DocumentOutput((), 0, NO_MEMORY)
-        if slots is not None:
-            output = DocumentOutput(slots, passes_of(slots))
-        for place in request.places:
-            yield place, output
-
-
-def decode_stream(
-    model: DecoderModel,
-    plans: Sequence[Plan],
-    stop: StopTable,
-    config: DecodingConfig,
-    trace: Trace | None = None,
-) -> list[list[SlotOutput]]:
-    """A batch of prompts of isolated documents; what `decoder.decode` gives, and tells a trace."""
-    requests: list[Request] = []
-    for plan in plans:
-        slots = sum(request.num_slots for request in requests)
-        requests += split_requests(plan, plan.k_max, len(requests), slots, model.is_long(plan))
-    found = {
-        done[0].places[0]: done[1]
-        for done in stream(model, iter(requests), stop, config, trace)
-        if not isinstance(done, Refused)
-    }
-    if any(slots is None for slots in found.values()):
-        raise MemoryError(NO_MEMORY)
-    flat = iter(slot for place in range(len(requests)) for slot in found[place] or ())
-    return [list(islice(flat, len(plan.slot_ids))) for plan in plans]
-
-
-def _requests(
-    model: DecoderModel,
-    prompts: Iterable[PromptIds],
-    config: DecodingConfig,
-) -> Iterator[Request | Refused]:
-    """The documents of all prompts, like lengths together, equal ones once."""
-    alone = (single(prompt, j) for prompt in prompts for j in range(len(prompt.documents)))
-    numbered = enumerate(alone)
-    descending = False
-    while window := list(islice(numbered, _WINDOW)):
-        found: dict[PromptIds, Request] = {}
-        for place, prompt in window:
-            if (known := found.get(prompt)) is not None:
-                known.places.append(place)
-                continue
-            plan = plan_prompt(prompt, config)
-            if problem := model.misfit(plan):
-                yield Refused(place, too_long(problem, len(prompt.documents[0])))
-                continue
-            budgets = model.budgets(plan, config.max_retries)
-            limits = config.max_retries, model.bound(plan)
-            (found[prompt],) = split_requests(plan, budgets, place, 0, model.is_long(plan), *limits)
-        # Up and down in turn, so that neighbours are alike from one window to the next as well.
-        yield from sorted(found.values(), key=_alike, reverse=descending)
-        descending = not descending
-
-
 def stream(
     model: DecoderModel,
     requests: Iterator[Request | Refused],
-    stop: StopTable,
     config: DecodingConfig,
     trace: Trace | None = None,
 ) -> Iterator[Filled | Refused]:
     """Requests as they are done, with their slots; None for one that memory does not suffice for.
 
     requests are taken as there is room. Where memory runs out, all in flight begin again, half as
-    many at a time (see `limits.Throttle`).
+    many at a time (see `limits.AdmissionControl`).
     """
-    waiting: deque[Request | Refused] = deque()
-    refused: deque[Refused] = deque()
     source = _Source(requests)
-    throttle = Throttle(Limits.of(model, config))
+    usual = Limits.of(model.device, model.bytes_per_token, model.most_tokens, config)
+    control = AdmissionControl(usual)
     while True:
-        chooser = Chooser(stop, config)
-        flight = Flight(stop, chooser, throttle)
+        run = _Run(model, config, source, control, trace)
         try:
-            yield from _run(model, flight, chooser, source, waiting, refused, throttle, trace)
+            yield from run.passes()
             break
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
         # Outside the handler, so that the failed pass's tensors can be freed.
-        model.forget_instructions()
+        again = run.scheduler.requests
+        del run
+        model.forget_prefixes()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        again = flight.requests
-        if not again and waiting and isinstance(waiting[0], Request):
-            again = [waiting[0]]  # not even taken up
-            waiting.popleft()
-        if len(again) == throttle.now.documents == 1:
+        if not again and source.waiting and isinstance(source.waiting[0], Request):
+            again = [source.waiting[0]]  # not even taken up
+            source.waiting.popleft()
+        if len(again) == 1 and control.now.documents <= again[0].num_documents:
             # Too large even by itself, with nothing else in memory. The others had done no harm.
             yield again[0], None
-            throttle.restore()
+            control.restore()
             continue
-        waiting.extendleft(reversed(again))
-        throttle.halve(len(again))
+        source.waiting.extendleft(reversed(again))
+        count = sum(request.num_documents for request in again)
+        control.halve(count)
         logger.warning(
-            "out of memory with %d documents; going on with %d", len(again), throttle.now.documents
+            "out of memory with %d documents; going on with %d", count, control.now.documents
         )
     if source.error is not None:
         raise source.error
@@ -163,145 +102,144 @@ def stream(
 class _Source:
     """The input, apart from what decodes it: where it fails, what was taken is finished first.
 
-    Whatever it raises is never taken for a failure of a pass.
+    waiting: requests that were taken and are not in flight. refused: what was met on the way and
+    cannot be run. What the input raises is never taken for a failure of a pass.
     """
 
     def __init__(self, requests: Iterator[Request | Refused]) -> None:
         self._requests = requests
+        self.waiting: deque[Request | Refused] = deque()
+        self.refused: deque[Refused] = deque()
         self.error: Exception | None = None
 
-    def __iter__(self) -> Iterator[Request | Refused]:
-        return self
-
-    def __next__(self) -> Request | Refused:
-        if self.error is not None:
-            raise StopIteration
-        try:
-            # It may compute something of its own.
-            with torch.inference_mode(False):
-                return next(self._requests)
-        except StopIteration:
-            raise
-        except Exception as error:
-            self.error = error
-            raise StopIteration from None
+    def head(self, *, may_take: bool) -> Request | Refused | None:
+        """What comes next, which stays; None if there is nothing."""
+        if not self.waiting and may_take and self.error is None:
+            try:
+                # The input may compute something of its own.
+                with torch.inference_mode(False):
+                    self.waiting.extend(islice(self._requests, 1))
+            except Exception as error:
+                self.error = error
+        return self.waiting[0] if self.waiting else None
 
 
-@torch.inference_mode()
-def _run(
-    model: DecoderModel,
-    flight: Flight,
-    chooser: Chooser,
-    requests: Iterator[Request | Refused],
-    waiting: deque[Request | Refused],
-    refused: deque[Refused],
-    throttle: Throttle,
-    trace: Trace | None,
-) -> Iterator[Filled | Refused]:
-    cache = model.new_block_cache()
-    instructions = Instructions(model, cache)
-    while True:
-        _admit(flight, cache, instructions, requests, waiting, refused, throttle.now)
-        met = bool(refused)
-        while refused:
-            yield refused.popleft()
-        if not flight.residents:
-            if met:
+class _Run:
+    """Passes over what is in flight, until the input ends or memory runs out."""
+
+    def __init__(
+        self,
+        model: DecoderModel,
+        config: DecodingConfig,
+        source: _Source,
+        control: AdmissionControl,
+        trace: Trace | None,
+    ) -> None:
+        table = SlotTable()
+        self.model, self.source, self.control, self.trace = model, source, control, trace
+        self.sampler = Sampler(table, config, model.vocab_size)
+        is_causal = config.slots == "causal"
+        self.scheduler = Scheduler(table, self.sampler, control, is_causal=is_causal)
+        self.cache = model.new_cache()
+        self.prefixes = _Prefixes(model, self.cache)
+
+    @torch.inference_mode()
+    def passes(self) -> Iterator[Filled | Refused]:
+        model, scheduler = self.model, self.scheduler
+        while True:
+            self._admit()
+            has_refused = bool(self.source.refused)
+            while self.source.refused:
+                yield self.source.refused.popleft()
+            if not scheduler.num_running:
+                if has_refused:
+                    continue
+                return
+            self.prefixes.read(scheduler)
+            batch = make_batch(scheduler, scheduler.allot(), self.prefixes.length, model.spans)
+            logits = model.run_batch(batch, self.cache)
+            if self.trace:
+                self._tell(logits)
+            chosen = self.sampler.choose(logits, scheduler.growing)
+            done = list(scheduler.advance(chosen))
+            self.control.count(sum(request.num_documents for request, _ in done))
+            yield from done
+
+    def _admit(self) -> None:
+        """Takes up whole requests while a pass has room for them; a long one gets its own pass.
+
+        Slots that requests in flight have called for come first: these are done all the sooner. A
+        request leaves `waiting` when it is in flight, so that it is never in neither.
+        """
+        scheduler, source, limits = self.scheduler, self.source, self.control.now
+        room = limits.pass_tokens - len(scheduler.growing)
+        room -= scheduler.spawn(room)
+        while len(source.refused) < _MOST_REFUSED:
+            request = source.head(may_take=scheduler.num_repeated < _MOST_REPEATED)
+            if request is None:
+                break
+            if isinstance(request, Refused):
+                source.refused.append(request)
+                source.waiting.popleft()
                 continue
-            return
-        instructions.read(flight)
-        work = pack(flight, model.spans, instructions.lengths, model.device)
-        logits = model.run_pass(work, cache)
-        slots = flight.slots
-        if trace:
-            trace(_tensor(model, slots.index), _tensor(model, slots.step), logits)
-        keys = _tensor(model, slots.keys)
-        chosen = chooser.choose(logits, slots.home, keys, slots.step, flight.given())
-        done = list(flight.advance(chosen))
-        throttle.count(len(done))
-        yield from done
+            size = request.num_tokens
+            is_first = not scheduler.entering and (
+                not scheduler.num_running or size > limits.pass_tokens
+            )
+            extent = scheduler.room_for(request) if is_first or size <= room else None
+            if extent is None:
+                break
+            if extent != (scheduler.rows.num_rows, scheduler.rows.width):
+                self._resize(*extent)
+            scheduler.admit(request, self.prefixes.handle(request))
+            source.waiting.popleft()
+            room -= size
+        rows = scheduler.rows
+        if rows.is_sparse or scheduler.needed_width > rows.width:
+            self._resize(rows.num_rows, scheduler.needed_width)
+        scheduler.begin_pass()
+
+    def _resize(self, rows: int, width: int) -> None:
+        kept, used = self.scheduler.resize(rows, width)
+        self.cache.resize(torch.from_numpy(kept), rows, width, used)
+
+    def _tell(self, logits: Tensor) -> None:
+        assert self.trace is not None
+        table, slots = self.scheduler.table, self.scheduler.growing
+        index, step = stage([table.index[slots], table.step[slots]], self.model.device)
+        self.trace(index, step, logits)
 
 
-def _alike(request: Request) -> tuple[bool, int, Ids, int]:
-    """Sorts like lengths together and, among these, documents with the same instruction."""
-    length = len(request.stem)
-    return request.long, length.bit_length(), request.instruction, length
+class _Prefixes:
+    """The prefixes of a run, each read once and kept with the model for later runs."""
 
-
-def _admit(
-    flight: Flight,
-    cache: BlockCache,
-    instructions: Instructions,
-    requests: Iterator[Request | Refused],
-    waiting: deque[Request | Refused],
-    refused: deque[Refused],
-    limits: Limits,
-) -> None:
-    """Takes up whole documents while a pass has room for them; a long one gets a pass of its own.
-
-    Slots that documents in flight have called for come first: these are done all the sooner. A
-    request leaves `waiting` when it is in flight, so that it is never in neither. What is met on
-    the way and cannot be run goes to `refused`.
-    """
-    room = limits.pass_tokens - flight.num_growing
-    room -= flight.spawn(room)
-    while len(refused) < _WINDOW:
-        if not waiting and flight.num_repeated < _READ_AHEAD:
-            waiting.extend(islice(requests, 1))
-        if not waiting:
-            break
-        request = waiting[0]
-        if isinstance(request, Refused):
-            refused.append(request)
-            waiting.popleft()
-            continue
-        size = request.num_tokens
-        first = not flight.entries and (not flight.residents or size > limits.pass_tokens)
-        extent = flight.room_for(request) if first or size <= room else None
-        if extent is None:
-            break
-        if extent != (flight.num_rows, flight.width):
-            _extend(flight, cache, extent)
-        flight.admit(request, instructions.handle(request))
-        waiting.popleft()
-        room -= size
-    if flight.is_sparse:
-        _extend(flight, cache, (flight.num_rows, flight.width))
-
-
-def _extend(flight: Flight, cache: BlockCache, extent: tuple[int, int]) -> None:
-    kept, used = flight.extend(*extent)
-    cache.move(torch.from_numpy(kept), *extent, used)
-
-
-class Instructions:
-    """The instructions of a run, each read once and kept with the model for later runs."""
-
-    def __init__(self, model: DecoderModel, cache: BlockCache) -> None:
+    def __init__(self, model: DecoderModel, cache: KVPool) -> None:
         self._model, self._cache = model, cache
-        self._handles: dict[InstructionKey, int] = {}
-        self.lengths: dict[int, int] = {}
+        self._handles: dict[tuple[Ids, bool], int] = {}
+        self._lengths: dict[int, int] = {}
 
     def handle(self, request: Request) -> int:
-        key = (request.instruction, request.long)
+        key = (request.prefix, request.use_long_rope)
         return self._handles.setdefault(key, len(self._handles))
 
-    def read(self, flight: Flight) -> None:
-        """Makes sure that all instructions in use have been read, and lets go of all others."""
-        used = set(flight.slots.instruction.tolist())
-        for handle in self.lengths.keys() - used:
-            del self.lengths[handle]
-            for layer in self._cache.block_layers:
-                layer.instructions.pop(handle, None)
+    def length(self, handle: int) -> int:
+        return self._lengths[handle]
+
+    def read(self, scheduler: Scheduler) -> None:
+        """Makes sure that all prefixes in use have been read, and lets go of all others."""
+        rows = scheduler.rows
+        used = set(np.unique(rows.prefix[rows.length > 0]).tolist())
+        if used == self._lengths.keys():
+            return
+        for handle in self._lengths.keys() - used:
+            del self._lengths[handle]
+            for layer in self._cache.kv_layers:
+                layer.prefixes.pop(handle, None)
         for key, handle in self._handles.items():
-            if handle in self.lengths or handle not in used:
+            if handle in self._lengths or handle not in used:
                 continue
             if key[0]:
-                blocks = self._model.read_instruction(*key)
-                for layer, block in zip(self._cache.block_layers, blocks, strict=True):
-                    layer.instructions[handle] = block
-            self.lengths[handle] = len(key[0])
-
-
-def _tensor(model: DecoderModel, values: Ints) -> torch.Tensor:
-    return torch.from_numpy(values).to(model.device)
+                found = self._model.read_prefix(*key)
+                for layer, both in zip(self._cache.kv_layers, found, strict=True):
+                    layer.prefixes[handle] = both
+            self._lengths[handle] = len(key[0])

@@ -24,10 +24,6 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def text_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def versions() -> dict[str, str]:
     """Of what the outcome depends on."""
     found = {"python": platform.python_version()}

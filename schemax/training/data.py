@@ -1,4 +1,4 @@
-"""Training data as it comes: examples without what must not be trained on."""
+"""Training data as it comes: annotated without what must not be trained on."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ def read_training_examples(
     Warns of both, and of ids that occur twice. Raises InputError for files that cannot be read,
     and where nothing is left.
     """
-    examples = _read(train)
-    if doubled := duplicated_ids(examples):
+    annotated = _read(train)
+    if doubled := duplicated_ids(annotated):
         warnings.warn(f"{train}: ids that occur more than once: {_some(doubled)}", stacklevel=2)
     if test is None:
-        return examples
+        return annotated
     tested = _read(test)
-    shared = overlap(tested, examples)
+    shared = overlap(tested, annotated)
     if not shared:
-        return examples
+        return annotated
     what = "kept all the same" if keep_overlap else "dropped from training"
     warnings.warn(
         f"{len(shared)} products of {train} are also in {test}, {what}: {_some(shared)}",
         stacklevel=2,
     )
     if keep_overlap:
-        return examples
+        return annotated
     texts = {example.text for example in tested}
-    left = [example for example in examples if example.text not in texts]
+    left = [example for example in annotated if example.text not in texts]
     if not left:
         raise InputError(f"all products of {train} are also in {test}; none is left to train on")
     return left

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 from torch import Tensor
@@ -36,14 +35,13 @@ class TrainableModel(DecoderModel):
     ) -> Tensor:
         """(S, V) at the S places (rows, columns); no lock is held, since one thread trains."""
         tokens = token_info(batch)
-        longrope = self._longrope.chosen(batch["long"]) if self._longrope else nullcontext()
         self._selection.local.places = places
         try:
-            with longrope:
+            with self._chosen_rope(batch["long_rope"]):
                 output = wrapped(
                     input_ids=batch["input_ids"],
                     position_ids=tokens.position_ids,
-                    attention_mask=self._masks(tokens, tokens, config),
+                    attention_mask=self._masks(tokens, config),
                     use_cache=False,
                 )
         finally:

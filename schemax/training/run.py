@@ -1,4 +1,4 @@
-"""A training run: lessons in, a folder out that `Extractor.from_pretrained` loads."""
+"""A training run: examples in, a folder out that `Extractor.from_pretrained` loads."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer import TRAINER_STATE_NAME
 
 from schemax.compiler import CompiledSchema
 from schemax.errors import InputError, ModelError
@@ -19,22 +20,22 @@ from schemax.extractor import Extractor
 from schemax.runtime.loading import pick_device
 from schemax.runtime.loading.refusals import need
 from schemax.runtime.model import DecoderModel
-from schemax.training.batching import Limits, batches_of
+from schemax.training.batching import RowLimits, batches_of
 from schemax.training.card import begin_run, versions, write_card
+from schemax.training.features import Features, make_features
 from schemax.training.forward import TrainableModel
-from schemax.training.lessons import Lesson
 from schemax.training.lora import EXTRA, add_lora, merge_lora
-from schemax.training.pieces import Piece, make_pieces
 from schemax.training.schedule import BatchDataset, padding_share, plan_schedule
 from schemax.training.settings import TrainingSettings
 from schemax.training.trainer import ParallelTrainer, Tell
+from schemax.training.training_examples import TrainingExample
 
 CHECKPOINTS = "checkpoints"
 ADAPTER = "adapter"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrainingResult:
     """steps: taken in all. held_out_loss: of the weights that were kept; None without such a part.
 
     trained, held_out: products. padding: share of all tokens in training. history: losses by step.
@@ -49,7 +50,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TrainingJob:
     """What a run trains and on what.
 
     name: of the model, as cards and adapters call it; compiled: by category.
@@ -60,13 +61,13 @@ class Work:
     extractor: Extractor
     name: str
     compiled: Mapping[str, CompiledSchema]
-    lessons: Sequence[Lesson]
+    examples: Sequence[TrainingExample]
     template: str | None
     card: Mapping[str, Any]
 
 
 def run_training(
-    work: Work,
+    work: TrainingJob,
     out: Path,
     settings: TrainingSettings,
     *,
@@ -74,7 +75,7 @@ def run_training(
     device: str = "auto",
     resume: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
-) -> Outcome:
+) -> TrainingResult:
     """Trains a model, and writes it with its tokenizer, prompt and card.
 
     Checkpoints go to a folder of their own in `out`; resume goes on from the last one.
@@ -84,9 +85,9 @@ def run_training(
     """
     need("accelerate", work.name, "training", EXTRA)
     model = trainable(work.extractor, work.name)
-    taught, kept_back = split_lessons(work.lessons, settings.held_out, settings.seed)
-    pieces = make_pieces(taught, work.compiled, model, settings.absent)
-    held_out = make_pieces(kept_back, work.compiled, model, settings.absent) if kept_back else {}
+    taught, kept_back = split_examples(work.examples, settings.held_out, settings.seed)
+    features = make_features(taught, work.compiled, model, settings.absent)
+    held_out = make_features(kept_back, work.compiled, model, settings.absent) if kept_back else {}
     checkpoints = out / CHECKPOINTS
     peak = settings.peak(model.model.num_parameters())
     arguments = training_arguments(checkpoints, settings, device, peak, checked=bool(held_out))
@@ -94,7 +95,7 @@ def run_training(
     described = settings.as_data() | told | dict(work.card)
     if arguments.process_index == 0 or resume:
         begin_run(checkpoints, described, resume=resume)
-    limits = Limits(
+    limits = RowLimits(
         batch_tokens=settings.batch_tokens,
         documents=settings.documents,
         row_tokens=model.most_tokens,
@@ -102,7 +103,7 @@ def run_training(
         stacked=settings.decoding.documents == "stacked",
     )
     schedule = plan_schedule(
-        pieces,
+        features,
         work.compiled,
         limits,
         batches_per_step=settings.gradient_accumulation * arguments.world_size,
@@ -130,14 +131,20 @@ def run_training(
         callbacks=[*_stopping(settings), *callbacks],
     )
     padding = padding_share(schedule.batches)
-    tell(_summary(pieces, held_out, schedule.steps, schedule.steps_per_epoch, padding))
+    tell(_summary(features, held_out, schedule.steps, schedule.steps_per_epoch, padding))
     started = time.monotonic()
     last = _last_checkpoint(checkpoints) if resume else None
-    trainer.train(resume_from_checkpoint=last)
+    try:
+        trainer.train(resume_from_checkpoint=last)
+    except UnpicklingError as error:
+        raise InputError(
+            f"{last} holds data that could run code when loaded, so it was not loaded; delete "
+            "this checkpoint and resume from an earlier one, or train into another folder"
+        ) from error
     tuned.config.use_cache = remembered
-    outcome = Outcome(
+    outcome = TrainingResult(
         steps=trainer.state.global_step,
-        trained=sum(map(len, pieces.values())),
+        trained=sum(map(len, features.values())),
         held_out=sum(map(len, held_out.values())),
         held_out_loss=trainer.state.best_metric,
         padding=padding,
@@ -152,11 +159,14 @@ def run_training(
 
 
 def _last_checkpoint(folder: Path) -> str:
-    """Raises InputError if there is none."""
-    found: str | None = get_last_checkpoint(str(folder))  # type: ignore[no-untyped-call]
-    if found is None:
-        raise InputError(f"there is no checkpoint in {folder} to go on from")
-    return found
+    """The newest complete checkpoint: the Trainer writes its own state last.
+
+    Raises InputError if there is none.
+    """
+    complete = [path.parent for path in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}")]
+    if not complete:
+        raise InputError(f"there is no complete checkpoint in {folder} to resume from")
+    return str(max(complete, key=lambda path: int(path.name.rpartition("-")[2])))
 
 
 def trainable(extractor: Extractor, name: str) -> TrainableModel:
@@ -175,14 +185,14 @@ def trainable(extractor: Extractor, name: str) -> TrainableModel:
     return TrainableModel(model)
 
 
-def split_lessons(
-    lessons: Sequence[Lesson], share: float, seed: int
-) -> tuple[list[Lesson], list[Lesson]]:
+def split_examples(
+    examples: Sequence[TrainingExample], share: float, seed: int
+) -> tuple[list[TrainingExample], list[TrainingExample]]:
     """(to be trained on, held out). Equal texts stay together. Raises InputError if none is left.
 
     A share above 0 holds back one text at least.
     """
-    texts = sorted({lesson.text for lesson in lessons})
+    texts = sorted({example.text for example in examples})
     random.Random(f"{seed}, held out").shuffle(texts)
     count = max(1, round(share * len(texts))) if share else 0
     if count >= len(texts):
@@ -191,8 +201,8 @@ def split_lessons(
         )
     kept_back = set(texts[:count])
     return (
-        [lesson for lesson in lessons if lesson.text not in kept_back],
-        [lesson for lesson in lessons if lesson.text in kept_back],
+        [example for example in examples if example.text not in kept_back],
+        [example for example in examples if example.text in kept_back],
     )
 
 
@@ -247,27 +257,27 @@ def _stopping(settings: TrainingSettings) -> list[TrainerCallback]:
 
 
 def _held_out_batches(
-    pieces: Mapping[str, Sequence[Piece]],
+    features: Mapping[str, Sequence[Features]],
     compiled: Mapping[str, CompiledSchema],
-    limits: Limits,
+    limits: RowLimits,
     seed: int,
 ) -> BatchDataset | None:
-    if not pieces:
+    if not features:
         return None
     instructions = {name: len(item.instruction) for name, item in compiled.items()}
     rng = random.Random(f"{seed}, held-out batches")
-    return BatchDataset(batches_of(pieces, instructions, limits, rng), compiled, None)
+    return BatchDataset(batches_of(features, instructions, limits, rng), compiled, None)
 
 
 def _summary(
-    pieces: Mapping[str, Sequence[Piece]],
-    held_out: Mapping[str, Sequence[Piece]],
+    features: Mapping[str, Sequence[Features]],
+    held_out: Mapping[str, Sequence[Features]],
     steps: int,
     per_epoch: int,
     padding: float,
 ) -> str:
     return (
-        f"training on {sum(map(len, pieces.values())):,} products of {len(pieces)} categories, "
+        f"training on {sum(map(len, features.values())):,} products of {len(features)} categories, "
         f"{sum(map(len, held_out.values())):,} held out; {steps:,} steps, {per_epoch:,} an epoch; "
         f"{padding:.1%} of the tokens are padding"
     )
@@ -284,7 +294,7 @@ def _history(log: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
 
 
 def _save(
-    trainer: ParallelTrainer, tuned: Any, work: Work, out: Path, settings: TrainingSettings
+    trainer: ParallelTrainer, tuned: Any, work: TrainingJob, out: Path, settings: TrainingSettings
 ) -> None:
     """The model with its tokenizer and prompt; of adapters, what they make of the base model."""
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
@@ -304,7 +314,7 @@ def _save(
 
 
 def _card(
-    work: Work, described: Mapping[str, Any], outcome: Outcome, seconds: float
+    work: TrainingJob, described: Mapping[str, Any], outcome: TrainingResult, seconds: float
 ) -> dict[str, Any]:
     return {
         "model": work.name,

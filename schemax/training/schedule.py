@@ -11,8 +11,8 @@ from torch.utils.data import Dataset
 
 from schemax.compiler import CompiledSchema
 from schemax.runtime.visibility import TokenInfo
-from schemax.training.batching import Limits, Row, batches_of
-from schemax.training.pieces import Piece, fill_row
+from schemax.training.batching import PackedRow, RowLimits, batches_of
+from schemax.training.features import Features, fill_row
 from schemax.training.sequences import collate
 
 Batch = dict[str, Any]
@@ -26,15 +26,15 @@ _INFO = ("position_ids", "document", "slot", "step", "real")
 class Schedule:
     """batches: of all epochs, in order. steps: optimizer steps in all; steps_per_epoch: in one."""
 
-    batches: tuple[tuple[Row, ...], ...]
+    batches: tuple[tuple[PackedRow, ...], ...]
     steps: int
     steps_per_epoch: int
 
 
 def plan_schedule(
-    pieces: Mapping[str, Sequence[Piece]],
+    features: Mapping[str, Sequence[Features]],
     compiled: Mapping[str, CompiledSchema],
-    limits: Limits,
+    limits: RowLimits,
     *,
     batches_per_step: int,
     num_steps: Callable[[int], int],
@@ -46,12 +46,12 @@ def plan_schedule(
     num_steps: how many steps there are in all, by their number in an epoch.
     """
     instructions = {name: len(item.instruction) for name, item in compiled.items()}
-    batches: list[list[Row]] = []
+    batches: list[list[PackedRow]] = []
     steps_per_epoch = 0
     epoch = 0
     while True:
         rng = random.Random(f"{seed}, epoch {epoch}")
-        batches += batches_of(pieces, instructions, limits, rng)
+        batches += batches_of(features, instructions, limits, rng)
         epoch += 1
         if not steps_per_epoch:
             steps_per_epoch = -(-len(batches) // batches_per_step)
@@ -70,7 +70,7 @@ class BatchDataset(Dataset[Batch]):
 
     def __init__(
         self,
-        batches: Sequence[Sequence[Row]],
+        batches: Sequence[Sequence[PackedRow]],
         compiled: Mapping[str, CompiledSchema],
         seed: int | None,
     ) -> None:
@@ -84,11 +84,11 @@ class BatchDataset(Dataset[Batch]):
     def __getitem__(self, index: int) -> Batch:
         rows = self._batches[index]
         rng = _Never() if self._seed is None else random.Random(f"{self._seed}, batch {index}")
-        sequences = [fill_row(self._compiled[row.category], row.pieces, rng) for row in rows]
+        sequences = [fill_row(self._compiled[row.category], row.features, rng) for row in rows]
         pad_id = next(iter(next(iter(self._compiled.values())).stop.eos_ids), 0)
         input_ids, tokens, labels = collate(sequences, pad_id)
         info = {name: getattr(tokens, name) for name in _INFO}
-        return {"input_ids": input_ids, **info, "labels": labels, "long": rows[0].long}
+        return {"input_ids": input_ids, **info, "labels": labels, "long_rope": rows[0].long_rope}
 
 
 class _Never(random.Random):
@@ -108,7 +108,7 @@ def token_info(batch: Batch) -> TokenInfo:
     return TokenInfo(*(batch[name] for name in _INFO))
 
 
-def padding_share(batches: Sequence[Sequence[Row]]) -> float:
+def padding_share(batches: Sequence[Sequence[PackedRow]]) -> float:
     """Of all tokens in these batches, the part that is padding."""
     filled = sum(len(row) for rows in batches for row in rows)
     padded = sum(len(rows) * max(map(len, rows)) for rows in batches)

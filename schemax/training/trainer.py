@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import SequentialSampler
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback, Trainer, TrainerCallback
 
 from schemax.config import DecodingConfig
 from schemax.progress import track
-from schemax.training.checkpoints import SafeTrainer
 from schemax.training.forward import TrainableModel
 from schemax.training.schedule import Batch, BatchDataset, only
 from schemax.training.sequences import IGNORE
@@ -25,7 +24,7 @@ from schemax.training.sequences import IGNORE
 Tell = Callable[[str], None]
 
 
-class ParallelTrainer(SafeTrainer):
+class ParallelTrainer(Trainer):
     """Trains with the decoder's own positions and mask.
 
     reader: runs the forward pass; config: says who sees whom.

@@ -17,11 +17,12 @@ import numpy as np
 import tokenizers
 from pydantic import create_model
 
+from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import PRESETS, DecodingConfig
 from schemax.evaluation.examples import Example, canonical
 from schemax.resources import resource_dir
-from schemax.schema import AttrSchema, attr
+from schemax.schema import AttrSchema
 from schemax.training.batching import split_by_tokens
 from schemax.training.embedded.augment import Augmenter
 from schemax.training.embedded.listings import Category

@@ -22,16 +22,12 @@ from schemax.calibration import write_calibration
 from schemax.compiler import TextCodec, load_codec
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import InputError
-from schemax.evaluation.examples import (
-    Example,
-    Scores,
-    read_examples,
-    schemas_of,
-    score_examples,
-)
+from schemax.evaluation.calibrate import calibrate
+from schemax.evaluation.examples import Example, read_examples
+from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.scores import Scores, score_examples
 from schemax.extractor import Extractor
 from schemax.runtime.model import DecoderModel
-from schemax.training.calibrating import calibrate
 from schemax.training.embedded.listings import FOLDER, Category, merged, read_listings, without
 from schemax.training.embedded.mixture import Variety, batches, compile_tasks
 from schemax.training.embedded.tokenizer import train_tokenizer
@@ -297,7 +293,7 @@ def leave_calibration(titles: Sequence[Example], out: Path, only: DecodingConfig
         return
     extractor = Extractor.from_pretrained(out, device="cpu")
     try:
-        fit = calibrate(extractor, titles, schemas_of(titles), FORMATS, decoding=decoding)
+        fit = calibrate(extractor, titles, annotated_schemas(titles), FORMATS, decoding=decoding)
     except InputError as error:  # of a model that was hardly trained
         print(f"not calibrated: {error}", flush=True)
         return
@@ -306,7 +302,7 @@ def leave_calibration(titles: Sequence[Example], out: Path, only: DecodingConfig
 
 
 def evaluate(extractor: Extractor, titles: Sequence[Example], format: str) -> Scores:
-    schemas = schemas_of(titles)
+    schemas = annotated_schemas(titles)
     records = [{"category": title.category, "text": title.text} for title in titles]
     stream = extractor.stream(records, schemas, format=format)
     items = sorted(stream, key=lambda item: item.index)

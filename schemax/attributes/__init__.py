@@ -1,0 +1,17 @@
+"""Declarations become attributes: annotations, constraints, settings, JSON Schema documents.
+
+Nothing here knows prompts, formats or models, and nothing imports torch.
+"""
+
+from schemax.attributes.attributes import Attribute, compile_attributes
+from schemax.attributes.declaration import attr
+from schemax.attributes.settings import SchemaSettings, settings_of, words_of
+
+__all__ = [
+    "Attribute",
+    "SchemaSettings",
+    "attr",
+    "compile_attributes",
+    "settings_of",
+    "words_of",
+]

@@ -1,0 +1,226 @@
+"""Attributes: what a declaration asks for, one per leaf of a Pydantic model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel, RootModel
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.fields import FieldInfo
+
+from schemax.attributes.annotations import (
+    FieldType,
+    Kind,
+    UnsupportedType,
+    annotation_of,
+    check_default,
+    field_type_of,
+    text_of,
+)
+from schemax.attributes.constraints import Constraints
+from schemax.attributes.settings import is_unprintable, require_model
+from schemax.errors import SchemaError
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One leaf of a declaration: what is asked for, and in which form.
+
+    path: Python field names from the root, ("dimensions", "width").
+    labels: what the model is shown at each level: the title, else the name with spaces.
+    description: of the field, else of the closest nested model's field around it.
+    examples: as text.
+    kind: of the value; for lists, of an item. "model" only for lists.
+    choices: texts of the members of a Literal or Enum, else ().
+    choice_values: the Python values behind `choices`: a Literal's values, an Enum's members.
+    is_list: whether the value is a list, set or tuple of such items.
+    two_phase: whether such a list is read in two phases: how many items, then all of them at once.
+    fields: the leaves of an item that is a nested model, with paths and labels from the item on.
+    nullable: whether None is allowed for this leaf or for a nested model around it.
+    required: whether the leaf has no default; says nothing of the nested models around it.
+    k_max: token budget named by the field, else by the closest nested model's field around it.
+    omittable: whether the leaf, or a nested model around it, is nullable or has a default.
+    constraints: (keyword, value) pairs, most of them JSON Schema's: see `attributes.constraints`.
+    """
+
+    path: tuple[str, ...]
+    labels: tuple[str, ...]
+    description: str | None
+    examples: tuple[str, ...]
+    kind: Kind
+    choices: tuple[str, ...]
+    choice_values: tuple[Any, ...]
+    is_list: bool
+    nullable: bool
+    required: bool
+    k_max: int | None
+    omittable: bool = False
+    constraints: Constraints = ()
+    two_phase: bool = False
+    fields: tuple[Attribute, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The dotted path, "dimensions.width"."""
+        return self.path[0] if len(self.path) == 1 else ".".join(self.path)
+
+    @property
+    def label(self) -> str:
+        """What the model is shown for the leaf itself."""
+        return self.labels[-1]
+
+
+def compile_attributes(model: type[BaseModel]) -> tuple[Attribute, ...]:
+    """The leaves of a Pydantic model in declaration order, nested models flattened.
+
+    Raises SchemaError, with class and dotted field, for what cannot be compiled.
+    """
+    require_model(model)
+    if issubclass(model, RootModel):
+        raise SchemaError(
+            model.__name__, None, "a RootModel has no named fields; declare a BaseModel with fields"
+        )
+    attributes = tuple(_leaves(model, _Outer(model.__name__)))
+    try:
+        model.model_rebuild(_types_namespace={})
+    except (PydanticUndefinedAnnotation, PydanticUserError) as error:
+        raise SchemaError(model.__name__, None, f"Pydantic cannot build it: {error}") from error
+    return attributes
+
+
+@dataclass(frozen=True, slots=True)
+class _Outer:
+    """The way from the root to a nested model, and what its leaves take over from it."""
+
+    root: str
+    path: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    models: tuple[type[BaseModel], ...] = ()
+    description: str | None = None
+    k_max: int | None = None
+    nullable: bool = False
+    omittable: bool = False
+
+
+def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
+    fields = _fields_of(model, outer)
+    shown: dict[str, str] = {}
+    for name, field in fields.items():
+        path = (*outer.path, name)
+        try:
+            label = _label_of(name, field)
+            twin = shown.setdefault(" ".join(label.split()).casefold(), name)
+            if twin != name:
+                raise UnsupportedType(
+                    f"shows the model the same name as {twin!r} ({label!r}); "
+                    "give one of them another title"
+                )
+            field_type = field_type_of(annotation_of(field))
+            two_phase = _is_two_phase(field, field_type)
+            inner = replace(
+                outer,
+                path=path,
+                labels=(*outer.labels, label),
+                models=(*outer.models, model),
+                description=(field.description or "").strip() or outer.description,
+                k_max=_k_max_of(field) or outer.k_max,
+                nullable=outer.nullable or field_type.nullable,
+                omittable=outer.omittable or field_type.nullable or not field.is_required(),
+            )
+            if field_type.model is None:
+                yield _leaf(field, field_type, inner, two_phase)
+                continue
+            if field_type.model in inner.models:
+                raise UnsupportedType(
+                    f"{field_type.model.__name__} contains itself; a recursive model has no fixed "
+                    "set of attributes: declare the levels that you need as classes of their own"
+                )
+            if field_type.is_list:
+                # Each item is there, whatever may stand in the place of the list.
+                item = replace(inner, nullable=False, omittable=False)
+                yield _leaf(
+                    field, field_type, inner, two_phase, tuple(_leaves(field_type.model, item))
+                )
+                continue
+        except UnsupportedType as error:
+            raise SchemaError(outer.root, ".".join(path), str(error)) from None
+        yield from _leaves(field_type.model, inner)
+
+
+def _leaf(
+    field: FieldInfo,
+    field_type: FieldType,
+    place: _Outer,
+    two_phase: bool,
+    fields: tuple[Attribute, ...] = (),
+) -> Attribute:
+    if field_type.kind is None and not fields:
+        raise UnsupportedType(
+            "allows nothing but None; name the type of its value, such as str | None"
+        )
+    check_default(field)
+    depth = len(place.path)
+    return Attribute(
+        path=place.path,
+        labels=place.labels,
+        description=place.description,
+        examples=tuple(text_of(x) for x in field.examples or () if x is not None),
+        kind=field_type.kind or "model",
+        choices=tuple(text for text, _ in field_type.choices),
+        choice_values=tuple(value for _, value in field_type.choices),
+        is_list=field_type.is_list,
+        nullable=place.nullable,
+        required=field.is_required(),
+        k_max=place.k_max,
+        omittable=place.omittable,
+        constraints=field_type.constraints,
+        two_phase=two_phase,
+        fields=tuple(
+            replace(leaf, path=leaf.path[depth:], labels=leaf.labels[depth:]) for leaf in fields
+        ),
+    )
+
+
+def _fields_of(model: type[BaseModel], outer: _Outer) -> dict[str, FieldInfo]:
+    dotted = ".".join(outer.path) or None
+    if not model.__pydantic_complete__:
+        try:
+            model.model_rebuild(raise_errors=False, _types_namespace={})
+        except (PydanticUndefinedAnnotation, PydanticUserError) as error:
+            raise SchemaError(outer.root, dotted, f"Pydantic cannot build it: {error}") from error
+    if not model.model_fields:
+        raise SchemaError(
+            outer.root, dotted, f"{model.__name__} has no fields; declare at least one attribute"
+        )
+    return model.model_fields
+
+
+def _label_of(name: str, field: FieldInfo) -> str:
+    if field.title is None:
+        return name.replace("_", " ").strip()
+    if is_unprintable(field.title):
+        raise UnsupportedType(
+            f"title {field.title!r} must be one line of visible text: the model is shown it"
+        )
+    return field.title.strip()
+
+
+def _is_two_phase(field: FieldInfo, field_type: FieldType) -> bool:
+    extra = field.json_schema_extra
+    declared = extra if isinstance(extra, dict) else {}
+    for keyword, name in (("long", "long"), ("uniqueItems", "unique")):
+        if (value := declared.get(keyword, False)) not in (True, False):
+            raise UnsupportedType(f"{name} must be True or False, not {value!r}")
+        if value and not field_type.is_list:
+            raise UnsupportedType(f"{name} is for lists; remove it")
+    return field_type.model is not None or declared.get("long", False) is True
+
+
+def _k_max_of(field: FieldInfo) -> int | None:
+    extra = field.json_schema_extra
+    k_max = extra.get("k_max") if isinstance(extra, dict) else None
+    if k_max is None or (type(k_max) is int and k_max > 0):
+        return k_max
+    raise UnsupportedType(f"k_max must be a positive integer, not {k_max!r}")

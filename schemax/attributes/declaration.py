@@ -1,0 +1,73 @@
+"""`attr()`: a Pydantic field with what the model should know about its value."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+from pydantic.annotated_handlers import GetCoreSchemaHandler
+from pydantic_core import core_schema
+
+
+def attr(
+    description: str | None = None,
+    *,
+    examples: Sequence[Any] = (),
+    k_max: int | None = None,
+    long: bool = False,
+    unique: bool = False,
+    **field: Any,
+) -> Any:
+    """A field with what the model should know about it; `field` goes to `pydantic.Field`.
+
+    k_max: token budget of the value; of a list that is read in two phases, of each item.
+    long: reads a list in two phases, how many items and then all of them at once, so that it takes
+        as long as its longest item. Lists of nested models always are (docs/lists.md).
+    unique: drops items of a list that equal an earlier one, after Pydantic's coercion and before
+        `min_length` and `max_length` count them.
+
+    Raises TypeError for `examples` that are a bare string, and for `k_max`, `long` or `unique`
+    beside a callable `json_schema_extra`.
+    """
+    if isinstance(examples, (str, bytes)):
+        raise TypeError(f"examples must be a list of examples: write [{examples!r}]")
+    own = {"k_max": k_max, "long": long or None, "uniqueItems": unique or None}
+    if own := {name: value for name, value in own.items() if value is not None}:
+        extra = field.pop("json_schema_extra", None)
+        if callable(extra):
+            name = next(iter(own)).replace("uniqueItems", "unique")
+            raise TypeError(f"{name} needs json_schema_extra to be a dict, not a callable")
+        field["json_schema_extra"] = {**(extra or {}), **own}
+    made = Field(description=description, examples=list(examples) or None, **field)
+    if unique:
+        made.metadata.insert(0, Distinct())
+    return made
+
+
+class Distinct:
+    """In the metadata of an `Annotated` list or tuple: drops items that equal an earlier one."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        schema = handler(source)
+        if schema["type"] == "nullable":
+            # Inside, as Pydantic does with lengths: else it writes them as those of a text.
+            return {**schema, "schema": _without_repeats(schema["schema"])}
+        return _without_repeats(schema)
+
+
+def _without_repeats(schema: core_schema.CoreSchema) -> core_schema.CoreSchema:
+    return core_schema.no_info_after_validator_function(_unequal, schema)
+
+
+def _unequal(items: Any) -> Any:
+    if not isinstance(items, (list, tuple, deque)):
+        return items
+    kept: list[Any] = []
+    for item in items:
+        if item not in kept:
+            kept.append(item)
+    return type(items)(kept)

@@ -1,0 +1,60 @@
+"""Settings of a declared class: category, format and template."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from schemax.errors import SchemaError
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSettings:
+    """Settings of a class. None leaves the choice of format or template to the call."""
+
+    category: str
+    format: Any = None
+    template: Any = None
+
+
+def settings_of(model: type[BaseModel]) -> SchemaSettings:
+    """The settings of any Pydantic model. Raises SchemaError for anything else."""
+    require_model(model)
+    model = model.__pydantic_generic_metadata__["origin"] or model
+    declared = [vars(base).get("__schema_settings__", {}) for base in model.__mro__]
+    inherited: dict[str, Any] = {}
+    for settings in reversed(declared):
+        inherited.update(settings)
+    return SchemaSettings(
+        category=declared[0].get("category") or words_of(model.__name__),
+        format=inherited.get("format"),
+        template=inherited.get("template"),
+    )
+
+
+def words_of(name: str) -> str:
+    """The lower-case words of a class name or title: "PhoneCase" -> "phone case"."""
+    spaced = re.sub(r"(?<=[^\W_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
+    return " ".join(spaced.replace("_", " ").split()).lower()
+
+
+def is_unprintable(text: str) -> bool:
+    return not text.strip() or any(
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in text
+    )
+
+
+def require_model(model: Any) -> None:
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return
+    if isinstance(model, BaseModel):
+        raise SchemaError(type(model).__name__, None, "is an instance; pass its class")
+    raise SchemaError(
+        getattr(model, "__name__", None) or type(model).__name__,
+        None,
+        "is not a class derived from pydantic.BaseModel (or schemax.AttrSchema)",
+    )

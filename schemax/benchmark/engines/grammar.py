@@ -1,0 +1,113 @@
+"""`generate` under a grammar, as those run it who want typed outputs: outlines' masks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from schemax.benchmark.engines.base import Emitted, Unavailable
+from schemax.benchmark.engines.generate import Generate, alike_batches, left_padded, replayed_rows
+from schemax.benchmark.engines.replay import Replay
+from schemax.benchmark.workload import Category, Ids, Workload
+
+# A JSON string or null, and as much of the delimiter as its last token holds.
+_VALUE = r'( "([^"\\\x00-\x1f]|\\.)*"| null),?\n?'
+
+
+@dataclass
+class Outlines(Generate):
+    """outlines' automaton over the vocabulary, advanced and applied for every token of every row.
+
+    Its index is built before the clock. The given tokens are all allowed: it would say otherwise.
+    """
+
+    name: str = "outlines"
+    title: str = "transformers generate, outlines' grammar"
+    note: str = "keys given by the grammar, values any JSON string or null"
+    _indices: list[Any] = field(default_factory=list, repr=False)
+
+    def setup(self, work: Workload) -> None:
+        if find_spec("outlines_core") is None:
+            raise Unavailable("not installed: outlines-core")
+        if not work.token_bytes or work.facts.get("format") != "json":
+            raise Unavailable("its grammar is one of text: name products with --data")
+        super().setup(work)
+        from outlines_core import Index, Vocabulary
+
+        tokens: dict[bytes, list[int]] = {}
+        for number, data in enumerate(work.token_bytes[: work.vocab_size]):
+            if data and number != work.eos_id:
+                tokens.setdefault(data, []).append(number)
+        vocabulary = Vocabulary(work.eos_id, tokens)
+        self._indices = [
+            Index(output_pattern(category, work.token_bytes), vocabulary)
+            for category in work.categories
+        ]
+
+    def run(self, work: Workload) -> Emitted:
+        stems = [work.stem(listing) for listing in work.listings]
+        device = self.module.device
+        found: list[Any] = [None] * len(work)
+        for places in alike_batches(stems, self.batch_size or 1):
+            listings = [work.listings[place] for place in places]
+            input_ids, mask = left_padded([stems[place] for place in places], work.eos_id, device)
+            outputs = [work.output(listing) for listing in listings]
+            indices = [self._indices[listing.category] for listing in listings]
+            replay = MaskedReplay(input_ids.shape[1], outputs, work.eos_id, device, indices)
+            rows = replayed_rows(self.module, input_ids, mask, replay, work)
+            for place, row in zip(places, rows, strict=True):
+                found[place] = (row,)
+        return found
+
+    def teardown(self) -> None:
+        super().teardown()
+        self._indices = []
+
+
+class MaskedReplay(Replay):
+    """A replay behind a grammar: one guide per row, one bit per token of the vocabulary."""
+
+    def __init__(
+        self,
+        prompt_length: int,
+        rows: Sequence[Ids],
+        filler: int,
+        device: torch.device,
+        indices: Sequence[Any],
+    ) -> None:
+        super().__init__(prompt_length, rows, filler, device)
+        from outlines_core import Guide
+
+        self.rows = rows
+        self.guides = [Guide(index) for index in indices]
+        self.shifts = torch.arange(32, dtype=torch.int32, device=device)
+        self.bits = torch.zeros(0, 0, dtype=torch.int32)
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        step = input_ids.shape[1] - self.prompt_length
+        if not len(self.bits):
+            words = (scores.shape[1] + 31) // 32
+            self.bits = torch.zeros(len(self.guides), words, dtype=torch.int32)
+        newest = input_ids[:, -1].tolist() if step else []
+        for place, guide in enumerate(self.guides):
+            if step >= len(self.rows[place]):
+                continue  # has ended, while others go on
+            if step:
+                guide.advance(newest[place])  # raises ValueError for what it does not allow
+            row = self.bits[place]
+            guide.write_mask_into(row.data_ptr(), row.numel(), row.element_size())
+        allowed = (self.bits.to(scores.device)[:, :, None] >> self.shifts) & 1
+        scores.masked_fill_(allowed.view(len(scores), -1)[:, : scores.shape[1]] == 0, -torch.inf)
+        return super().__call__(input_ids, scores)
+
+
+def output_pattern(category: Category, token_bytes: Sequence[bytes]) -> str:
+    """A regular expression of all outputs with the category's keys in order."""
+    texts = [b"".join(token_bytes[i] for i in key).decode() for key in category.keys]
+    return "".join(re.escape(text) + _VALUE for text in texts)

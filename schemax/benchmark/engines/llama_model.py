@@ -1,0 +1,153 @@
+"""A GGUF file in llama.cpp, called pass by pass."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from schemax.benchmark.engines.base import Unavailable
+
+_PASS = 1024  # tokens at most
+_PAGE = 256  # cells of its cache come in multiples of it
+_ALL = 1 << 30  # layers
+_ERROR = 4  # GGML_LOG_LEVEL_ERROR
+
+
+class LlamaModel(torch.nn.Module):
+    """A GGUF file in llama.cpp; one call is one pass, and counted like those of other models.
+
+    width: tokens of a pass at most, of the open context.
+    """
+
+    def __init__(self, path: Path, device: torch.device) -> None:
+        super().__init__()
+        self.width = 0
+        self._api: Any = import_module("llama_cpp")
+        self._context: Any = None
+        self._model: Any = None
+        self._on_cpu = device.type == "cpu"
+        self._api.llama_log_set(_listener(), ctypes.c_void_p(0))
+        self._api.llama_backend_init()
+        if not self._on_cpu and not self._api.llama_supports_gpu_offload():
+            raise Unavailable("llama-cpp-python was built for the CPU alone")
+        params = self._api.llama_model_default_params()
+        params.n_gpu_layers = 0 if self._on_cpu else _ALL
+        params.split_mode = self._api.LLAMA_SPLIT_MODE_NONE
+        params.main_gpu = device.index or 0
+        # Pages of a mapped file would count as memory of the run that first touches them.
+        params.load_mode = self._api.LLAMA_LOAD_MODE_NONE
+        self._model = self._api.llama_model_load_from_file(bytes(path), params)
+        if not self._model:
+            raise RuntimeError(f"llama.cpp does not load the converted model: {_said()}")
+        vocabulary = self._api.llama_model_get_vocab(self._model)
+        self.vocab_size: int = self._api.llama_vocab_n_tokens(vocabulary)
+
+    @property
+    def base_model(self) -> LlamaModel:
+        return self
+
+    def open(self, cells: int, sequences: int) -> None:
+        """An empty context of so many cells, instead of the one before."""
+        self.close()
+        api = self._api
+        params = api.llama_context_default_params()
+        params.n_ctx = -(-cells // _PAGE) * _PAGE
+        params.n_batch = params.n_ubatch = self.width = min(_PASS, params.n_ctx)
+        params.n_seq_max = params.n_outputs_max = sequences
+        params.n_threads = params.n_threads_batch = torch.get_num_threads()
+        params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_AUTO
+        params.kv_unified = True  # else no cell has two owners
+        params.offload_kqv = params.op_offload = not self._on_cpu
+        params.no_perf = True
+        self._context = api.llama_init_from_model(self._model, params)
+        if not self._context:
+            raise RuntimeError(f"llama.cpp makes no context: {_said()}")
+        self._memory = api.llama_get_memory(self._context)
+        self._ids = np.zeros(self.width, np.int32)
+        self._positions = np.zeros(self.width, np.int32)
+        self._sequences = np.zeros(self.width, np.int32)
+        self._ones = np.ones(self.width, np.int32)
+        self._wanted = np.zeros(self.width, np.int8)
+        # Every token has one sequence; they want a pointer to each.
+        steps = np.arange(self.width, dtype=np.uintp) * self._sequences.itemsize
+        self._pointers = steps + self._sequences.ctypes.data
+        self._batch = api.llama_batch()
+        for name, array in (
+            ("token", self._ids),
+            ("pos", self._positions),
+            ("n_seq_id", self._ones),
+            ("seq_id", self._pointers),
+            ("logits", self._wanted),
+        ):
+            kind = dict(api.llama_batch._fields_)[name]
+            setattr(self._batch, name, ctypes.cast(array.ctypes.data, kind))
+
+    def forward(
+        self,
+        ids: Sequence[int],
+        positions: Sequence[int],
+        sequences: Sequence[int],
+        wanted: Sequence[int],
+    ) -> NDArray[np.float32]:
+        """(T,) each, `width` tokens at most -> (R, V) logits where wanted, until the next call.
+
+        No more of them than there are sequences: llama.cpp would end the process.
+        """
+        count = self._batch.n_tokens = len(ids)
+        self._ids[:count] = ids
+        self._positions[:count] = positions
+        self._sequences[:count] = sequences
+        self._wanted[:count] = wanted
+        if status := self._api.llama_decode(self._context, self._batch):
+            raise RuntimeError(f"llama_decode returned {status}: {_said()}")
+        rows = int(np.count_nonzero(wanted))
+        if not rows:
+            return np.empty((0, self.vocab_size), np.float32)
+        pointer = self._api.llama_get_logits(self._context)
+        return np.ctypeslib.as_array(pointer, (rows, self.vocab_size))
+
+    def share(self, source: int, target: int) -> None:
+        """All of one sequence becomes the beginning of another, an empty one."""
+        self._api.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def forget(self, sequence: int) -> None:
+        self._api.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+
+    def close(self) -> None:
+        if self._context:
+            self._api.llama_free(self._context)
+        self._context = None
+
+    def free(self) -> None:
+        """Of no use afterwards."""
+        self.close()
+        if self._model:
+            self._api.llama_model_free(self._model)
+        self._model = None
+
+
+_errors: deque[str] = deque(maxlen=1)
+
+
+@cache
+def _listener() -> Any:
+    """Keeps its last error, where it would print all it has to say; it must never be collected."""
+
+    def hear(level: int, text: bytes, _: Any) -> None:
+        if level == _ERROR:
+            _errors.append(text.decode(errors="replace").strip())
+
+    return import_module("llama_cpp").llama_log_callback(hear)
+
+
+def _said() -> str:
+    return _errors.pop() if _errors else "it does not say why"

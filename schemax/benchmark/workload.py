@@ -1,0 +1,196 @@
+"""The work of a benchmark: token ids to be read, and the answers that every engine has to write.
+
+With the answers given (replay), all engines do the same work whatever the weights say, so that
+random weights of a published shape measure as well as trained ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from typing import Any, Literal
+
+import numpy as np
+
+from schemax.tokens import PromptIds, StopTable
+
+Ids = tuple[int, ...]
+Writes = Literal["values", "output", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """What documents of one kind have in common.
+
+    instruction: I, before the document; opening: S, between the document and the output.
+    keys: (N,) segments, each right before its value.
+    k_max: (N,) token budgets.
+    """
+
+    instruction: Ids
+    opening: Ids
+    keys: tuple[Ids, ...]
+    k_max: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A document and its answers: (N,) values, the token that completes each included."""
+
+    category: int
+    ids: Ids
+    answers: tuple[Ids, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCounts:
+    """Tokens that any engine must process, each once, and what autoregression adds.
+
+    instructions: once per category that occurs. documents, openings, keys: once per document.
+    values: generated tokens that are ever an input; the one that completes a value is not.
+    head: positions whose logits are needed, one per generated value token.
+    outputs: tokens an autoregressive engine generates: keys, values and the end of the output.
+    """
+
+    instructions: int
+    documents: int
+    openings: int
+    keys: int
+    values: int
+    head: int
+    outputs: int
+
+    @property
+    def passed(self) -> int:
+        """Tokens of the floor: what is left of the work if nothing is wasted."""
+        return self.instructions + self.documents + self.openings + self.keys + self.values
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A stream of documents, those of a category next to each other.
+
+    stop: ends a value; eos_id: ends an output that an engine writes key by key. No other token
+        of an answer is the latter.
+    facts: how the work was made, for the report.
+    token_bytes: of every token, where the tokens are those of a text.
+    """
+
+    categories: tuple[Category, ...]
+    listings: tuple[Listing, ...]
+    stop: StopTable
+    eos_id: int
+    vocab_size: int
+    facts: dict[str, Any]
+    token_bytes: tuple[bytes, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.listings)
+
+    @cached_property
+    def end(self) -> StopTable:
+        """Ends an autoregressive output: nothing but the EOS id does."""
+        return StopTable(np.zeros((1, self.vocab_size), np.int8), (self.eos_id,))
+
+    def part(self, count: int) -> Workload:
+        """`count` of the documents, evenly spread over the stream."""
+        total = len(self.listings)
+        if count >= total:
+            return self
+        chosen = tuple(self.listings[place * total // count] for place in range(count))
+        return replace(self, listings=chosen)
+
+    def output(self, listing: Listing) -> Ids:
+        """What an autoregressive engine writes: every key, its value, and the EOS id."""
+        keys = self.categories[listing.category].keys
+        pairs = zip(keys, listing.answers, strict=True)
+        return (*(i for key, answer in pairs for i in (*key, *answer)), self.eos_id)
+
+    def stem(self, listing: Listing) -> Ids:
+        """I D S: what stands before the output."""
+        category = self.categories[listing.category]
+        return (*category.instruction, *listing.ids, *category.opening)
+
+    def expected(self, writes: Writes) -> list[tuple[Ids, ...]]:
+        """What an engine has to emit, per document: N values, or one whole output."""
+        if writes == "nothing":
+            return []
+        if writes == "output":
+            return [(self.output(listing),) for listing in self.listings]
+        return [listing.answers for listing in self.listings]
+
+    def prompts(self, documents_per_prompt: int = 1) -> list[PromptIds]:
+        """Prompts with slots for up to J documents of one category each, answers given."""
+        found = []
+        for number, group in groupby(self.listings, key=lambda listing: listing.category):
+            members, category = list(group), self.categories[number]
+            for at in range(0, len(members), documents_per_prompt):
+                some = members[at : at + documents_per_prompt]
+                found.append(
+                    PromptIds(
+                        instruction=category.instruction,
+                        documents=tuple(listing.ids for listing in some),
+                        opening=category.opening,
+                        keys=(category.keys,) * len(some),
+                        k_max=category.k_max,
+                        sampling_keys=(0,) * len(some),
+                        answers=tuple(listing.answers for listing in some),
+                    )
+                )
+        return found
+
+    def autoregressive_prompts(self) -> list[PromptIds]:
+        """One prompt per document, whose only slot is the whole output."""
+        found = []
+        for listing in self.listings:
+            category = self.categories[listing.category]
+            budget = sum(map(len, category.keys)) + sum(category.k_max) + 1
+            found.append(
+                PromptIds(
+                    instruction=category.instruction,
+                    documents=(listing.ids,),
+                    opening=category.opening,
+                    keys=(((),),),
+                    k_max=(budget,),
+                    sampling_keys=(0,),
+                    answers=((self.output(listing),),),
+                )
+            )
+        return found
+
+    def used_categories(self) -> list[Category]:
+        return [self.categories[n] for n in sorted({item.category for item in self.listings})]
+
+    def counts(self) -> TokenCounts:
+        owners = [self.categories[listing.category] for listing in self.listings]
+        written = [len(answer) for listing in self.listings for answer in listing.answers]
+        keys = sum(len(key) for owner in owners for key in owner.keys)
+        return TokenCounts(
+            instructions=sum(len(category.instruction) for category in self.used_categories()),
+            documents=sum(len(listing.ids) for listing in self.listings),
+            openings=sum(len(owner.opening) for owner in owners),
+            keys=keys,
+            values=sum(written) - len(written),
+            head=sum(written),
+            outputs=keys + sum(written) + len(self.listings),
+        )
+
+
+def first_difference(
+    expected: Sequence[tuple[Ids, ...]], emitted: Sequence[tuple[Ids, ...]]
+) -> str:
+    """Where two emissions part, in words; empty if they do not."""
+    if len(expected) != len(emitted):
+        return f"{len(emitted)} documents instead of {len(expected)}"
+    for place, (wanted, found) in enumerate(zip(expected, emitted, strict=True)):
+        if len(wanted) != len(found):
+            return f"document {place}: {len(found)} runs of tokens instead of {len(wanted)}"
+        for slot, (right, written) in enumerate(zip(wanted, found, strict=True)):
+            if tuple(written) != tuple(right):
+                return (
+                    f"document {place}, slot {slot}: {tuple(written)[:8]}... "
+                    f"({len(written)} tokens) instead of {right[:8]}... ({len(right)})"
+                )
+    return ""

@@ -1,0 +1,253 @@
+"""What is known of an extraction before a document is read, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from schemax.attributes import Attribute
+from schemax.commands.visibility_picture import Picture, picture, sentences
+from schemax.compiler import CompiledSchema, compile_schema
+from schemax.compiler.lists import Items, asked_of, leaves_of_item
+from schemax.compiler.skeleton import skeleton_text
+from schemax.config import DecodingConfig
+from schemax.formats import StopAt, StopRule
+from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop
+from schemax.runtime.plan import plan_prompt
+from schemax.tokens import SlotSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One blank, for the first document of a prompt; of the items of a list, for the first one.
+
+    key_start, key_end, first_value: position ids.
+    odd_boundary: whether the tokenizer would merge the end of the key with the value.
+    """
+
+    name: str
+    shown: str
+    type: str
+    nullable: bool
+    k_max: int
+    key: str
+    key_tokens: int
+    key_start: int
+    key_end: int
+    first_value: int
+    odd_boundary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What ends a slot: in words, the states of its automaton, and ids that always do."""
+
+    rule: str
+    states: int
+    eos_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Lengths of one prompt; `documents` with the sample text in each of them."""
+
+    instruction: int
+    documents: int
+    opening: int
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The most forward passes that a document takes part in, retries not counted.
+
+    autoregressive: None for lists of nested models, which need a slot per leaf.
+    """
+
+    this: int
+    autoregressive: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """Everything that `explain` shows.
+
+    skeleton: keys with their slots marked; one text for each branch, else a single one.
+    """
+
+    schema: str
+    category: str
+    format: str
+    template: str
+    tokenizer: str
+    decoding: DecodingConfig
+    sample: str
+    prompt: str
+    skeleton: tuple[str, ...]
+    slots: tuple[Slot, ...]
+    stop: Stop
+    tokens: Tokens
+    steps: Steps
+    visibility: tuple[str, ...]
+    picture: Picture
+    warnings: tuple[str, ...]
+
+
+def contract_of(
+    compiled: CompiledSchema, *, template: str, tokenizer: str, sample: str
+) -> Contract:
+    """sample: a document's text, for lengths and position ids."""
+    config = compiled.decoding
+    prompt = compiled.encode([sample] * _num_documents(compiled))[0]
+    return Contract(
+        schema=compiled.schema.__name__,
+        category=compiled.category,
+        format=compiled.format.name,
+        template=template,
+        tokenizer=tokenizer,
+        decoding=config,
+        sample=sample,
+        prompt=_prompt_text(compiled),
+        skeleton=_skeleton(compiled),
+        slots=() if config.layout == "autoregressive" else _slots(compiled, sample),
+        stop=Stop(
+            _stop_in_words(compiled.stop_rule),
+            len(compiled.stop.next_state),
+            compiled.stop.eos_ids,
+        ),
+        tokens=Tokens(
+            instruction=len(prompt.instruction),
+            documents=sum(map(len, prompt.documents)),
+            opening=len(prompt.opening),
+            keys=sum(len(key) for row in prompt.keys for key in row),
+        ),
+        steps=Steps(_steps(compiled.k_max, compiled.slots), _autoregressive_steps(compiled)),
+        visibility=sentences(config),
+        picture=picture(config),
+        warnings=_warnings(compiled),
+    )
+
+
+def _num_documents(compiled: CompiledSchema) -> int:
+    """How many documents show in a prompt; isolated ones cannot be told from a single one."""
+    config = compiled.decoding
+    return config.documents_per_prompt if config.documents == "stacked" else 1
+
+
+def _prompt_text(compiled: CompiledSchema) -> str:
+    prompt = compiled.prompt
+    count = _num_documents(compiled)
+    names = [f"«text {j + 1}»" for j in range(count)] if count > 1 else ["«text»"]
+    documents = "".join(
+        name.join(literals) for name, literals in zip(names, prompt.pieces, strict=True)
+    )
+    head = prompt.chat_prefix + prompt.instruction
+    return head + documents + prompt.closing + prompt.chat_suffix + compiled.format.opening()
+
+
+def _skeleton(compiled: CompiledSchema) -> tuple[str, ...]:
+    if compiled.decoding.layout == "autoregressive":
+        return (skeleton_text(compiled.attributes, compiled.format),)
+    marked = tuple(
+        f"{key}⟦{attribute.name}, {k_max}⟧"
+        for row in compiled.key_texts
+        for key, attribute, k_max in zip(row, compiled.attributes, compiled.k_max, strict=True)
+    )
+    marked += tuple(
+        f"{compiled.format.key(leaf.labels, None)}⟦{leaf.name}, {k_max}⟧"
+        for leaf, k_max in _first_items(compiled.attributes, compiled.slots)
+    )
+    return marked if compiled.decoding.layout == "branched" else ("".join(marked),)
+
+
+def _slots(compiled: CompiledSchema, sample: str) -> tuple[Slot, ...]:
+    prompt = compiled.encode([sample] * _num_documents(compiled))[0]
+    plan = plan_prompt(prompt, compiled.decoding)
+
+    def slot(attribute: Attribute, key: str, num_tokens: int, k_max: int, end: int) -> Slot:
+        return Slot(
+            name=attribute.name,
+            shown=" > ".join(attribute.labels),
+            type=_type_in_words(attribute),
+            nullable=attribute.nullable,
+            k_max=k_max,
+            key=key,
+            key_tokens=num_tokens,
+            key_start=end - num_tokens + 1,
+            key_end=end,
+            first_value=end + 1,
+            odd_boundary=attribute.name in compiled.odd_boundaries,
+        )
+
+    ends = plan.last_position.tolist()
+    lengths = list(map(len, compiled.keys[0]))
+    columns = (compiled.asked, compiled.key_texts[0], lengths, compiled.k_max, ends)
+    slots = [slot(*row) for row in zip(*columns, strict=False)]
+    for leaf, k_max in _first_items(compiled.attributes, compiled.slots):
+        key = compiled.format.key(leaf.labels, None)
+        length = len(compiled.codec.encode(key))
+        slots.append(slot(leaf, key, length, k_max, ends[0] - lengths[0] + length))
+    return tuple(slots)
+
+
+def _first_items(
+    attributes: Sequence[Attribute], specs: Sequence[SlotSpec]
+) -> Iterator[tuple[Attribute, int]]:
+    """What the slots of lists' first items ask for, and their budgets."""
+    for attribute, spec in zip(attributes, specs, strict=False):
+        if isinstance(spec.expansion, Items):
+            leaves = leaves_of_item(attribute, 1)
+            yield from zip(map(asked_of, leaves), spec.expansion.k_max, strict=True)
+            yield from _first_items(leaves, spec.expansion.specs)
+
+
+def _steps(k_max: Sequence[int], specs: Sequence[SlotSpec]) -> int:
+    longest = max(k_max)
+    for budget, spec in zip(k_max, specs, strict=False):
+        if isinstance(spec.expansion, Items):
+            longest = max(longest, budget + _steps(spec.expansion.k_max, spec.expansion.specs))
+    return longest
+
+
+def _type_in_words(attribute: Attribute) -> str:
+    name: str = attribute.kind
+    if attribute.choices:
+        name = " | ".join(attribute.choices)
+    return f"list of {name}" if attribute.is_list else name
+
+
+def _stop_in_words(rule: StopRule) -> str:
+    if isinstance(rule, JsonLiteralStop):
+        return (
+            "where the JSON literal is complete: a string with its closing quote, a list with its "
+            "bracket, null, true and false with their last letter, anything else before a comma, "
+            "a line break or a closing brace"
+        )
+    if isinstance(rule, JsonObjectStop):
+        return "where the root object closes"
+    if isinstance(rule, StopAt):
+        if rule.delimiter == b"\n":
+            return "at the end of the line"
+        return f"where {rule.delimiter.decode(errors='backslashreplace')!r} has been written"
+    return f"where {type(rule).__name__}, a rule of the format, is met"
+
+
+def _autoregressive_steps(compiled: CompiledSchema) -> int | None:
+    if any(attribute.fields for attribute in compiled.attributes):
+        return None
+    schema: type[BaseModel] = compiled.schema
+    baseline = compile_schema(
+        schema, compiled.codec, format=compiled.format, decoding="autoregressive"
+    )
+    return baseline.k_max[0]
+
+
+def _warnings(compiled: CompiledSchema) -> tuple[str, ...]:
+    if not compiled.odd_boundaries:
+        return ()
+    return (
+        f"in format {compiled.format.name!r} this tokenizer merges the end of the key with the "
+        f"value for {', '.join(compiled.odd_boundaries)}; another format may suit it better",
+    )

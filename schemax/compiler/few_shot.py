@@ -1,0 +1,171 @@
+"""Few-shot examples: documents with what should be read from them, written as the model writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, RootModel, ValidationError
+from pydantic_core import to_jsonable_python
+
+from schemax.attributes import Attribute, compile_attributes
+from schemax.compiler.lists import Rows, as_decoded
+from schemax.compiler.prompt import ShownExample
+from schemax.compiler.skeleton import render_values
+from schemax.config import DecodingConfig
+from schemax.errors import InputError
+from schemax.formats import DocumentKey, OutputFormat, Scalar, Writable
+from schemax.messages import one_line
+
+FewShotExample: TypeAlias = tuple[str | Mapping[str, Any], BaseModel | Mapping[str, Any]]
+"""A document, and an instance of the schema; or a mapping that becomes one."""
+
+
+FewShotExamples: TypeAlias = Sequence[FewShotExample] | Mapping[str, Sequence[FewShotExample]]
+"""Those of one schema; of several schemas by category."""
+
+
+def read_few_shot_examples(
+    examples: FewShotExamples | None,
+    schemas: Mapping[str, type[BaseModel]],
+    mixed: bool,
+    read: Callable[[Any], str],
+) -> dict[str, list[FewShotExample]]:
+    """Examples under the names of their schemas, with the texts of their documents.
+
+    mixed: whether there may be several schemas. read: the text of a document, or a ValueError.
+    Raises InputError, which names the example.
+    """
+    if examples is None:
+        return {}
+    if isinstance(examples, Mapping) is not mixed:
+        wanted = "lists by category, as schemas are" if mixed else "a list for a single schema"
+        raise InputError(f"examples must be {wanted}, not {type(examples).__name__}")
+    by_name = examples if isinstance(examples, Mapping) else dict.fromkeys(schemas, examples)
+    if strange := [name for name in by_name if name not in schemas]:
+        known = ", ".join(map(repr, schemas))
+        raise InputError(f"examples of category {strange[0]!r} have no schema; there are {known}")
+    found: dict[str, list[FewShotExample]] = {}
+    for name, some in by_name.items():
+        found[name] = []
+        for place, (document, values) in enumerate(_pairs(some, schemas[name])):
+            try:
+                found[name].append((read(document), values))
+            except ValueError as error:
+                raise _misfit(schemas[name], place, str(error)) from None
+    return found
+
+
+def written_examples(
+    examples: Sequence[FewShotExample],
+    schema: type[BaseModel],
+    output_format: OutputFormat,
+    config: DecodingConfig,
+) -> tuple[ShownExample, ...]:
+    """Examples as templates show them: texts as they are, values as an output of that format.
+
+    Where outputs name their document, the ids of examples are "X1", "X2", ..., so that none of them
+    is taken for a document's.
+
+    Raises InputError, naming the example, for a document that is no text, and for values that are
+    not of the schema; SchemaError for lists that the decoding cannot write.
+    """
+    attributes = as_decoded(schema.__name__, compile_attributes(schema), config)
+    stacked = config.documents == "stacked"
+    shown = []
+    for place, (text, values) in enumerate(_pairs(examples, schema)):
+        if not isinstance(text, str):
+            raise _misfit(schema, place, f"its document must be text, not {type(text).__name__}")
+        id = f"X{place + 1}" if stacked else None
+        head = (DocumentKey(id),) if id else ()
+        try:
+            instance = _instance_of(values, schema)
+            literals = [_writable(attribute, instance) for attribute in attributes]
+            output = render_values(attributes, output_format, literals, head)
+        except (TypeError, ValueError) as error:  # Pydantic's are ValueErrors, too
+            raise _misfit(schema, place, _reason_of(error)) from error
+        shown.append(ShownExample(text, id, output))
+    return tuple(shown)
+
+
+def _pairs(examples: Any, schema: type[BaseModel]) -> Sequence[tuple[Any, Any]]:
+    if not isinstance(examples, Sequence) or isinstance(examples, (str, bytes)):
+        raise InputError(
+            f"{schema.__name__}: examples must be a list of (document, instance), "
+            f"not {type(examples).__name__}"
+        )
+    for place, pair in enumerate(examples):
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            found = f"a tuple of {len(pair)}" if isinstance(pair, tuple) else type(pair).__name__
+            raise _misfit(schema, place, f"must be a tuple (document, instance), not {found}")
+    return examples
+
+
+def _misfit(schema: type[BaseModel], place: int, reason: str) -> InputError:
+    return InputError(f"{schema.__name__}: examples[{place}]: {reason}")
+
+
+def _instance_of(values: Any, schema: type[BaseModel]) -> BaseModel:
+    if isinstance(values, schema):
+        return values
+    if not isinstance(values, Mapping):
+        raise TypeError(f"a {type(values).__name__} where a {schema.__name__} belongs")
+    # A name that is misspelt would otherwise be an example of null.
+    return schema.model_validate(dict(values), extra="forbid", by_alias=True, by_name=True)
+
+
+def _reason_of(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return one_line(error)
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(
+        ": ".join(filter(None, (".".join(map(str, detail["loc"])), detail["msg"])))
+        for detail in details
+    )
+
+
+def _writable(attribute: Attribute, instance: BaseModel) -> Writable | Rows:
+    """The leaf's value, in the form in which extraction reads it."""
+    value = _stated(instance, attribute.path)
+    if attribute.fields:
+        rows = [[_writable(leaf, _bare(item)) for leaf in attribute.fields] for item in value or ()]
+        return rows or None
+    if value is None or not attribute.is_list:
+        return _scalar(attribute, value)
+    items = [_scalar(attribute, item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        items.sort(key=str)  # in an order that is the same in every process
+    return items or None  # as documents are annotated: no items are stated
+
+
+def _stated(instance: BaseModel, path: Sequence[str]) -> Any:
+    """The value at a path; None for what was left to its default, which null stands for."""
+    node: Any = instance
+    for name in path:
+        node = _bare(node)
+        if not isinstance(node, BaseModel) or name not in node.model_fields_set:
+            return None
+        node = getattr(node, name)
+    return _bare(node)
+
+
+def _bare(value: Any) -> Any:
+    while isinstance(value, RootModel):
+        value = value.root
+    return value
+
+
+def _scalar(attribute: Attribute, value: Any) -> Scalar:
+    value = _bare(value)
+    if isinstance(value, float) and attribute.kind == "number" and value.is_integer():
+        # 55 in a text is 55.0 in a float field. Beyond 2 ** 53 not every digit is known.
+        return int(value) if abs(value) <= 2**53 else value
+    if value is None or isinstance(value, (str, int, float, Decimal, date, time)):
+        return value
+    if isinstance(value, Enum):
+        return _scalar(attribute, value.value)
+    found: Scalar = to_jsonable_python(value)  # such as a UUID, a URL or a duration
+    return found

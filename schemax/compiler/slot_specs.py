@@ -1,0 +1,160 @@
+"""What is known of every slot before a document is read: its grammar, and how null begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from schemax.attributes import Attribute
+from schemax.compiler.free_text import TextForm, text_table
+from schemax.compiler.grammars import (
+    check_grammar,
+    free_text_form,
+    may_be_null,
+    parser_limits,
+    slot_grammar,
+)
+from schemax.compiler.tokenizer import TextCodec
+from schemax.config import DecodingConfig
+from schemax.formats import OutputFormat
+from schemax.tokens import SlotSpec, StopTable
+
+
+@dataclass(frozen=True, slots=True)
+class TokenGrammar:
+    """A slot's grammar over the tokens of `codec`; see `tokens.Grammar`.
+
+    form: how texts are written, of a grammar that allows every text.
+    """
+
+    text: str
+    strict: bool
+    choices: bool
+    codec: TextCodec
+    eos_ids: tuple[int, ...]
+    vocab_size: int
+    form: TextForm | None = None
+
+    def new_matcher(self) -> Any:
+        return _prototype(self.text, self.codec, self.eos_ids, self.vocab_size).deep_copy()
+
+    def encode(self, data: bytes) -> tuple[int, ...]:
+        return _encoded(self.codec, data)
+
+    def text_table(self, stop: StopTable) -> npt.NDArray[np.int8] | None:
+        return None if self.form is None else _text_table(self, self.form, stop)
+
+
+def slot_specs(
+    schema: str,
+    attributes: Sequence[Attribute],
+    output_format: OutputFormat,
+    config: DecodingConfig,
+    codec: TextCodec,
+    vocab_size: int,
+    eos_ids: tuple[int, ...] = (),
+) -> tuple[SlotSpec, ...]:
+    """(N,) specs. Raises SchemaError for conditions that nothing meets, or no grammar can hold."""
+    specs = []
+    for place, attribute in enumerate(attributes):
+        tails = slot_tails(attributes, place, output_format, config)
+        null = codec.encode(output_format.escape(None) + tails[0])
+        grammar = None
+        if config.constrain:
+            text = slot_grammar(attribute, output_format, tails)
+            if text is not None:
+                check_grammar(text, schema=schema, attribute=attribute)
+                strict, choices = is_typed(attribute), has_choices(attribute)
+                form = free_text_form(attribute, output_format)
+                grammar = TokenGrammar(text, strict, choices, codec, eos_ids, vocab_size, form)
+        specs.append(SlotSpec(null[0] if may_be_null(attribute) else -1, grammar))
+    return tuple(specs)
+
+
+def slot_tails(
+    attributes: Sequence[Attribute],
+    place: int,
+    output_format: OutputFormat,
+    config: DecodingConfig,
+) -> tuple[str, ...]:
+    """What may follow an attribute's value in the output, as far as tokens could hold of it."""
+    labels = attributes[place].labels
+    ends = [output_format.delimiter, output_format.closing(labels)]
+    if place + 1 < len(attributes):
+        ends.append(output_format.key(attributes[place + 1].labels, labels))
+    return tuple(dict.fromkeys(e for e in ends if config.stop == "literal" or "\n" in e))
+
+
+def is_typed(attribute: Attribute) -> bool:
+    """Whether its values are of a type or pattern that rules out most texts."""
+    patterns = any(keyword == "pattern" for keyword, _ in attribute.constraints)
+    return attribute.kind != "string" or patterns
+
+
+def has_choices(attribute: Attribute) -> bool:
+    return attribute.kind in ("enum", "boolean") and not attribute.is_list
+
+
+@lru_cache(maxsize=4096)
+def _text_table(
+    grammar: TokenGrammar, form: TextForm, stop: StopTable
+) -> npt.NDArray[np.int8] | None:
+    matcher = grammar.new_matcher()
+    table = text_table(form, matcher, stop, grammar.codec, grammar.vocab_size)
+    return None if table is None else _shared(table.tobytes(), table.shape[1])
+
+
+@lru_cache(maxsize=64)
+def _shared(data: bytes, width: int) -> npt.NDArray[np.int8]:
+    """One table for all slots whose tables are equal, as nearly all are."""
+    return np.frombuffer(data, np.int8).reshape(-1, width)
+
+
+@lru_cache(maxsize=4096)
+def _encoded(codec: TextCodec, data: bytes) -> tuple[int, ...]:
+    """Without a character that the bytes only begin; nothing, if they begin within one."""
+    ids = tuple(codec.encode(data.decode("utf-8", "ignore")))
+    return ids if data.startswith(codec.decode_bytes(ids)) else ()
+
+
+@lru_cache(maxsize=4096)
+def _prototype(grammar: str, codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int) -> Any:
+    from llguidance import LLMatcher
+
+    tokenizer = _tokenizer(codec, eos_ids, vocab_size)
+    return LLMatcher(tokenizer, grammar, log_level=0, limits=parser_limits())
+
+
+@lru_cache(maxsize=8)
+def _tokenizer(codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int) -> Any:
+    from llguidance import LLTokenizer, TokenizerWrapper
+
+    return LLTokenizer(TokenizerWrapper(_Tokens(codec, eos_ids, vocab_size)))
+
+
+class _Tokens:
+    """A codec as llguidance asks for it: the bytes of every token, special ones without any.
+
+    Neither have those that end a slot: in the middle of a value, their text would be its end.
+    """
+
+    bos_token_id = None
+
+    def __init__(self, codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int) -> None:
+        known = codec.token_bytes[:vocab_size]
+        self.tokens = [*known, *[b""] * (vocab_size - len(known))]
+        for number in (*eos_ids, *codec.eos_ids):
+            if number < vocab_size:
+                self.tokens[number] = b""
+        self.special_token_ids = [number for number, data in enumerate(self.tokens) if not data]
+        # One that stands for no text; slots end before it is ever allowed.
+        self.eos_token_id = next(iter(self.special_token_ids), vocab_size)
+        self._codec = codec
+
+    def __call__(self, text: bytes) -> list[int]:
+        return self._codec.encode(text.decode("utf-8", "replace"))

@@ -1,0 +1,75 @@
+"""Calibrates a model on annotated products: extracts from them, and fits what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from schemax.calibration import Calibration
+from schemax.config import DecodingConfig
+from schemax.evaluation.calibration_fit import (
+    Fit,
+    FitEntry,
+    PredictedValue,
+    entries_of,
+    fit_calibration,
+)
+from schemax.evaluation.examples import Example, shown_record
+from schemax.evaluation.scores import by_attribute, labelled
+from schemax.extractor import Extractor
+from schemax.progress import track
+from schemax.results import FieldResult
+
+FEWEST = 100
+"""Annotated pairs below which a fit says more of the pairs than of the model."""
+
+
+def calibrate(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    formats: Sequence[str | None] = (None,),
+    *,
+    decoding: DecodingConfig | None = None,
+    show_progress: bool = False,
+    **settings: Any,
+) -> Fit:
+    """A calibration for all of these formats together.
+
+    examples: products that the model was not trained on. settings: others of `Extractor.stream`.
+
+    Raises InputError for products without an annotation, and for a model that writes no value, or
+    none with a confidence, as in the autoregressive layout.
+    """
+    raw = copy(extractor)
+    raw.calibration = Calibration()
+    decoding = replace(decoding or extractor.decoding, min_probability=0.0)
+    entries: list[FitEntry] = []
+    for format in formats:
+        stream = raw.stream(
+            map(shown_record, examples),
+            schemas,
+            category="category",
+            format=format,
+            decoding=decoding,
+            **settings,
+        )
+        if show_progress:
+            stream = track(stream, total=len(examples), unit="products")
+        items = sorted(stream, key=lambda item: item.index)
+        values = [{name: field.value for name, field in item.fields.items()} for item in items]
+        written = [{name: _written(field) for name, field in item.fields.items()} for item in items]
+        entries += entries_of(
+            examples,
+            labelled(examples, values, schemas),
+            by_attribute(examples, written, schemas),
+        )
+    return fit_calibration(entries)
+
+
+def _written(field: FieldResult) -> PredictedValue:
+    return PredictedValue(field.confidence, field.probability, field.null_probability is not None)

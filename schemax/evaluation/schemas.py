@@ -1,0 +1,125 @@
+"""The schemas of annotated products: declared in a file, or made of what is annotated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, create_model
+
+from schemax.attributes import compile_attributes, settings_of
+from schemax.errors import InputError
+from schemax.evaluation.examples import Example, attribute_names, row_ids
+from schemax.schema import AttrSchema
+
+
+def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
+    """One schema per category: a text field for every annotated name, the most frequent first.
+
+    Raises InputError for a category without annotations.
+    """
+    schemas: dict[str, type[BaseModel]] = {}
+    for category in dict.fromkeys(example.category for example in examples):
+        names = attribute_names(examples, category)
+        if not names:
+            raise InputError(
+                f"nothing is annotated in category {category!r}, so it has no attributes; "
+                "name its schema with --schemas"
+            )
+        schemas[category] = _text_schema(category, {name: {} for name in names})
+    return schemas
+
+
+def read_attributes(path: Path) -> dict[str, type[BaseModel]] | None:
+    """Schemas of a file of {"categories": {category: [attribute, ...]}}; None for another file.
+
+    An attribute is a name, or an object with "name" and, optionally, "description" and "examples".
+    Raises InputError for a file of this form whose attributes cannot be read.
+    """
+    try:
+        written = json.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError):
+        return None  # whoever reads declarations says what is wrong with it
+    if not isinstance(written, dict) or not isinstance(written.get("categories"), dict):
+        return None
+    return {
+        category: _described(path, category, attributes)
+        for category, attributes in written["categories"].items()
+    }
+
+
+def _described(path: Path, category: str, attributes: Any) -> type[BaseModel]:
+    described = {}
+    for attribute in attributes if isinstance(attributes, list) else [None]:
+        entry = {"name": attribute} if isinstance(attribute, str) else attribute
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            raise InputError(
+                f"{path}: the attributes of {category!r} must be names, or objects with a name"
+            )
+        shown = {key: entry[key] for key in ("description", "examples") if entry.get(key)}
+        described[entry["name"]] = shown
+    return _text_schema(category, described)
+
+
+def _text_schema(category: str, described: Mapping[str, Mapping[str, Any]]) -> type[BaseModel]:
+    """A schema of optional texts: name -> description and examples, where there are any."""
+    properties = {
+        name: {"type": ["string", "null"], "title": name, **shown}
+        for name, shown in described.items()
+    }
+    document = {"title": category, "type": "object", "properties": properties}
+    return AttrSchema.from_json_schema(document)
+
+
+def for_categories(
+    schemas: type[BaseModel] | Mapping[str, type[BaseModel]], examples: Sequence[Example]
+) -> dict[str, type[BaseModel]]:
+    """The schemas of the categories that occur; a single schema serves all of them.
+
+    Raises InputError for a category without one.
+    """
+    found = dict.fromkeys(example.category for example in examples)
+    if not isinstance(schemas, Mapping):
+        return dict.fromkeys(found, schemas)
+    if lacking := [name for name in found if name not in schemas]:
+        raise InputError(
+            f"no schema for category {lacking[0]!r}; there are {', '.join(map(repr, schemas))}"
+        )
+    return {name: schemas[name] for name in found}
+
+
+def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]) -> None:
+    """Raises InputError, naming the product, for an annotated attribute that no schema has."""
+    known = {
+        category: {name for a in compile_attributes(schema) for name in (a.name, a.label)}
+        for category, schema in schemas.items()
+    }
+    for name, example in zip(row_ids(examples), examples, strict=True):
+        if odd := [label for label in example.attributes if label not in known[example.category]]:
+            raise InputError(
+                f"product {name}: the schema of {example.category!r} has no attribute {odd[0]!r}"
+            )
+
+
+def parts_of(schemas: Mapping[str, type[BaseModel]]) -> list[dict[str, type[BaseModel]]]:
+    """The schemas field by field: the first field of every category, then the second, and so on."""
+    longest = max(len(schema.model_fields) for schema in schemas.values())
+    return [
+        {
+            category: _only(schema, list(schema.model_fields)[place])
+            for category, schema in schemas.items()
+            if place < len(schema.model_fields)
+        }
+        for place in range(longest)
+    ]
+
+
+def _only(schema: type[BaseModel], name: str) -> type[BaseModel]:
+    """The schema of one field, of the same category, without the model's own validators."""
+    settings = {key: value for key, value in asdict(settings_of(schema)).items() if value}
+    field = schema.model_fields[name]
+    declared: dict[str, Any] = {name: (field.annotation, field)}
+    return create_model(schema.__name__, __base__=AttrSchema, __cls_kwargs__=settings, **declared)

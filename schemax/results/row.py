@@ -1,0 +1,302 @@
+"""One document on its way to an instance: what was read, what takes its place, what is wrong.
+
+Values reach Pydantic as text, in lax mode, so that `int`, `Decimal` or `date` fields, constraints
+and validators mean what they always mean. A value that cannot be used never costs more than it
+must: its field falls back to its default, else to None, each with its reason in
+`Extraction.errors`; only if neither is allowed does the row fail.
+
+Strict models and fields are read in lax mode too: strictness is about the types a program passes,
+and a document has nothing but text to offer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, RootModel, ValidationError
+
+from schemax.formats import OutputFormat
+from schemax.messages import joined, reason_of
+from schemax.results.extraction import FieldError, SlotText
+from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of
+from schemax.results.values import as_seconds, count_of, texts_of, value_of
+
+T = TypeVar("T", bound=BaseModel)
+
+MOVED = object()
+_NO_VALUE = "the text states no value, and the field is required"
+
+
+class Row:
+    """One document on its way to an instance.
+
+    chosen: per leaf the value that was read, or the fallback that is taken instead.
+    stated: per leaf the texts of the value that was read.
+    left: per leaf that was at fault, the fallbacks not tried yet.
+    lists, items: per leaf that is a list in two phases, its group, and its items' leaves with their
+        slots.
+    kept: per such list, by path, the names of the items that were passed to Pydantic.
+    taken, tried: per group, the fallback of the latest attempt and those that did not work.
+    """
+
+    __slots__ = (
+        "chosen",
+        "dated",
+        "errors",
+        "faulty",
+        "items",
+        "kept",
+        "left",
+        "lists",
+        "raws",
+        "stated",
+        "taken",
+        "tree",
+        "tried",
+    )
+
+    def __init__(self, tree: FieldTree) -> None:
+        self.tree = tree
+        self.chosen: list[Any] = []
+        self.raws: list[str | None] = []
+        self.stated: list[list[str]] = []
+        self.dated: list[Leaf] = []
+        self.begin(tree.root.leaves)
+        self.lists: dict[int, Group] = {}
+        self.items: dict[int, list[tuple[Leaf, SlotText]]] = {}
+        self.kept: dict[tuple[str, ...], list[str]] = {}
+        self.errors: list[FieldError] = []
+        self.faulty: set[int] = set()
+        self.left: dict[int, tuple[Fallback, ...]] = {}
+        self.taken: dict[tuple[str, ...], Fallback] = {}
+        self.tried: dict[tuple[str, ...], set[Fallback]] = {}
+
+    def begin(self, leaves: Sequence[Leaf]) -> None:
+        """Takes up the leaves that are numbered next."""
+        self.chosen += [leaf.when_null[0] if leaf.when_null else Fallback.LOST for leaf in leaves]
+        self.raws += [None] * len(leaves)
+        self.stated += [[] for _ in leaves]
+        self.dated += [leaf for leaf in leaves if leaf.attribute.kind in ("date", "datetime")]
+
+    def read(self, leaf: Leaf, slot: SlotText, format: OutputFormat) -> None:
+        self.raws[leaf.index] = slot.raw
+        if slot.items is not None:
+            self.read_items(leaf, slot, slot.items, format)
+            return
+        try:
+            texts = texts_of(leaf, slot, format)
+            value = None if texts is None else value_of(leaf, texts)
+        except Exception as error:  # a format may be the user's own
+            self.chosen[leaf.index] = slot.raw
+            self.fault(leaf, reason_of(error))
+        else:
+            if texts is not None:
+                self.stated[leaf.index] = texts
+                self.chosen[leaf.index] = value
+
+    def read_items(
+        self,
+        leaf: Leaf,
+        slot: SlotText,
+        slots: Sequence[Sequence[SlotText]],
+        format: OutputFormat,
+    ) -> None:
+        try:
+            count = count_of(slot, format)
+        except Exception as error:  # a format may be the user's own
+            self.chosen[leaf.index] = slot.raw
+            self.fault(leaf, reason_of(error))
+            return
+        if count is None:
+            return
+        nodes = items_of(leaf, len(slots), len(self.chosen))
+        rows = [(node,) if isinstance(node, Leaf) else node.leaves for node in nodes]
+        for row in rows:
+            self.begin(row)
+        pairs = [pair for row in zip(rows, slots, strict=True) for pair in zip(*row, strict=True)]
+        for inner, one in pairs:
+            self.read(inner, one, format)
+        self.chosen[leaf.index] = []  # stated, whatever becomes of its items
+        placed = (inner for inner, _ in pairs if inner.attribute.kind != "boolean")
+        self.stated[leaf.index] = [text for inner in placed for text in self.stated[inner.index]]
+        self.items[leaf.index] = pairs
+        self.lists[leaf.index] = Group(
+            path=leaf.attribute.path,
+            children={str(number): node for number, node in enumerate(nodes)},
+            leaves=(leaf,),
+            fallbacks=leaf.when_invalid,
+            is_list=True,
+        )
+
+    def node(self, child: Leaf | Group) -> Leaf | Group:
+        """The child itself, or the group of the list that it is."""
+        return self.lists.get(child.index, child) if isinstance(child, Leaf) else child
+
+    def instance(self, schema: type[T]) -> T | None:
+        """The instance, once all that is at fault has been replaced; None if the row fails.
+
+        Terminates because every round uses up a fallback of a leaf or of a nested model.
+        """
+        while True:
+            data = self.assembled(self.tree.root)
+            if isinstance(data, Fallback):
+                return None
+            try:
+                # Names, because the data is keyed by them; lax, because it is text.
+                instance = schema.model_validate(data, strict=False, by_name=True, by_alias=False)
+            except ValidationError as error:
+                if not self.blamed(error):
+                    return None
+                continue
+            except Exception as error:  # a validator's: costs this row, not the run
+                self.errors.append(FieldError(None, reason_of(error)))
+                return None
+            if not self.blamed_timestamps(instance):
+                self.errors += self.discarded(self.tree.root)
+                return instance
+
+    def final(self, instance: Any, path: tuple[str, ...]) -> Any:
+        """The leaf's value in the instance; None where a nested model is absent.
+
+        MOVED where it cannot be told which of a list's items is meant, since Pydantic or the
+        model's validators have dropped or added some.
+        """
+        for depth, name in enumerate(path):
+            while isinstance(instance, RootModel):
+                instance = instance.root
+            kept = self.kept.get(path[:depth])
+            if kept is None:
+                instance = getattr(instance, name, None)
+            elif name not in kept:
+                return None
+            elif not isinstance(instance, Sequence) or len(instance) != len(kept):
+                return MOVED
+            else:
+                instance = instance[kept.index(name)]
+        return instance
+
+    # What is passed to Pydantic.
+
+    def assembled(self, group: Group) -> dict[str, Any] | list[Any] | Fallback:
+        """The group's data by field name, or LOST; goes on to the end to report all reasons."""
+        data: dict[str, Any] = {}
+        lost = False
+        for name, child in group.children.items():
+            value = self.filling(child)
+            if not isinstance(value, Fallback):
+                data[name] = value
+            elif value is Fallback.LOST:
+                lost = True
+            elif value is not Fallback.OMIT:
+                data[name] = [] if value is Fallback.EMPTY else None
+        if group.is_list:
+            self.kept[group.path] = list(data)
+            return list(data.values())
+        return Fallback.LOST if lost else data
+
+    def filling(self, node: Leaf | Group) -> Any:
+        node = self.node(node)
+        if isinstance(node, Leaf):
+            chosen = self.chosen[node.index]
+            if chosen is Fallback.LOST and node.index not in self.faulty:
+                self.fault(node, _NO_VALUE)
+            return chosen
+        while True:
+            fallback = self.taken[node.path] = self.fallback_of(node)
+            self.kept.pop(node.path, None)
+            data = self.assembled(node) if fallback is Fallback.BUILD else fallback
+            if fallback is not Fallback.BUILD or data is not Fallback.LOST:
+                return data
+            self.tried.setdefault(node.path, set()).add(fallback)
+
+    def fallback_of(self, group: Group) -> Fallback:
+        stated = any(not isinstance(self.chosen[leaf.index], Fallback) for leaf in group.leaves)
+        fallbacks = (
+            (Fallback.BUILD, *group.fallbacks) if stated else (*group.fallbacks, Fallback.BUILD)
+        )
+        tried = self.tried.get(group.path, ())
+        return next((fallback for fallback in fallbacks if fallback not in tried), Fallback.LOST)
+
+    # What was at fault.
+
+    def fault(self, leaf: Leaf, message: str) -> None:
+        """Reports the leaf, and takes its next fallback."""
+        chosen = self.chosen[leaf.index]
+        if chosen is Fallback.EMPTY:
+            message = _NO_VALUE
+        fallbacks = leaf.when_null[1:] if isinstance(chosen, Fallback) else leaf.when_invalid
+        fallbacks = self.left.get(leaf.index, fallbacks)
+        self.chosen[leaf.index] = fallbacks[0] if fallbacks else Fallback.LOST
+        self.left[leaf.index] = fallbacks[1:]
+        self.faulty.add(leaf.index)
+        if leaf.number is not None:
+            message = f"item {leaf.number}: {message}"
+        self.errors.append(FieldError(leaf.attribute.name, message, self.raws[leaf.index]))
+
+    def blamed(self, error: ValidationError) -> bool:
+        """Faults what the error names; False if that is nothing but the row as a whole."""
+        if error.title != self.tree.title:  # of another model, out of a default factory
+            self.errors.append(FieldError(None, reason_of(error)))
+            return False
+        blame: dict[Leaf | Group, list[str]] = {}
+        for detail in error.errors(include_url=False, include_context=False, include_input=False):
+            node, rest = self.located(detail["loc"])
+            message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+            if isinstance(node, Leaf) and node.attribute.is_list and rest:
+                message = f"item {rest[0] + 1}: {message}" if type(rest[0]) is int else message
+            blame.setdefault(node, []).append(message)
+        whole = blame.pop(self.tree.root, [])
+        if not blame:
+            self.errors.append(FieldError(None, joined(whole)))
+        for node, messages in blame.items():
+            if isinstance(node, Leaf):
+                self.fault(node, joined(messages))
+            else:
+                self.tried.setdefault(node.path, set()).add(self.taken[node.path])
+                self.errors.append(FieldError(".".join(node.path), joined(messages)))
+        return bool(blame)
+
+    def located(self, loc: tuple[int | str, ...]) -> tuple[Leaf | Group, tuple[int | str, ...]]:
+        """The deepest node on a place that Pydantic names, and the rest of that place."""
+        node: Leaf | Group = self.tree.root
+        for depth, part in enumerate(loc):
+            kept = self.kept.get(node.path) if isinstance(node, Group) else None
+            name = kept[part] if kept and type(part) is int and part < len(kept) else str(part)
+            if isinstance(node, Leaf) or name not in node.children:
+                return node, loc[depth:]
+            node = self.node(node.children[name])
+            if isinstance(node, Group) and self.taken[node.path] is not Fallback.BUILD:
+                return node, loc[depth + 1 :]  # the error is in its default
+        return node, ()
+
+    def blamed_timestamps(self, instance: BaseModel) -> bool:
+        """Faults dates that Pydantic took for seconds since 1970, such as the year "2024".
+
+        Looks at the outcome, because a validator may well make a date of a year.
+        """
+        before = len(self.errors)
+        for leaf in self.dated:
+            chosen = self.chosen[leaf.index]
+            texts = chosen if isinstance(chosen, list) else [chosen]
+            if seconds := [reading for text in texts for reading in as_seconds(leaf, text)]:
+                final = self.final(instance, leaf.attribute.path)
+                is_list = leaf.attribute.is_list or leaf.number is not None
+                many = is_list and isinstance(final, Iterable)
+                if any(value in seconds for value in (final if many else [final])):
+                    self.fault(leaf, "Input should be a date, not a bare number")
+        return len(self.errors) > before
+
+    def discarded(self, group: Group) -> Iterator[FieldError]:
+        """A reason for every usable value that went with the nested model around it."""
+        for child in map(self.node, group.children.values()):
+            if isinstance(child, Leaf):
+                continue
+            if self.taken[child.path] is Fallback.BUILD:
+                yield from self.discarded(child)
+            if self.taken[child.path] is Fallback.BUILD or child.is_list:
+                continue
+            message = f"discarded, because {'.'.join(child.path)} could not be built"
+            for leaf in child.leaves:
+                if not isinstance(self.chosen[leaf.index], Fallback):
+                    yield FieldError(leaf.attribute.name, message, self.raws[leaf.index])

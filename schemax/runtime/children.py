@@ -1,0 +1,169 @@
+"""Slots that other slots' values call for: in line until a pass has room to read their keys.
+
+The items of a list, once a slot has written how many there are; what a slot could have chosen
+instead, once it has chosen. They join the slots of a request that is in flight, whose keys and
+values are in the store, so nothing is read twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from schemax.runtime.document_rows import RunningRequest
+from schemax.runtime.plan import Ids, Ints
+from schemax.runtime.requests import Request, with_retries
+from schemax.runtime.sampler import Sampler
+from schemax.runtime.slot_table import SlotTable
+from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
+
+
+def child_number(parent: int, place: int) -> int:
+    """What random numbers depend on in the place of n, for a slot that another one called for."""
+    return ((parent + 1) * 2**20 + place) % 2**62
+
+
+def called_for(
+    spec: SlotSpec, output: SlotOutput, granted: int
+) -> tuple[tuple[ChildSlot, ...], tuple[ChildSlot, ...]]:
+    """The children and the branches that a whole value calls for.
+
+    granted: tokens that the slot may have, with those that stood there before it.
+    """
+    children = spec.expansion.children(output.ids) if spec.expansion is not None else ()
+    branches: tuple[ChildSlot, ...] = ()
+    if spec.branching is not None:
+        found = spec.branching.branches(output.ids, output.alternatives)
+        branches = tuple(branch for branch in found if len(branch.spec.begun) < granted)
+    return children, branches
+
+
+def child_budget(child: ChildSlot, request: Request, position: int, rest: int) -> int:
+    """Tokens, retries included. rest: of the parent's budget; position: of the key's last token."""
+    if child.k_max is None:
+        return rest
+    k_max, last_position = np.array([child.k_max]), np.array([position])
+    return int(with_retries(k_max, last_position, request.retries, request.bound)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingChild:
+    """One such slot.
+
+    parent: the number of the slot that called for it. position: of its key's last token, which
+    stands right behind the stem. budget: tokens, retries included.
+    """
+
+    running: RunningRequest
+    parent: int
+    slot: ChildSlot
+    position: int
+    budget: int
+    digest: int
+    number: int
+
+    @property
+    def new_ids(self) -> Ids:
+        """What is left to read of its key."""
+        return self.slot.key[self.slot.shared :]
+
+    @property
+    def footprint(self) -> int:
+        """Tokens that are kept for it, by a guess."""
+        return len(self.new_ids) + self.budget // 4
+
+
+class ChildQueue:
+    """What has been called for.
+
+    may_come: whether any slot may call for others.
+    keys: of the slots that the next pass takes up, one after the other.
+    """
+
+    def __init__(self, table: SlotTable) -> None:
+        self._table = table
+        self._waiting: deque[WaitingChild] = deque()
+        self.may_come = False
+        self.keys = np.zeros(0, np.int64)
+
+    def end(self, done: Ints, running: Mapping[int, RunningRequest]) -> list[int]:
+        """Puts in line what slots call for that are done.
+
+        Returns the numbers of those whose places in the KV pool are shared.
+        """
+        self.keys = self.keys[:0]
+        sharing: list[int] = []
+        if not self.may_come:
+            return sharing
+        table = self._table
+        for slot in done[table.state[done] < 0].tolist():
+            spec = table.specs[slot]
+            if spec.expansion is None and spec.branching is None:
+                continue
+            owner = running[int(table.request[slot])]
+            granted = len(spec.begun) + int(table.budget[slot])
+            output = table.peek(slot)
+            children, branches = called_for(spec, output, granted)
+            called = (*children, *branches)
+            owner.num_growing += len(called)
+            if any(child.shared for child in called):
+                sharing.append(slot)
+            request = owner.request
+            last = int(request.stem_positions[-1])
+            digest, number = int(table.digest[slot]), int(table.number[slot])
+            for place, child in enumerate(called):
+                position, rest = last + len(child.key), granted - len(child.spec.begun)
+                budget = child_budget(child, request, position, rest)
+                key = digest, child_number(number, place)
+                self._waiting.append(WaitingChild(owner, slot, child, position, budget, *key))
+        return sharing
+
+    def take(self, room: int, alone: bool) -> list[WaitingChild]:
+        """The first in line, as many as a pass has room for; at least one, if they are alone."""
+        taken: list[WaitingChild] = []
+        while self._waiting:
+            room -= len(self._waiting[0].new_ids)
+            if room < 0 and (taken or not alone):
+                break
+            taken.append(self._waiting.popleft())
+        return taken
+
+    def begin(self, taken: Sequence[WaitingChild], sampler: Sampler) -> Ints:
+        """Gives (c,) children slots of the table, with their keys still to be read."""
+        table = self._table
+        self.keys = np.array([token for child in taken for token in child.new_ids], np.int64)
+        shared = np.array([child.slot.shared for child in taken])
+        stops = [child.running.request.stop for child in taken]
+        specs = [child.slot.spec for child in taken]
+        starts = [
+            table.stops.after(spec.begun, table.stops.start(stop))
+            for spec, stop in zip(specs, stops, strict=True)
+        ]
+        slots = table.add(
+            {
+                "request": np.array([child.running.row for child in taken]),
+                "order": -1,
+                "num_kv": shared,
+                "num_shared": shared,
+                "position": np.array([child.position for child in taken]),
+                "num_new": np.array([len(child.new_ids) for child in taken]),
+                "state": np.array(starts),
+                "budget": np.array([child.budget for child in taken]),
+                "visible": np.array([len(child.running.request.stem) for child in taken]),
+                "index": -1,
+                "digest": np.array([child.digest for child in taken]),
+                "number": np.array([child.number for child in taken]),
+                "null_id": np.array([spec.null_id for spec in specs]),
+            },
+            specs,
+            stops,
+        )
+        for place, (child, slot) in enumerate(zip(taken, slots.tolist(), strict=True)):
+            running = child.running
+            called = running.branches if child.slot.spec.begun else running.children
+            called.setdefault(child.parent, []).append(slot)
+            sampler.begin(slots[place : place + 1], (child.slot.spec,), stops[place])
+        return slots

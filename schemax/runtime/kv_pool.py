@@ -1,0 +1,162 @@
+"""Keys and values where attention finds them: prefixes, documents' rows, slots' own tokens.
+
+Prefixes are computed once and only read afterwards. A request has a row in the document store,
+written when it is read. What belongs to one slot alone lies in a pool, token by token in any order,
+and is freed with the slot. Nothing is concatenated, and nothing moves but to make more room. All
+room begins as zeros: what a mask hides still takes part, with no weight, and must be a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from schemax.runtime.batch import Kind, KVSegment, KVWrite
+
+
+class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
+    """The keys and values of one layer.
+
+    prefixes: by handle, keys (1, Hk, I, D) and values; documents: (R, Hk, C, D) and values;
+    pool: (places, Hk, D) and values. fresh: of what the pass under way reads together, side by
+    side: (W, Hk, C, D) and values.
+    """
+
+    is_sliding = False
+
+    def __init__(self, cache: KVPool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.cache = cache
+        self.prefixes: dict[int, tuple[Tensor, Tensor]] = {}
+        self.documents: tuple[Tensor, Tensor] | None = None
+        self.pool: tuple[Tensor, Tensor] | None = None
+        self.fresh: tuple[Tensor, Tensor] | None = None
+        self.bytes_per_token = 0
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing to do: what is stored where is known by `store`."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Whatever the model would keep, as it is: attention says what is stored; see `store`."""
+        self.cache.layer_under_way = self
+        return key_states, value_states
+
+    def fetch(self, segment: KVSegment) -> tuple[Tensor, Tensor]:
+        """(B, Hk, M, D) keys and (B, Hk, M, Dv) values of a segment."""
+        if segment.kind is Kind.PREFIX:
+            return self.prefixes[segment.prefix]
+        if segment.kind is Kind.OWN:
+            key, value = _both(self.pool)
+            return key[segment.pool].transpose(1, 2), value[segment.pool].transpose(1, 2)
+        key, value = _both(self.fresh if segment.kind is Kind.FRESH else self.documents)
+        if segment.kind is Kind.DOCUMENTS:
+            key, value = key[: segment.rows], value[: segment.rows]
+        length = segment.length or key.shape[2]
+        return key[:, :, :length], value[:, :, :length]
+
+    def store(self, key: Tensor, value: Tensor) -> None:
+        """(1, Hk, T, D) of a pass's tokens, put where the pass says.
+
+        Taken from attention's arguments: some models (MLA) hand compressed states to their cache.
+        """
+        write = self.cache.write
+        both = key[0].transpose(0, 1), value[0].transpose(0, 1)
+        self.bytes_per_token = sum(
+            part.shape[1] * part.shape[2] * part.element_size() for part in both
+        )
+        if write.prefix >= 0:
+            # Models that project queries, keys and values at once hand out views of all of it.
+            self.prefixes[write.prefix] = (key.contiguous(), value.contiguous())
+        if write.fresh is not None:
+            # (W, C, Hk, D) -> (W, Hk, C, D)
+            keys, values = (part[write.fresh].transpose(1, 2) for part in both)
+            self.fresh = keys, values
+        if write.rows is not None:
+            self._write_documents(write)
+        if write.slot_mapping is not None:
+            self._write_pool(write, both)
+        if write.row_mapping is not None:
+            count = len(write.row_mapping)
+            for stored, part in zip(_both(self.documents), both, strict=True):
+                stored[write.row_mapping, :, write.column_mapping] = part[len(part) - count :]
+
+    def _write_documents(self, write: KVWrite) -> None:
+        fresh = _both(self.fresh)
+        if self.documents is None:
+            key, value = (
+                part.new_zeros(write.num_rows, part.shape[1], write.row_width, part.shape[3])
+                for part in fresh
+            )
+            self.documents = key, value
+        width = write.stem_width
+        for stored, part in zip(self.documents, fresh, strict=True):
+            stored[write.rows, :, :width] = part[:, :, :width]
+
+    def _write_pool(self, write: KVWrite, both: tuple[Tensor, Tensor]) -> None:
+        if self.pool is None:
+            self.pool = both[0][:0], both[1][:0]
+        if len(self.pool[0]) < write.pool_size:
+            key, value = (_longer(part, write.pool_size) for part in self.pool)
+            self.pool = key, value
+        count = len(write.slot_mapping)
+        for stored, part in zip(self.pool, both, strict=True):
+            stored[write.slot_mapping] = part[len(part) - count :]
+
+    def resize(self, rows: Tensor, num_rows: int, width: int, used: int) -> None:
+        """Documents into other rows: those of `rows` become 0, 1, ...; `used` columns are kept."""
+        if self.documents is None:
+            return
+        moved = []
+        for part in self.documents:
+            kept = part[rows.to(part.device), :, :used]
+            room = part
+            if (num_rows, width) != (part.shape[0], part.shape[2]):
+                room = part.new_zeros(num_rows, part.shape[1], width, part.shape[3])
+            room[: len(rows), :, :used] = kept
+            moved.append(room)
+        self.documents = (moved[0], moved[1])
+
+    def get_seq_length(self) -> int:
+        """Always none: positions are given, and what lies in memory says nothing of them."""
+        return 0
+
+    def get_max_length(self) -> int:
+        return -1
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return query_length, 0
+
+
+def _both(stored: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
+    assert stored is not None
+    return stored
+
+
+def _longer(part: Tensor, length: int) -> Tensor:
+    return torch.cat([part, part.new_zeros(length - len(part), *part.shape[1:])])
+
+
+class KVPool(Cache):
+    """What all layers keep. Set `write` and `segments`, with their masks, before every pass."""
+
+    def __init__(self, num_layers: int) -> None:
+        self.write = KVWrite()
+        self.segments: Sequence[tuple[KVSegment, tuple[Tensor | None, ...]]] = ()
+        self.layer_under_way: KVLayer | None = None
+        self.kv_layers = [KVLayer(self) for _ in range(num_layers)]
+        super().__init__(layers=list(self.kv_layers))
+
+    def resize(self, rows: Tensor, num_rows: int, width: int, used: int) -> None:
+        for layer in self.kv_layers:
+            layer.resize(rows, num_rows, width, used)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Of one token's keys and values in all layers; 0 before anything was read."""
+        return sum(layer.bytes_per_token for layer in self.kv_layers)

@@ -1,0 +1,302 @@
+"""The running batch: which requests are in flight, and what the next pass has to hold.
+
+A pass packs the newest tokens of every slot that still grows and, as far as there is room, whole
+new requests. So passes are equally large to the end of the stream, slots leave when they are done,
+and nothing waits for the slowest. What a request costs here does not depend on how many others are
+in flight: numbers come from free lists, columns have room to spare, totals are kept as they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from schemax.runtime.batch import OWN_ONLY
+from schemax.runtime.children import ChildQueue
+from schemax.runtime.document_rows import DocumentRows, RunningRequest
+from schemax.runtime.limits import AdmissionControl
+from schemax.runtime.plan import Ints
+from schemax.runtime.requests import Request
+from schemax.runtime.sampler import Chosen, Sampler
+from schemax.runtime.slot_table import FreeList, SlotTable, grown, ranks
+from schemax.tokens import SlotOutput
+
+# The document store begins with so many rows, unless documents are long, and grows in width by this
+# factor, because resizing copies everything.
+_FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
+_GROWTH = 1.25
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """What the scheduler has allotted to the tokens of the next pass that belong to slots.
+
+    counts: (S,) tokens of each growing slot; columns: (E,) each token's place in its slot.
+    pool: (E,) places in the KV pool, or None where tokens go into rows: then (t,) rows and columns
+    of the tokens of slots that entered earlier.
+    """
+
+    counts: Ints
+    columns: Ints
+    pool: Ints | None = None
+    rows: Ints | None = None
+    row_columns: Ints | None = None
+
+
+class Scheduler:
+    """Requests and slots in flight, within the limits of an admission control.
+
+    table: what is known of every slot; growing: (S,) the numbers of those that still grow, those of
+    `entering` requests first, which the next pass reads; num_kv: places of the KV pool.
+    """
+
+    def __init__(
+        self, table: SlotTable, sampler: Sampler, control: AdmissionControl, *, is_causal: bool
+    ) -> None:
+        self.table = table
+        self.rows = DocumentRows()
+        self.is_causal = is_causal
+        self.entering: list[RunningRequest] = []
+        self.growing = np.zeros(0, np.int64)
+        self.block_table = np.zeros((0, 0), np.int64)
+        self._kv = FreeList()
+        self._sampler = sampler
+        self._control = control
+        self._children = ChildQueue(table)
+        self._footprint = 0
+        self.num_repeated = 0
+
+    @property
+    def requests(self) -> list[Request]:
+        return [running.request for running in self.rows.running.values()]
+
+    @property
+    def num_running(self) -> int:
+        return len(self.rows.running)
+
+    @property
+    def use_long_rope(self) -> bool:
+        """Whether longrope takes its long factors: requests in flight never differ in this."""
+        running = next(iter(self.rows.running.values()), None)
+        return running is not None and running.request.use_long_rope
+
+    @property
+    def num_kv(self) -> int:
+        return self._kv.size
+
+    # --- admission -------------------------------------------------------------------------------
+
+    def room_for(self, request: Request) -> tuple[int, int] | None:
+        """(rows, width) of a store that holds the request as well; None if it has to wait."""
+        limits, count = self._control.now, self.num_running
+        documents = count * request.num_documents
+        if count and (
+            documents >= limits.documents
+            or request.use_long_rope != self.use_long_rope
+            or self._footprint + request.footprint > limits.capacity
+        ):
+            return None
+        rows, width = self.rows.num_rows, self.rows.width
+        needed = len(request.stem)
+        if needed > width or count == rows:
+            longest = max(needed, int(self.rows.length.max(initial=0)))
+            if needed > width:
+                width = int(longest * _GROWTH) if rows else longest
+            most = max(1, (limits.capacity - self._kv.size) // width)
+            if most <= count and width > longest * _GROWTH:
+                # Wider than anything in flight, since longer documents have gone through.
+                width = int(longest * _GROWTH)
+                most = max(1, (limits.capacity - self._kv.size) // width)
+            fewest = min(_FEWEST_ROWS, max(1, _FEWEST_TOKENS // width))
+            allowed = max(1, limits.documents // request.num_documents)
+            rows = min(max(2 * count, fewest), most, allowed)
+        return None if count >= rows else (rows, width)
+
+    def resize(self, rows: int, width: int) -> tuple[Ints, int]:
+        """Gives the document store another extent; what `DocumentRows.resize` returns."""
+        kept, used = self.rows.resize(rows, width)
+        slots = np.concatenate([self.growing, *(running.slots for running in self.entering)])
+        self.table.request[slots] = np.searchsorted(kept, self.table.request[slots])
+        return kept, used
+
+    def admit(self, request: Request, prefix: int) -> None:
+        """Takes up a request, whose tokens are read by the next pass."""
+        row = self.rows.take(request, prefix)
+        layout, count = request.layout, len(request.stem)
+        has_skeleton = len(layout.skeleton) > 0
+        before = count - len(layout.skeleton)
+        slots = self.table.add(
+            {
+                "request": row,
+                "order": np.arange(layout.num_slots),
+                "position": layout.last_position + request.first_position,
+                "state": self.table.stops.start(request.stop),
+                "budget": request.budgets,
+                "k_max": layout.budgets,
+                "visible": layout.visible + before if has_skeleton else count,
+                "digest": np.array(request.digests, np.int64)[layout.owners],
+                "number": layout.numbers,
+                "index": np.arange(request.index, request.index + layout.num_slots),
+                "null_id": layout.null_ids,
+            },
+            layout.specs,
+            request.stop,
+            request.answers,
+        )
+        if request.answers is None:
+            self._sampler.begin(slots, layout.specs, request.stop)
+        running = RunningRequest(request, row, slots, layout.num_slots, request.footprint)
+        self.rows.running[row] = running
+        self._footprint += running.footprint
+        self.num_repeated += len(request.places) - 1
+        self.entering.append(running)
+        self._children.may_come |= layout.may_call
+
+    def spawn(self, room: int) -> int:
+        """Takes up slots that others have called for, as far as there is room for their keys.
+
+        Returns how many tokens the next pass reads of these.
+        """
+        taken = self._children.take(room, alone=not len(self.growing))
+        if not taken:
+            return 0
+        slots = self._children.begin(taken, self._sampler)
+        self._reserve_blocks(1)
+        for child, slot in zip(taken, slots.tolist(), strict=True):
+            shared = child.slot.shared
+            self.block_table[slot, :shared] = self.block_table[child.parent, :shared]
+            child.running.footprint += child.footprint
+            self._footprint += child.footprint
+        self.growing = np.concatenate([self.growing, slots])
+        return int(self.table.num_new[slots].sum())
+
+    # --- one pass --------------------------------------------------------------------------------
+
+    def begin_pass(self) -> None:
+        """Puts the slots of entering requests first."""
+        fresh = [running.slots for running in self.entering]
+        self.growing = np.concatenate([*fresh, self.growing])
+
+    @property
+    def needed_width(self) -> int:
+        """Columns that the document store must have for the next pass."""
+        if not self.is_causal or not len(self.growing):
+            return self.rows.width
+        counts = np.bincount(self.table.request[self.growing], minlength=self.rows.num_rows)
+        needed = int((self.rows.length + counts).max())
+        return self.rows.width if needed <= self.rows.width else int(needed * _GROWTH)
+
+    def allot(self) -> Places:
+        """Gives the tokens of the next pass their places."""
+        table, slots = self.table, self.growing
+        fresh = [running.request.layout.suffix_lengths for running in self.entering]
+        old = slots[sum(map(len, fresh)) :]
+        counts = np.concatenate([*fresh, table.num_new[old]])
+        columns = np.repeat(table.num_kv[slots], counts) + ranks(counts)
+        if self.is_causal:
+            rows, row_columns = self._place_in_rows(old)
+            return Places(counts, columns, rows=rows, row_columns=row_columns)
+        return Places(counts, columns, pool=self._place_in_pool(counts, columns))
+
+    def _place_in_pool(self, counts: Ints, columns: Ints) -> Ints:
+        """Places in the KV pool for so many tokens of each slot. The places, slot by slot."""
+        places = self._kv.take(len(columns))
+        self._reserve_blocks(int(columns.max(initial=0)) + 1)
+        self.block_table[np.repeat(self.growing, counts), columns] = places
+        self.table.num_kv[self.growing] += counts
+        return places
+
+    def _place_in_rows(self, slots: Ints) -> tuple[Ints, Ints]:
+        """A column of its request's row for one token of each of (S,) slots: rows and columns."""
+        table, rows = self.table, self.rows
+        row = table.request[slots]
+        order = np.argsort(row, kind="stable")
+        counts = np.bincount(row, minlength=rows.num_rows)
+        rank = np.empty_like(order)
+        rank[order] = ranks(counts)
+        column = rows.length[row] + rank
+        rows.length += counts
+        rows.positions[row, column] = table.position[slots]
+        # What goes beyond a slot's own budget is for no other slot: a retry is the slot's alone.
+        is_beyond = table.step[slots] >= table.k_max[slots]
+        rows.orders[row, column] = table.order[slots] + is_beyond * OWN_ONLY
+        return row, column
+
+    def _reserve_blocks(self, columns: int) -> None:
+        self.block_table = grown(self.block_table, len(self.table.step), columns, 0)
+
+    def new_ids(self, slots: Ints) -> Ints:
+        """The tokens that the next pass reads of slots that entered earlier, slot by slot."""
+        found = self.table.newest(slots)
+        counts = self.table.num_new[slots]
+        # Child slots begin with the pass that reads their keys, in this order.
+        found[np.repeat(self.table.step[slots] == 0, counts)] = self._children.keys
+        return found
+
+    # --- progress --------------------------------------------------------------------------------
+
+    def advance(self, chosen: Chosen) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
+        """Takes up chosen tokens and what they force; the requests that are done with them."""
+        table, slots = self.table, self.growing
+        self.entering = []
+        table.write(slots, chosen.ids, chosen.logprobs, chosen.null_logprobs)
+        growing = table.is_growing(slots)
+        self._sampler.settle(slots[growing], chosen.ids[growing])
+        growing = table.is_growing(slots)
+        done = slots[~growing]
+        self.growing = slots[growing]
+        sharing = self._children.end(done, self.rows.running)
+        if not self.is_causal:
+            self._free_pool(done, sharing)
+        self._sampler.end(done)
+        rows, counts = np.unique(table.request[done], return_counts=True)
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+            running = self.rows.running[row]
+            running.num_growing -= count
+            if not running.num_growing:
+                yield running.request, self._finish(running)
+
+    def _finish(self, running: RunningRequest) -> tuple[SlotOutput, ...]:
+        self.rows.give(running.row)
+        self._footprint -= running.footprint
+        self.num_repeated -= len(running.request.places) - 1
+        for places in running.kept_kv:
+            self._kv.give(places)
+        return self._outputs(running, running.slots)
+
+    def _free_pool(self, done: Ints, sharing: list[int]) -> None:
+        """Gives back the places of slots that are done; shared ones, once their request is."""
+        if not len(done):
+            return
+        table = self.table
+        column = np.arange(int(table.num_kv[done].max()))
+        own = (column >= table.num_shared[done][:, None]) & (column < table.num_kv[done][:, None])
+        blocks = self.block_table[done, : len(column)]
+        shares = np.isin(done, sharing) if sharing else np.zeros(len(done), bool)
+        for place in np.flatnonzero(shares).tolist():
+            running = self.rows.running[int(table.request[done[place]])]
+            running.kept_kv.append(blocks[place][own[place]])
+        own[shares] = False
+        self._kv.give(blocks[own])
+
+    def _outputs(self, running: RunningRequest, slots: Ints) -> tuple[SlotOutput, ...]:
+        outputs = self.table.outputs(slots)
+        self.table.release(slots)
+        if not running.children and not running.branches:
+            return tuple(outputs)
+
+        def called(by: dict[int, list[int]], slot: int) -> tuple[SlotOutput, ...]:
+            return self._outputs(running, np.array(by[slot])) if slot in by else ()
+
+        return tuple(
+            replace(
+                output,
+                children=called(running.children, slot),
+                branches=called(running.branches, slot),
+            )
+            if slot in running.children or slot in running.branches
+            else output
+            for output, slot in zip(outputs, slots.tolist(), strict=True)
+        )

@@ -1,0 +1,177 @@
+"""A quick proof, on the model's own weights, that it does what decoding relies on.
+
+Two forward passes over a few tokens: in plain order, and the way the decoder would present them.
+A model whose code ignores position ids or masks, or whose state cannot be copied, differs grossly.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from schemax.config import DecodingConfig
+from schemax.errors import ModelError
+from schemax.runtime.architecture import examine
+from schemax.runtime.fork import ForkModel, select_rows
+from schemax.runtime.language_model import head_of
+from schemax.runtime.limits import AdmissionControl, Limits
+from schemax.runtime.model import DecoderModel
+from schemax.runtime.packing import make_batch
+from schemax.runtime.plan import Ids
+from schemax.runtime.requests import new_request
+from schemax.runtime.sampler import Chosen, Sampler
+from schemax.runtime.scheduler import Scheduler
+from schemax.runtime.slot_table import SlotTable
+from schemax.tokens import PromptIds, StopTable
+
+logger = logging.getLogger(__name__)
+
+# Differences of logits, relative to their spread: the largest in float32; the root of their mean
+# square elsewhere, where single ones may be rounded far. Errors are near 1.
+_TOLERANCE, _ROUGH_TOLERANCE = 1e-3, 0.2
+# Of layers that step unevenly: as much as one pass or several make a difference.
+_UNEVEN_TOLERANCE = 0.1
+
+
+# What a model that does not pack is said to do.
+_OWN_ATTENTION = "computes its attention outside transformers' attention interface"
+
+
+def prepare(model: Any) -> DecoderModel | ForkModel:
+    """A transformers model, ready to decode in the best way that it is proven to go along with.
+
+    In one sequence where it can, else one row per slot. Raises ModelError for a model that can
+    decode in neither way, naming the cause.
+    """
+    if hasattr(model, "get_base_model"):
+        model = model.get_base_model()  # peft's wrapper hides what the model takes
+    head_of(model)
+    try:
+        obstacle = examine(model).obstacle
+        if obstacle is None:
+            packed = DecoderModel(model)
+            if (obstacle := why_not_packed(packed)) is None:
+                return packed
+            logger.warning("%s %s, so it decodes one row per slot", packed.name, obstacle)
+        forked = ForkModel(model, obstacle)
+        prove_forks(forked)
+        return forked
+    except (ModelError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # model code of any kind, run as it was not written for
+        raise ModelError(
+            f"{type(model).__name__} fails when it is run as schemax runs it ({_said(error)}); "
+            "choose another model, or another release of transformers"
+        ) from error
+
+
+@torch.inference_mode()
+def prove_forks(model: ForkModel) -> None:
+    """Raises ModelError for a model that gives other logits than a plain pass."""
+    if (difference := _close(model, *_fork(model))) is not None:
+        raise ModelError(
+            f"{model.name} computes something else from copied states (its logits are off by "
+            f"{difference:.2g} of their spread), so its outputs would be wrong: its cache does not "
+            "hold what it read; choose another model, or another release of transformers"
+        )
+
+
+@torch.inference_mode()
+def why_not_packed(model: DecoderModel) -> str | None:
+    """Why a model does not go along with packed passes, as "it ..."; None if it does.
+
+    Three branches behind one stem and a prefix, in two passes, beside plain texts. Models whose
+    attention is outside transformers' interface do not, and neither do those that ignore
+    positions.
+    """
+    try:
+        got, expected = _packed(model)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # model code of any kind, run as it was not written for
+        return f"{_OWN_ATTENTION} ({_said(error)})"
+    finally:
+        model.forget_prefixes()
+    difference = _close(model, got, expected)
+    if difference is None:
+        return None
+    return f"{_OWN_ATTENTION} (packed logits are off by {difference:.2g} of their spread)"
+
+
+def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
+    """Logits of the last of three branches' tokens: packed, and of plain passes."""
+    stem, branches = _ids(model, 25), _ids(model, 15).view(3, 5)
+    keys: tuple[Ids, ...] = tuple(tuple(branch[:4].tolist()) for branch in branches)
+    prompt = PromptIds(
+        instruction=tuple(stem[:20].tolist()),
+        documents=(tuple(stem[20:].tolist()),),
+        opening=(),
+        keys=(keys,),
+        k_max=(2,) * 3,
+        sampling_keys=(0,),
+    )
+    config = DecodingConfig(constrain=False)
+    stop = StopTable(np.zeros((1, model.vocab_size), np.int8), ())
+    request = new_request(prompt, stop, config)
+    table = SlotTable()
+    sampler = Sampler(table, config, model.vocab_size)
+    limits = Limits(documents=1, pass_tokens=1 << 20, capacity=1 << 20)
+    scheduler = Scheduler(table, sampler, AdmissionControl(limits), is_causal=False)
+    cache, unknown = model.new_cache(), np.full(3, np.nan, np.float32)
+    scheduler.resize(*(scheduler.room_for(request) or (0, 0)))
+    scheduler.admit(request, prefix=0)
+    found = model.read_prefix(request.prefix, use_long_rope=False)
+    for layer, both in zip(cache.kv_layers, found, strict=True):
+        layer.prefixes[0] = both
+    scheduler.begin_pass()
+    for column in (4, None):
+        batch = make_batch(scheduler, scheduler.allot(), lambda _: len(request.prefix), model.spans)
+        got = model.run_batch(batch, cache)
+        if column is not None:
+            list(scheduler.advance(Chosen(branches[:, column].numpy(), unknown, unknown)))
+    model.bytes_per_token = cache.bytes_per_token
+    return got, _plain(model, stem, branches)
+
+
+def _said(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _is_quantized(model: DecoderModel | ForkModel) -> bool:
+    return bool(getattr(model.model, "is_quantized", False))
+
+
+def _close(model: DecoderModel | ForkModel, got: Tensor, expected: Tensor) -> float | None:
+    """None where logits agree; else how far they are off, relative to their spread."""
+    error = (got.float() - expected.float()).abs() / expected.float().std().clamp(min=1e-6)
+    precise = model.dtype in (torch.float32, torch.float64) and not _is_quantized(model)
+    difference = float(error.max() if precise else error.square().mean().sqrt())
+    tolerance = _UNEVEN_TOLERANCE if model.architecture.uneven_steps else _TOLERANCE
+    # Not `>`, since NaN must not pass.
+    return None if difference <= (tolerance if precise else _ROUGH_TOLERANCE) else difference
+
+
+def _fork(model: ForkModel) -> tuple[Tensor, Tensor]:
+    """One stem whose state goes on in three rows, beside each as a plain text."""
+    stem, branches = _ids(model, 8), _ids(model, 15).view(3, 5)
+    logits, state = model.forward(stem[None].to(model.device), None, read=0)
+    state = select_rows(state, torch.zeros(3, dtype=torch.int64, device=model.device))
+    for read, column in enumerate(branches.T, len(stem)):
+        logits, state = model.forward(column[:, None].to(model.device), state, read)
+    return logits, _plain(model, stem, branches)
+
+
+def _plain(model: DecoderModel | ForkModel, stem: Tensor, branches: Tensor) -> Tensor:
+    """(3, V) last logits of plain passes, by none of our code."""
+    texts = torch.stack([torch.cat([stem, branch]) for branch in branches]).to(model.device)
+    logits: Tensor = model.model(input_ids=texts, use_cache=False).logits[:, -1]
+    return logits.to(model.device)
+
+
+def _ids(model: DecoderModel | ForkModel, count: int) -> Tensor:
+    """Some ids, spread over the vocabulary, the same every time."""
+    return (torch.arange(1, count + 1) * 7919 + count) % model.vocab_size

@@ -1,0 +1,323 @@
+"""The slots that are being filled, as columns: one array operation serves all of them.
+
+A slot has a number, its place in every column, from its first token to its output. Columns have
+room to spare and numbers are given out again, so that what a slot costs does not depend on how many
+others are in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from schemax.runtime.plan import Ids, Ints
+from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
+
+REASONS: tuple[FinishReason, ...] = ("stop", "eos", "length")
+_EOS = -2
+
+COLUMNS = (
+    "request",  # the number of the running request
+    "order",  # the slot's place among its request's slots
+    "step",  # tokens written
+    "position",  # position id of the newest token
+    "num_new",  # newest tokens that the model has not read: one, and those that were forced
+    "passes",  # forward passes so far
+    "state",  # of the stop rule, among those of all rules
+    "budget",  # tokens, retries included
+    "k_max",  # tokens, without retries
+    "visible",  # how many of its request's stem tokens the slot sees
+    "num_kv",  # own tokens in the KV pool
+    "num_shared",  # the first of these, which lie in slots of the pool that its parent holds
+    "digest",  # of its document
+    "number",  # what random numbers depend on besides
+    "index",  # among all slots of a run, for traces; -1 for child slots
+    "null_id",  # see `SlotSpec`
+    "mode",  # how its grammar is asked; see `sampler`
+    "text_table",  # which table of free text
+    "text_state",  # and the state in it
+)
+
+
+class FreeList:
+    """Numbers from 0 on, taken and given back; what is out is never given out twice."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free = np.zeros(0, np.int64)
+        self._count = 0
+
+    @property
+    def num_taken(self) -> int:
+        return self.size - self._count
+
+    def take(self, count: int) -> Ints:
+        if (missing := count - self._count) > 0:
+            grown = self.size + max(missing, self.size // 2)
+            free = np.zeros(grown, np.int64)
+            fresh = grown - self.size
+            free[:fresh] = np.arange(grown - 1, self.size - 1, -1)
+            free[fresh : fresh + self._count] = self._free[: self._count]
+            self._free, self.size, self._count = free, grown, fresh + self._count
+        self._count -= count
+        return self._free[self._count : self._count + count][::-1].copy()
+
+    def give(self, numbers: Ints) -> None:
+        self._free[self._count : self._count + len(numbers)] = numbers
+        self._count += len(numbers)
+
+
+class StopTables:
+    """Several stop rules as one table: states are numbered through, and ids that end are in it."""
+
+    def __init__(self) -> None:
+        self._starts: dict[StopTable, int] = {}
+        self.next_state = np.zeros((0, 0), np.int16)
+
+    def start(self, stop: StopTable) -> int:
+        """The first state of a rule."""
+        found = self._starts.get(stop)
+        if found is None:
+            found = self._starts[stop] = len(self.next_state)
+            table = stop.next_state.astype(np.int16)
+            table[table >= 0] += found
+            table[:, [i for i in stop.eos_ids if 0 <= i < table.shape[1]]] = _EOS
+            known = self.next_state if found else table[:0]
+            self.next_state = np.concatenate([known, table])
+        return found
+
+    def after(self, ids: Ids, state: int) -> int:
+        for token in ids:
+            state = int(self.next_state[state, token])
+        return state
+
+
+class SlotTable:
+    """All slots in flight. Every public name of `COLUMNS` is a column, (capacity,) int64.
+
+    written, logprobs: (capacity, tokens). specs: (capacity,) of `SlotSpec`; begun, stops likewise.
+    """
+
+    request: Ints
+    order: Ints
+    step: Ints
+    position: Ints
+    num_new: Ints
+    passes: Ints
+    state: Ints
+    budget: Ints
+    k_max: Ints
+    visible: Ints
+    num_kv: Ints
+    num_shared: Ints
+    digest: Ints
+    number: Ints
+    index: Ints
+    null_id: Ints
+    mode: Ints
+    text_table: Ints
+    text_state: Ints
+
+    def __init__(self) -> None:
+        self.stops = StopTables()
+        self._numbers = FreeList()
+        self._set_columns(np.zeros((len(COLUMNS), 0), np.int64))
+        self.written = np.zeros((0, 0), np.int64)
+        self.logprobs = np.zeros((0, 0), np.float32)
+        self.null_logprobs = np.zeros(0, np.float32)
+        self._reason = np.zeros(0, np.int64)
+        self.specs = np.zeros(0, object)
+        self.stop_of = np.zeros(0, object)
+        self._answers: Ints | None = None
+        self.alternatives: dict[int, list[Alternatives]] = {}
+
+    # --- slots come and go -----------------------------------------------------------------------
+
+    def add(
+        self,
+        values: dict[str, Any],
+        specs: Sequence[SlotSpec],
+        stops: StopTable | Sequence[StopTable],
+        answers: Sequence[Ids] | None = None,
+    ) -> Ints:
+        """Takes up n slots: their numbers. stops: one for all of them, or (n,).
+
+        values: by column, one for all or (n,); other columns begin with 0.
+        """
+        count = len(specs)
+        slots = self._numbers.take(count)
+        self._reserve(self._numbers.size, int(values["budget"].max(initial=1)))
+        block = np.zeros((len(COLUMNS), count), np.int64)
+        for name, column in values.items():
+            block[_PLACES[name]] = column
+        self._columns[:, slots] = block
+        self.written[slots] = -1
+        self.null_logprobs[slots] = np.nan
+        filled = np.empty(count, object)
+        filled[:] = specs
+        self.specs[slots] = filled
+        if isinstance(stops, StopTable):
+            self.stop_of[slots] = stops
+        else:
+            filled = np.empty(count, object)
+            filled[:] = stops
+            self.stop_of[slots] = filled
+        if answers is not None or self._answers is not None:
+            self._set_answers(slots, answers or ((),) * count)
+        return slots
+
+    def release(self, slots: Ints) -> None:
+        self._numbers.give(slots)
+        self.specs[slots] = None
+
+    def _reserve(self, count: int, budget: int) -> None:
+        if count > self._columns.shape[1]:
+            self._set_columns(grown(self._columns, len(COLUMNS), count, 0))
+            for name in ("null_logprobs", "_reason", "specs", "stop_of"):
+                old = getattr(self, name)
+                new = np.zeros(self._columns.shape[1], old.dtype)
+                new[: len(old)] = old
+                setattr(self, name, new)
+        capacity = self._columns.shape[1]
+        self.written = grown(self.written, capacity, budget, -1)
+        self.logprobs = grown(self.logprobs, capacity, budget, 0)
+
+    def _set_columns(self, columns: Ints) -> None:
+        self._columns = columns
+        for name, column in zip(COLUMNS, columns, strict=True):
+            setattr(self, name, column)
+
+    def _set_answers(self, slots: Ints, answers: Sequence[Sequence[int]]) -> None:
+        table = np.zeros((0, 1), np.int64) if self._answers is None else self._answers
+        table = grown(table, self._columns.shape[1], max(1, *map(len, answers)), -1)
+        table[slots] = -1
+        for slot, answer in zip(slots.tolist(), answers, strict=True):
+            table[slot, : len(answer)] = answer
+        self._answers = table
+
+    # --- tokens ----------------------------------------------------------------------------------
+
+    def given(self, slots: Ints) -> Ints | None:
+        """(S,) the next tokens of slots that have an answer; -1 where the model chooses."""
+        if self._answers is None:
+            return None
+        step = self.step[slots]
+        width = self._answers.shape[1]
+        given = self._answers[slots, np.minimum(step, width - 1)]
+        return np.where(step < width, given, -1)
+
+    def newest(self, slots: Ints) -> Ints:
+        """The tokens that the model has not read of some slots, slot by slot."""
+        counts = self.num_new[slots]
+        owner = np.repeat(slots, counts)
+        behind = np.repeat(counts, counts) - ranks(counts)
+        found: Ints = self.written[owner, self.step[owner] - behind]
+        return found
+
+    def write(
+        self,
+        slots: Ints,
+        ids: Ints,
+        logprobs: npt.NDArray[np.float32],
+        null_logprobs: npt.NDArray[np.float32],
+    ) -> None:
+        """Takes up one chosen token for each of (S,) slots."""
+        step = self.step[slots]
+        first = step == 0
+        self.null_logprobs[slots[first]] = null_logprobs[first]
+        self.written[slots, step] = ids
+        self.logprobs[slots, step] = logprobs
+        self.step[slots] = step + 1
+        self.position[slots] += 1
+        self.num_new[slots] = 1
+        self.passes[slots] += 1
+        state = self.stops.next_state[self.state[slots], ids]
+        self.state[slots] = state
+        self._reason[slots] = np.where(state == _EOS, 1, np.where(state == DONE, 0, 2))
+
+    def write_forced(self, slot: int, ids: Ids) -> None:
+        """Writes tokens behind the chosen one that nothing else can stand in the place of.
+
+        As far as the budget goes. The last of them may meet the stop rule.
+        """
+        step = int(self.step[slot])
+        ids = ids[: int(self.budget[slot]) - step]
+        self.written[slot, step : step + len(ids)] = ids
+        self.logprobs[slot, step : step + len(ids)] = 0.0
+        state = self.stops.after(ids, int(self.state[slot]))
+        self.state[slot] = state
+        self._reason[slot] = 1 if state == _EOS else 0 if state == DONE else 2
+        self.step[slot] += len(ids)
+        self.position[slot] += len(ids)
+        self.num_new[slot] += len(ids)
+
+    def is_growing(self, slots: Ints) -> npt.NDArray[np.bool_]:
+        """(S,) whether slots go on: neither stopped nor out of budget."""
+        growing: npt.NDArray[np.bool_] = (self.state[slots] >= 0) & (
+            self.step[slots] < self.budget[slots]
+        )
+        return growing
+
+    def peek(self, slot: int) -> SlotOutput:
+        """What a slot has written so far, to see what it calls for."""
+        kept = tuple(self.alternatives.get(slot, ()))
+        return SlotOutput(self.ids(slot), REASONS[self._reason[slot]], alternatives=kept)
+
+    def ids(self, slot: int) -> Ids:
+        """All tokens of a slot's value so far, with those that stood there before it."""
+        return (*self.specs[slot].begun, *self.written[slot, : self.step[slot]].tolist())
+
+    def outputs(self, slots: Ints) -> list[SlotOutput]:
+        """What (n,) slots wrote that are done."""
+        if not len(slots):
+            return []
+        step = self.step[slots]
+        width = int(step.max())
+        rows = zip(
+            slots.tolist(),
+            step.tolist(),
+            self.written[slots, :width].tolist(),
+            self.logprobs[slots, :width].tolist(),
+            self._reason[slots].tolist(),
+            self.null_logprobs[slots].tolist(),
+            self.passes[slots].tolist(),
+            strict=True,
+        )
+        outputs = []
+        for slot, length, ids, logprobs, reason, null, passes in rows:
+            begun = self.specs[slot].begun
+            outputs.append(
+                SlotOutput(
+                    ids=(*begun, *ids[:length]),
+                    finish_reason=REASONS[reason],
+                    logprobs=(*[0.0] * len(begun), *logprobs[:length]),
+                    null_logprob=None if isnan(null) else null,
+                    alternatives=tuple(self.alternatives.pop(slot, ())),
+                    passes=passes,
+                )
+            )
+        return outputs
+
+
+_PLACES = {name: place for place, name in enumerate(COLUMNS)}
+
+
+def ranks(counts: Ints) -> Ints:
+    """0, 1, ... within each run of `counts`."""
+    ends = counts.cumsum()
+    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+
+
+def grown(table: Any, rows: int, columns: int, fill: int) -> Any:
+    """The table with at least so many rows and columns, and some to spare."""
+    if rows <= table.shape[0] and columns <= table.shape[1]:
+        return table
+    height = table.shape[0] if rows <= table.shape[0] else max(rows, 3 * table.shape[0] // 2)
+    width = table.shape[1] if columns <= table.shape[1] else max(columns, 3 * table.shape[1] // 2)
+    made = np.full((height, width), fill, table.dtype)
+    made[: table.shape[0], : table.shape[1]] = table
+    return made

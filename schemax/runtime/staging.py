@@ -1,0 +1,27 @@
+"""From the host to the device: all integers of a step in one copy.
+
+A copy costs its start, not its size: many small ones, each waited for, would leave the device idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from schemax.runtime.plan import Ints
+
+
+def stage(arrays: Sequence[Ints], device: Any) -> list[Tensor]:
+    """int64 arrays of any shape as tensors on the device, which are views of one copy."""
+    if torch.device(device).type == "cpu":
+        return [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
+    flat = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
+    if torch.device(device).type == "cuda":
+        flat = flat.pin_memory()
+    copied = flat.to(device, non_blocking=True)
+    parts = torch.split(copied, [array.size for array in arrays])
+    return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]

@@ -1,0 +1,147 @@
+"""Features: training examples as token ids, measured, ready to be packed into rows."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from schemax.compiler import CompiledSchema
+from schemax.compiler.prompt import clean_document
+from schemax.errors import InputError
+from schemax.runtime.language_model import LanguageModel
+from schemax.runtime.plan import plan_prompt
+from schemax.training.sequences import TrainingSequence, training_sequence
+from schemax.training.targets import slot_targets
+from schemax.training.training_examples import TrainingExample
+
+Ids = tuple[int, ...]
+
+_MOST_NAMES = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """A training example as token ids.
+
+    document: the ids of its text. literals: (N,) values as they are written.
+    chances: (N,) how likely each value is learnt in an epoch: 1 where it was annotated.
+    tokens: what it adds to a row behind the instruction; extent: position ids it needs there.
+    long_rope: whether longrope takes its long factors.
+    """
+
+    name: str
+    category: str
+    document: Ids
+    literals: tuple[str, ...]
+    chances: tuple[float, ...]
+    tokens: int
+    extent: int
+    long_rope: bool
+
+
+def make_features(
+    examples: Iterable[TrainingExample],
+    compiled: Mapping[str, CompiledSchema],
+    model: LanguageModel,
+    absent: float,
+) -> dict[str, list[Features]]:
+    """Features by category, one per example.
+
+    absent: the chance that a value which was not annotated is learnt as null.
+
+    Warns of documents that are too long for the model, by name, and leaves them out; and of values
+    that are longer than their slot's budget, of which only the beginning can be learnt. Raises
+    InputError for lists in two phases, and if nothing is left to be learnt.
+    """
+    for category, schema in compiled.items():
+        if found := next((item for item in schema.attributes if item.two_phase), None):
+            way = "leave it out" if found.fields else "declare it without long=True"
+            raise InputError(
+                f"{category}: {found.name} is a list that is read in two phases, which cannot be "
+                f"trained; {way}"
+            )
+    features: dict[str, list[Features]] = {}
+    too_long: list[str] = []
+    empty: list[str] = []
+    cut: list[str] = []
+    for example in examples:
+        schema = compiled[example.category]
+        made = _features(example, schema, model, absent, cut)
+        if isinstance(made, str):
+            too_long.append(f"{example.name} ({made})")
+        elif not any(made.chances):
+            empty.append(example.name)
+        else:
+            features.setdefault(example.category, []).append(made)
+    if too_long:
+        _warn(f"{len(too_long)} left out, too long for the model", too_long)
+    if empty:
+        _warn(f"{len(empty)} left out, without a label to learn", empty)
+    if cut:
+        _warn(f"{len(cut)} values exceed their budget (k_max) and are learnt in part", cut)
+    if not features:
+        raise InputError("no product is left to train on")
+    return features
+
+
+def _features(
+    example: TrainingExample,
+    compiled: CompiledSchema,
+    model: LanguageModel,
+    absent: float,
+    cut: list[str],
+) -> Features | str:
+    """Features of an example, or why the model cannot take it."""
+    text = clean_document(example.text, compiled.prompt.fence)
+    document = tuple(compiled.codec.encode(text))
+    prompt = compiled.assemble([document])
+    plan = plan_prompt(prompt, compiled.decoding)
+    if (problem := model.misfit(plan)) is not None:
+        return problem
+    literals = tuple(
+        compiled.format.escape(example.values.get(attribute.name))
+        for attribute in compiled.attributes
+    )
+    chances = tuple(
+        1.0
+        if attribute.name in example.values
+        else absent
+        if attribute.name not in example.unknown and (attribute.nullable or not attribute.required)
+        else 0.0
+        for attribute in compiled.attributes
+    )
+    values, _ = slot_targets(compiled, [literals], [(True,) * len(literals)])
+    for place, (ids, budget) in enumerate(zip(values, compiled.k_max, strict=True)):
+        ended = len(ids) < budget or ids[-1] in compiled.stop.eos_ids
+        if not ended and not compiled.decode_slot(ids)[1]:
+            of = compiled.attributes[place].label if len(values) > 1 else "the output"
+            cut.append(f"{example.name}: {of}")
+    instruction = len(prompt.instruction)
+    return Features(
+        name=example.name,
+        category=example.category,
+        document=document,
+        literals=literals,
+        chances=chances,
+        tokens=len(plan.input_ids) - instruction + sum(len(ids) - 1 for ids in values),
+        extent=plan.max_position + 1 - instruction,
+        long_rope=model.uses_long_rope(plan),
+    )
+
+
+def fill_row(
+    compiled: CompiledSchema, features: Sequence[Features], rng: random.Random
+) -> TrainingSequence:
+    """One prompt of these documents, with their values in its slots."""
+    prompt = compiled.assemble([item.document for item in features])
+    learnt = [[chance > rng.random() for chance in item.chances] for item in features]
+    literals = [item.literals for item in features]
+    values, flags = slot_targets(compiled, literals, learnt)
+    return training_sequence(compiled, prompt, values, flags)
+
+
+def _warn(what: str, names: Sequence[str]) -> None:
+    more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    warnings.warn(f"{what}: {'; '.join(names[:_MOST_NAMES])}{more}", stacklevel=3)

@@ -1,0 +1,73 @@
+"""Training examples: texts, and the values that a model learns to read from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from schemax.errors import InputError
+from schemax.evaluation.examples import Example, canonical, row_ids
+from schemax.evaluation.labels import Stated, shown_text, typed_labels
+from schemax.formats import OutputFormat, Writable
+from schemax.results import FieldError
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingExample:
+    """A document and its right values.
+
+    name: what messages call it; text: as the model is shown it.
+    values: attribute name -> value, ready to be written; None is an explicit null. An attribute
+        that was not annotated is missing.
+    unknown: attributes whose values are not known, so nothing is learnt about them.
+    """
+
+    name: str
+    category: str
+    text: str
+    values: Mapping[str, Writable]
+    unknown: frozenset[str] = frozenset()
+
+
+def gold_examples(
+    annotated: Sequence[Example], schemas: Mapping[str, type[BaseModel]], output: OutputFormat
+) -> list[TrainingExample]:
+    """Training examples from annotations; of several accepted values, the first one is taught.
+
+    Raises InputError, naming product and attribute, for labels that the schema does not know, or
+    whose value is not of its type.
+    """
+    examples = []
+    for name, one in zip(row_ids(annotated), annotated, strict=True):
+        stated = {label: canonical(value) for label, value in one.attributes.items()}
+        example, errors = training_example(name, one, stated, schemas, output)
+        if errors:
+            raise InputError(f"product {name}: {errors[0].field}: {errors[0].message}")
+        examples.append(example)
+    return examples
+
+
+def training_example(
+    name: str,
+    annotated: Example,
+    stated: Mapping[str, Stated],
+    schemas: Mapping[str, type[BaseModel]],
+    output: OutputFormat,
+) -> tuple[TrainingExample, tuple[FieldError, ...]]:
+    """A training example, and what is wrong with the values that it leaves out as unknown.
+
+    stated: by attribute, under its name or the one that the model is shown.
+    Raises InputError for a category without a schema, an unknown attribute, and an empty text.
+    """
+    schema = schemas.get(annotated.category)
+    if schema is None:
+        known = ", ".join(map(repr, schemas))
+        raise InputError(
+            f"product {name}: no schema for category {annotated.category!r}; there are {known}"
+        )
+    labels = typed_labels(name, annotated.category, stated, schema, output)
+    unknown = frozenset(error.field for error in labels.errors if error.field)
+    text = shown_text(name, annotated)
+    return TrainingExample(name, annotated.category, text, labels.values, unknown), labels.errors

@@ -1,0 +1,131 @@
+"""Decoding as users have it, and what its oracle says of the same tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from schemax.compiler import CompiledSchema, TextCodec, compile_schema
+from schemax.config import DecodingConfig
+from schemax.diagnosis.oracle import oracle_outputs
+from schemax.runtime import engine as engine_module
+from schemax.runtime import stream as stream_module
+from schemax.runtime.engine import Model, decode, fill
+from schemax.runtime.limits import Limits
+from schemax.runtime.model import DecoderModel
+from schemax.runtime.outputs import DocumentOutput
+from schemax.tokens import PromptIds, SlotOutput
+
+Outputs = list[tuple[SlotOutput, ...]]
+
+TEMPLATE = "Read the attributes.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
+# Slots apart in a pool, keys in the document's row, values there too, and documents together.
+WAYS = {
+    "branched": DecodingConfig(),
+    "gapped": DecodingConfig(layout="gapped"),
+    "causal": DecodingConfig(layout="gapped", slots="causal"),
+    "autoregressive": DecodingConfig(layout="autoregressive", max_retries=0),
+    "stacked": DecodingConfig(documents="stacked", documents_per_prompt=2),
+    "paper": DecodingConfig(
+        layout="gapped", documents="stacked", slots="causal", documents_per_prompt=2
+    ),
+}
+in_each_way = pytest.mark.parametrize("way", WAYS)
+in_some_ways = pytest.mark.parametrize("way", ["branched", "causal", "paper"])
+
+
+def compiled_in(way: str, schema: Any, codec: TextCodec, **changes: Any) -> CompiledSchema:
+    config = replace(WAYS[way], **changes)
+    return compile_schema(schema, codec, template=TEMPLATE, decoding=config)
+
+
+def run(
+    model: Model, compiled: CompiledSchema, texts: Sequence[str], in_flight: int | None = None
+) -> Outputs:
+    """The slots of every prompt of these texts, so many documents in flight."""
+    config = compiled.decoding
+    if in_flight is not None:
+        config = replace(config, batch_size=in_flight)
+    return decode(model, compiled.encode(texts), compiled.stop, config)
+
+
+def expected(
+    model: Model, compiled: CompiledSchema, texts: Sequence[str], outputs: Outputs
+) -> Outputs:
+    """What the oracle says should have been written, given what was."""
+    config = compiled.decoding
+    factor = 2**config.max_retries
+    return [
+        oracle_outputs(
+            model,
+            prompt,
+            compiled.stop,
+            config,
+            slots,
+            [factor * budget for budget in prompt.k_max * len(prompt.keys)],
+        )
+        for prompt, slots in zip(compiled.encode(texts), outputs, strict=True)
+    ]
+
+
+def assert_right(
+    model: Model, compiled: CompiledSchema, texts: Sequence[str], in_flight: int | None = None
+) -> Outputs:
+    """Decodes, and compares with the oracle."""
+    outputs = run(model, compiled, texts, in_flight)
+    assert outputs == expected(model, compiled, texts, outputs)
+    return outputs
+
+
+def outputs_of(
+    model: Model, compiled: CompiledSchema, texts: Sequence[str]
+) -> list[DocumentOutput]:
+    """What users get of each text, in order."""
+    return filled(model, compiled, compiled.encode(texts))
+
+
+def filled(
+    model: Model, compiled: CompiledSchema, prompts: Iterable[PromptIds]
+) -> list[DocumentOutput]:
+    """What users get of each document of these prompts, in order."""
+    found = dict(fill(model, prompts, compiled.stop, compiled.decoding))
+    return [found[place] for place in range(len(found))]
+
+
+def by_prompt(outputs: Sequence[DocumentOutput], counts: Sequence[int]) -> Outputs:
+    """The slots of all documents of each prompt; counts: how many it has."""
+    rest = iter(outputs)
+    return [tuple(slot for _ in range(n) for slot in next(rest).slots) for n in counts]
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, **changes: int) -> None:
+    """Limits of a smaller machine."""
+    usual = Limits.of
+
+    def of(*arguments: Any) -> Limits:
+        return replace(usual(*arguments), **changes)
+
+    monkeypatch.setattr(stream_module.Limits, "of", of)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, model: DecoderModel) -> list[int]:
+    """How many tokens each pass takes."""
+    tokens: list[int] = []
+    usual = model.run_batch
+
+    def run_batch(batch: Any, cache: Any) -> Tensor:
+        tokens.append(len(batch.input_ids))
+        return usual(batch, cache)
+
+    monkeypatch.setattr(model, "run_batch", run_batch)
+    return tokens
+
+
+def windowed(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Fewer prompts are taken from the input at a time."""
+    monkeypatch.setattr(engine_module, "_FIRST_WINDOW", size)
+    monkeypatch.setattr(engine_module, "_WINDOW", size)
