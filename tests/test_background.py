@@ -100,8 +100,7 @@ def test_a_failing_input_is_told_behind_what_was_taken_before() -> None:
 
     found: list[int] = []
     with pytest.raises(OSError, match="the disk is gone"):
-        for result in in_background(doubled, broken(), ahead=4, unread=4):
-            found.append(result)
+        found.extend(in_background(doubled, broken(), ahead=4, unread=4))
     assert found == [2 * number for number in range(20)]
     assert not threads()
 
@@ -115,8 +114,7 @@ def test_failing_work_is_told_behind_its_results() -> None:
 
     found: list[int] = []
     with pytest.raises(ValueError, match="seven"):
-        for result in in_background(failing, iter(range(100)), ahead=4, unread=4):
-            found.append(result)
+        found.extend(in_background(failing, iter(range(100)), ahead=4, unread=4))
     assert found == list(range(7))
     assert not threads()
 

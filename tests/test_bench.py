@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from command_line import jsonl, refused, save_model
 from conftest import tiny_model
-from tokenizers import Tokenizer
-from typer.testing import CliRunner
 
 from schemax.benchmark import (
     ENGINES,
     BenchmarkError,
     EngineOptions,
-    Report,
     Rules,
     Sizes,
     Workload,
@@ -32,12 +23,8 @@ from schemax.benchmark.engines.bounds import Floor, Reading
 from schemax.benchmark.engines.generate import Draft
 from schemax.benchmark.engines.ours import SchemaxEngine
 from schemax.benchmark.listings import annotated_work, value_lengths
-from schemax.benchmark.page import BEGIN, END
-from schemax.benchmark.plot import can_plot
 from schemax.benchmark.random_models import SHAPES, random_model, replica, shape_config
-from schemax.benchmark.servers import ABSENT
 from schemax.benchmark.workload import Category, Listing
-from schemax.cli import app
 from schemax.compiler import TextCodec
 from schemax.evaluation.examples import Example
 from schemax.tokens import DONE, StopTable
@@ -45,11 +32,6 @@ from schemax.tokens import DONE, StopTable
 CPU = torch.device("cpu")
 RUNNING = tuple(name for name in ENGINES if name not in ("llama.cpp", "outlines"))
 SMALL = Sizes(documents=5, document_tokens=24, attributes=3, instruction_tokens=20, jitter=0.3)
-ROWS = [
-    {"id": "1", "category": "Tea", "text": "Tazo Zen 24 ct", "attributes": {"Brand": "Tazo"}},
-    {"id": "2", "category": "Tea", "text": "Twinings 20", "attributes": {"Net content": "20"}},
-    {"id": "3", "category": "Shoes", "text": "Crocs Clog", "attributes": {"Brand": "Crocs"}},
-]
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +39,12 @@ def model(codec: TextCodec) -> Any:
     return tiny_model("qwen3", codec.vocab_size)
 
 
-@pytest.fixture(scope="module")
-def folder(backend: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
 def examples() -> list[Example]:
-    return [Example(row["category"], row["text"], row["attributes"]) for row in ROWS]  # type: ignore[arg-type]
-
-
-def bench(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["bench", *arguments])
+    return [
+        Example("Tea", "Tazo Zen 24 ct", {"Brand": "Tazo"}),
+        Example("Tea", "Twinings 20", {"Net content": "20"}),
+        Example("Shoes", "Crocs Clog", {"Brand": "Crocs"}),
+    ]
 
 
 def handmade() -> Workload:
@@ -209,7 +186,9 @@ def test_runs_read_no_less_than_the_ones_before(model: Any, codec: TextCodec, na
         totals.append(sum(read))
     engine.teardown()
     assert totals[0] == totals[1]
-    assert totals[0] >= work.counts().passed
+    # Two documents in a prompt share its opening.
+    shared = len(work.categories[0].opening) if name == "paper-2" else 0
+    assert totals[0] >= work.counts().passed - shared
 
 
 def test_drafts_are_right_as_often_as_is_stated(model: Any, codec: TextCodec) -> None:
@@ -280,146 +259,3 @@ def test_shapes_are_the_published_ones() -> None:
     tiny = random_model(shape_config("qwen3-tiny"), torch.float32, CPU)
     assert tiny(input_ids=torch.arange(9)[None]).logits.isfinite().all()
     assert tiny.lm_head.weight is tiny.model.embed_tokens.weight
-
-
-def test_command_line(tmp_path: Path) -> None:
-    page, results = tmp_path / "page.md", tmp_path / "bench.json"
-    page.write_text(f"# Speed\n{BEGIN}\nnone yet\n{END}\nthe end\n")
-    sizes = ("--documents", "3", "--document-tokens", "20", "--attributes", "2")
-    names = "floor,isolated,generate,outlines"
-    done = bench(
-        *("--shape", "qwen3-tiny", "--dtype", "float32", "--device", "cpu", *sizes),
-        *("--engines", names, "--repeats", "2", "--generate-batches", "1,3"),
-        *("--price-per-hour", "3.6", "--json", str(results), "--page", str(page)),
-    )
-    assert done.exit_code == 0, done.output
-    assert "outlines: skipped; " in done.stdout
-    assert ABSENT in done.stderr
-    data = json.loads(results.read_text())
-    assert data["schemax_bench"] == 1
-    assert data["model"]["parameters"] == 336_256
-    assert data["model"]["dtype"] == "float32"
-    assert {"cpu", "threads", "torch", "transformers"} <= data["environment"].keys()
-    assert data["work"]["tokens"]["documents"] == 60
-    rows = {row["name"]: row for row in data["engines"]}
-    assert list(rows) == ["floor", "isolated", "generate"]
-    for row in rows.values():
-        assert len(row["seconds"]) == 2
-        assert row["slowest"] <= row["products_per_second"] <= row["fastest"]
-        assert row["passes"] >= 1
-    assert rows["floor"]["of_floor"] == rows["generate"]["times_generate"] == 1
-    isolated = rows["isolated"]
-    assert isolated["dollars_per_1000"] == pytest.approx(1 / isolated["products_per_second"])
-    assert rows["generate"]["tried"].keys() == {"1", "3"}
-    assert json.loads(json.dumps(Report.from_dict(data).to_dict())) == data
-    written = page.read_text()
-    assert written.startswith("# Speed\n")
-    assert written.endswith(f"{END}\nthe end\n")
-    assert "none yet" not in written
-    assert "| isolated |" in written
-    again = bench("--from", str(results), "--page", str(page), "--plot", str(tmp_path / "p.svg"))
-    assert again.exit_code == 0, again.output
-    assert page.read_text() == written
-    assert (tmp_path / "p.svg").exists() == can_plot()
-    assert can_plot() or "matplotlib is not installed" in again.stderr
-
-
-def test_the_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemax.benchmark.compare.GRID_DOCUMENTS", (1, 2))
-    monkeypatch.setattr("schemax.benchmark.compare.GRID_BATCHES", (2,))
-    sizes = ("--documents", "3", "--document-tokens", "20", "--attributes", "2", "--repeats", "1")
-    done = bench(
-        *("--shape", "qwen3-tiny", "--device", "cpu", *sizes, "--engines", "floor", "--sweep"),
-        *("--quiet", "--json", str(tmp_path / "b.json")),
-    )
-    assert done.exit_code == 0, done.output
-    assert done.stderr == ""
-    grid = json.loads((tmp_path / "b.json").read_text())["sweep"]
-    assert [row["name"] for row in grid] == ["paper J=1 B=2", "paper J=2 B=2", "isolated J=1 B=2"]
-    assert all(row["of_floor"] for row in grid)
-
-
-class Fake(BaseHTTPRequestHandler):
-    """Speaks the protocol, and finds every brand to be Tazo."""
-
-    asked: list[Any] = []  # noqa: RUF012
-
-    def do_GET(self) -> None:
-        self._say({"data": [{"id": "fake"}]})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.asked.append((self.path, body))
-        text = '  "Brand": "Tazo",\n  "Net content": null\n}'
-        self._say({"choices": [{"text": text}], "usage": {"completion_tokens": 9}})
-
-    def _say(self, reply: Any) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(json.dumps(reply).encode())
-
-    def log_message(self, *_: Any) -> None: ...
-
-
-@pytest.fixture
-def server() -> Iterator[str]:
-    Fake.asked.clear()
-    with HTTPServer(("127.0.0.1", 0), Fake) as made:
-        thread = threading.Thread(target=made.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{made.server_port}/v1"
-        made.shutdown()
-        thread.join()
-
-
-def test_a_server_is_asked_for_the_same_products(server: str, folder: Path, tmp_path: Path) -> None:
-    data = jsonl(tmp_path / "gold.jsonl", ROWS)
-    done = bench(
-        *("--model", str(folder), "--data", data, "--engines", "isolated", "--repeats", "1"),
-        *("--against", server, "--concurrency", "2", "--json", str(tmp_path / "b.json")),
-    )
-    assert done.exit_code == 0, done.output
-    found = json.loads((tmp_path / "b.json").read_text())["server"]
-    assert found["products"] == 3
-    assert found["model"] == "fake"
-    assert found["tokens"] == 27
-    assert found["agreement"] == pytest.approx(2 / 5)  # of five fields, both of the first tea
-    assert "fake at http://" in done.stdout
-    path, body = Fake.asked[-1]
-    assert path == "/v1/completions"
-    assert body["stop"] == ["\n}"]
-    assert any("Tazo Zen 24 ct" in body["prompt"] for _, body in Fake.asked)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--engines", "vllm"), "there is no 'vllm'"),
-        (("--engines", "floor,floor"), "named twice"),
-        (("--engines", ","), "--engines names none"),
-        (("--shape", "gpt-7"), "shape must be one of qwen3-tiny"),
-        (("--shape", "qwen3-tiny", "--model", "x"), "not both"),
-        (("--shape", "qwen3-tiny", "--dtype", "int8"), "dtype 'int8'"),
-        (("--jitter", "2"), "jitter"),
-        (("--generate-batches", "a"), "--generate-batches"),
-        (("--generate-batches", "0"), "1 or more"),
-        (("--against", "http://x/v1"), "--data"),
-        (("--data", "nowhere.jsonl"), "nowhere.jsonl"),
-        (("--model", "./nowhere"), "no model folder"),
-        (("--from", "nowhere.json"), "nowhere.json"),
-    ],
-)
-def test_what_cannot_be_compared(
-    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    refused(bench(*arguments), said)
-
-
-def test_files_that_are_none(tmp_path: Path) -> None:
-    results = tmp_path / "b.json"
-    results.write_text("{}")
-    refused(bench("--from", str(results)), "not a report")
-    data = tmp_path / "empty.jsonl"
-    data.write_text("")
-    refused(bench("--data", str(data)), "holds no products")

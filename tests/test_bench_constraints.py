@@ -12,10 +12,11 @@ from schemax.benchmark.constraints import measure_constraints
 from schemax.cli import app
 from schemax.compiler import TextCodec
 from schemax.runtime.model import DecoderModel
+from schemax.runtime.sampler import Sampler
 
 
 def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
-    usual = DecoderModel.run_pass, Chooser.choose, Chooser.forced
+    usual = DecoderModel.run_batch, Sampler.choose, Sampler.settle
     told: list[str] = []
     costs = measure_constraints(
         tiny_model("qwen3", codec.vocab_size),
@@ -26,7 +27,7 @@ def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
         choices=(20,),
         tell=told.append,
     )
-    assert (DecoderModel.run_pass, Chooser.choose, Chooser.forced) == usual
+    assert (DecoderModel.run_batch, Sampler.choose, Sampler.settle) == usual
     assert told == ["warm-up", "round 1 of 2", "round 2 of 2"]
     with_, without = costs.constrained, costs.free
     assert costs.tokens > 3 * 16
@@ -44,7 +45,7 @@ def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
 
 
 def test_models_that_fork_are_not_measured(codec: TextCodec) -> None:
-    with pytest.raises(ValueError, match="decode in sequence"):
+    with pytest.raises(ValueError, match="decodes in sequence"):
         measure_constraints(FORK[0].model(codec.vocab_size), codec)
 
 

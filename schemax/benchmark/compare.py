@@ -34,17 +34,17 @@ GRID_DOCUMENTS, GRID_BATCHES = (1, 2, 4, 6, 8), (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is to be compared, and on what.
+    """What is compared, and on what.
 
-    model: folder or Hub id; shape: a name of `shapes.SHAPES` instead, with random weights.
-    tokenizer: a folder, for annotated data on random weights; None takes the model's own, for a
+    model: a folder or Hub id; shape: a name in `random_models.SHAPES` instead, with random weights.
+    tokenizer: a folder, for annotated data on random weights; None takes the model's own, and for a
         shape the embedded model's.
     dtype: "auto" takes bfloat16 for shapes, and for models what `load` takes.
-    data: annotated products; with `sizes`, listings are generated and take the lengths of their
-        values from there.
-    sizes: of generated listings; None reads `data`, `documents` of it.
-    draft: shape of a draft model; None takes one with an eighth of the layers.
-    server: an address whose products/s are measured beside, on `data`.
+    data: annotated products. With `sizes`, listings are generated, and only the lengths of their
+        values come from the products.
+    sizes: of generated listings; None reads `documents` of the products instead.
+    draft: shape of the draft model; None takes an eighth of the model's layers.
+    server: the address of a server that is measured as well, on `data`.
     price_per_hour: of the machine, in dollars.
 
     Raises ValueError for settings that contradict each other or name what does not exist.
@@ -73,22 +73,22 @@ class Comparison:
     def __post_init__(self) -> None:
         check_engine_names(self.engines)
         if (self.model is None) == (self.shape is None):
-            raise ValueError("name one model: a model or a shape, not both")
+            raise ValueError("give either a model or a shape, not both")
         for shape in (self.shape, self.draft):
             if shape is not None:
                 shape_config(shape)
         if self.data is None and self.sizes is None:
-            raise ValueError("there is no work: name data or sizes")
+            raise ValueError("no work is given; name data or sizes")
         if self.server is not None and self.data is None:
-            raise ValueError("a server is asked for products: name them with --data")
+            raise ValueError("a server needs products; name them with --data")
         if not self.generate_batches or min(self.generate_batches) < 1:
-            raise ValueError("batch sizes are numbers of 1 or more")
+            raise ValueError("generate_batches must be one or more numbers of 1 or more")
 
 
 def compare_engines(
     comparison: Comparison, tell: Callable[[str], None] = lambda _: None
 ) -> reports.Report:
-    """Runs a comparison, and tells how it goes on.
+    """Runs a comparison, and tells of its progress.
 
     Raises BenchmarkError where an engine does not write the given answers, and ModelError,
     InputError for what cannot be loaded or read.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -16,9 +17,9 @@ from pydantic import create_model
 from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.runtime.choosing import Chooser
-from schemax.runtime.engine import fill, streams
+from schemax.runtime.engine import fill
 from schemax.runtime.model import DecoderModel
+from schemax.runtime.sampler import Sampler
 from schemax.runtime.self_test import prepare
 from schemax.schema import AttrSchema
 from schemax.tokens import PromptIds, SlotOutput
@@ -30,7 +31,7 @@ _WORDS = ("black", "steel", "cotton", "4K", "wireless", "2024", "mini", "USB-C",
 
 
 class Product(AttrSchema):
-    """A mix of types as products have them; texts are as long as theirs mostly are."""
+    """The types of a usual product; its texts have usual lengths."""
 
     colour: Literal["black", "white", "dark red", "dark blue", "silver", "multicolour"] | None
     material: Literal["cotton", "linen", "leather", "steel", "oak", "glass", "plastic"] | None
@@ -52,10 +53,10 @@ class Product(AttrSchema):
 
 @dataclass(slots=True)
 class TimedRun:
-    """One run, in seconds.
+    """One run; times in seconds.
 
-    whole: of it; decoding: of each pass that read no document, and choosing: of the part of it that
-    chose tokens; slots: how many they were for.
+    whole: the run. decoding: each pass that read no document. choosing: the part of each such pass
+    in which tokens were chosen. slots: for how many slots, over these passes.
     """
 
     whole: float = 0.0
@@ -69,9 +70,9 @@ class TimedRun:
 class Costs:
     """Medians over runs.
 
-    branched: with branches of choices, as is the rule; the others go without. branches: followed,
-        per slot with choices.
-    compiled: seconds to compile so many choices and to mask them first.
+    branched: with branches of choices, which is the default; the other runs go without.
+    branches: how many were followed, per slot with choices.
+    compiled: by number of choices, the seconds to compile these and the seconds of the first mask.
     """
 
     documents: int
@@ -126,17 +127,16 @@ def measure_constraints(
     seed: int = 0,
     tell: Tell = lambda _: None,
 ) -> Costs:
-    """Decodes documents of random words with grammars, and the same tokens without, by turns.
+    """Decodes documents of random words with grammars, then the same tokens without grammars, then
+    with branches of choices as well, by turns.
 
-    And once more with branches of choices.
-
-    Raises ValueError for a model that does not decode as a stream, ModelError for a tokenizer that
+    Raises ValueError for a model that decodes one row per slot, ModelError for a tokenizer that
     is not the model's.
     """
     prepared = prepare(model)
     config = DecodingConfig(max_retries=0, branch_threshold=1.0)
-    if not isinstance(prepared, DecoderModel) or not streams(prepared, config):
-        raise ValueError("constraints are measured on models that decode in sequence")
+    if not isinstance(prepared, DecoderModel):
+        raise ValueError("constraints can only be measured on a model that decodes in sequence")
     vocab_size = prepared.vocab_size
     as_codec(tokenizer).check_vocabulary(vocab_size)
     compiled, branching = (
@@ -191,7 +191,7 @@ def _prompts(compiled: CompiledSchema, count: int, length: int, seed: int) -> li
 def _timed_run(
     model: DecoderModel, compiled: CompiledSchema, prompts: list[PromptIds]
 ) -> tuple[TimedRun, list[tuple[SlotOutput, ...]]]:
-    model.forget_instructions()
+    model.forget_prefixes()
     start = time.perf_counter()
     with _clocked(model.device) as run:
         found = dict(fill(model, prompts, compiled.stop, compiled.decoding))
@@ -205,9 +205,9 @@ def _branches(slot: SlotOutput) -> int:
 
 @contextmanager
 def _clocked(device: torch.device) -> Iterator[TimedRun]:
-    """Times passes, and what chooses tokens behind them, for as long as it lasts."""
+    """Times passes, and the choices after them, for as long as the context lasts."""
     run = TimedRun()
-    run_pass, choose, forced = DecoderModel.run_pass, Chooser.choose, Chooser.forced
+    run_batch, choose, settle = DecoderModel.run_batch, Sampler.choose, Sampler.settle
     passed, reading = 0.0, True
 
     def timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
@@ -218,33 +218,31 @@ def _clocked(device: torch.device) -> Iterator[TimedRun]:
         return result, time.perf_counter() - start
 
     def timed_pass(*arguments: Any) -> Any:
-        nonlocal passed
-        result, passed = timed(run_pass, *arguments)
+        nonlocal passed, reading
+        result, passed = timed(run_batch, *arguments)
+        reading = arguments[1].write.rows is not None
         run.passes += 1
         return result
 
     def timed_choice(*arguments: Any) -> Any:
         result, seconds = timed(choose, *arguments)
-        nonlocal reading
-        steps = arguments[4]
-        reading = bool((steps == 0).any())
         if not reading:
             run.decoding.append(passed + seconds)
             run.choosing.append(seconds)
-            run.slots += len(steps)
+            run.slots += len(result.ids)
         return result
 
-    def timed_forcing(*arguments: Any) -> Any:
-        result, seconds = timed(forced, *arguments)
+    def timed_settling(*arguments: Any, **options: Any) -> Any:
+        result, seconds = timed(partial(settle, **options), *arguments)
         if not reading:
             run.decoding[-1] += seconds
             run.choosing[-1] += seconds
         return result
 
     changed: list[tuple[Any, str, Any, Any]] = [
-        (DecoderModel, "run_pass", run_pass, timed_pass),
-        (Chooser, "choose", choose, timed_choice),
-        (Chooser, "forced", forced, timed_forcing),
+        (DecoderModel, "run_batch", run_batch, timed_pass),
+        (Sampler, "choose", choose, timed_choice),
+        (Sampler, "settle", settle, timed_settling),
     ]
     for owner, name, _, stand_in in changed:
         setattr(owner, name, stand_in)

@@ -45,7 +45,9 @@ class Sizes:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}")
         if self.document_tokens < 2:
-            raise ValueError("document_tokens must be 2 or more: values are taken out of documents")
+            raise ValueError(
+                "document_tokens must be 2 or more, because values are copied from documents"
+            )
         if not 0 <= self.jitter <= 0.5:
             raise ValueError(f"jitter must lie between 0 and 0.5, not {self.jitter}")
 

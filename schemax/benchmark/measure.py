@@ -20,7 +20,7 @@ Tell = Callable[[str], None]
 
 @dataclass(slots=True)
 class EngineRun:
-    """What became of one engine.
+    """The figures of one engine, as it ran.
 
     documents: of each run; seconds: one per repeat; passes: forward passes of the model in one
         run, None where the engine does not go through the model's own `forward`.

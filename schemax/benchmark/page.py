@@ -21,7 +21,9 @@ def write_page(path: Path, report: Report) -> None:
     head, begin, rest = page.partition(BEGIN)
     body, end, tail = rest.partition(END)
     if not begin or not end:
-        raise BenchmarkError(f"{path} has no place for results: a line {BEGIN} and a line {END}")
+        raise BenchmarkError(
+            f"{path} has no place for results; add a line {BEGIN} and a line {END}"
+        )
     sections = dict(_sections(body))
     sections[section_name(report)] = markdown(report)
     written = "\n\n".join(f"### {name}\n\n{text}" for name, text in sections.items())

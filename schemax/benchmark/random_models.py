@@ -49,7 +49,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 def shape_config(name: str) -> Any:
     """The configuration of that name. Raises ValueError for an unknown one."""
     if name not in SHAPES:
-        raise ValueError(f"shape must be one of {', '.join(SHAPES)}, not {name!r}")
+        raise ValueError(f"unknown shape {name!r}; the shapes are {', '.join(SHAPES)}")
     make: Any = Qwen3Config  # what all configurations take is not in its signature
     return make(
         **SHAPES[name],

@@ -1,4 +1,4 @@
-"""What a comparison found, as plain data: nothing that is said about it comes from elsewhere."""
+"""What a comparison found, as plain data: tables, pages and plots are made from it alone."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Report:
     def from_dict(cls, data: Any) -> Report:
         """Reads `to_dict` back. Raises ValueError for anything else."""
         if not isinstance(data, dict) or data.get("schemax_bench") != FORMAT:
-            raise ValueError("not a report of `schemax bench`, or one of another version")
+            raise ValueError("not a report of `schemax bench`, or written by another version")
         fields = {key: value for key, value in data.items() if key != "schemax_bench"}
         try:
             for name in ("engines", "sweep"):

@@ -28,7 +28,7 @@ class ServerReport:
     """What a server did with the products.
 
     agreement: the share of attributes whose value is the annotated one, null included.
-    tokens: that it says it generated; None where it does not say.
+    tokens: generated, by the server's own count; None where it gives none.
     """
 
     url: str
@@ -59,7 +59,9 @@ def ask_server(
     """
     base = url.rstrip("/")
     if not base.startswith(("http://", "https://")):
-        raise BenchmarkError(f"{url!r} is no address of a server; it begins with http://")
+        raise BenchmarkError(
+            f"{url!r} is not the address of a server; start it with http:// or https://"
+        )
     served = model or _first_model(base)
     compiled = {
         name: compile_schema(schema, tokenizer, format=format, decoding="autoregressive")
@@ -134,7 +136,9 @@ def _text(reply: dict[str, Any]) -> str:
     try:
         return str(reply["choices"][0]["text"])
     except (KeyError, IndexError, TypeError) as error:
-        raise BenchmarkError(f"a reply without choices: {json.dumps(reply)[:200]}") from error
+        raise BenchmarkError(
+            f"the server replied without choices: {json.dumps(reply)[:200]}"
+        ) from error
 
 
 def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -152,5 +156,5 @@ def _read(request: urllib.request.Request) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise BenchmarkError(f"{request.full_url} does not answer: {error}") from error
     if not isinstance(reply, dict):
-        raise BenchmarkError(f"{request.full_url} answers with something else than an object")
+        raise BenchmarkError(f"{request.full_url} answered with something other than a JSON object")
     return reply

@@ -169,7 +169,7 @@ def _names(engines: str | None) -> tuple[str, ...]:
         return ENGINES
     names = tuple(name.strip() for name in engines.split(",") if name.strip())
     if not names:
-        raise UsageError("--engines names none")
+        raise UsageError("--engines names no engine; give names, separated by commas")
     return names
 
 
@@ -187,4 +187,4 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError as error:
-        raise UsageError(f"{option} takes numbers by commas, not {text!r}") from error
+        raise UsageError(f"{option} takes numbers separated by commas, not {text!r}") from error

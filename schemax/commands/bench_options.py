@@ -17,7 +17,9 @@ OUTPUT = "Output"
 Engines = Annotated[
     str | None,
     typer.Option(
-        rich_help_panel=RUN, show_default=False, help="Names by commas. Default: all that can run."
+        rich_help_panel=RUN,
+        show_default=False,
+        help="Names, separated by commas. Default: all that can run.",
     ),
 ]
 Repeats = Annotated[

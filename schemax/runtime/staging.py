@@ -14,10 +14,13 @@ from torch import Tensor
 
 from schemax.runtime.plan import Ints
 
+SHARED = {"cpu"}
+"""Devices in the host's own memory: nothing has to be copied there."""
+
 
 def stage(arrays: Sequence[Ints], device: Any) -> list[Tensor]:
     """int64 arrays of any shape as tensors on the device, which are views of one copy."""
-    if torch.device(device).type == "cpu":
+    if torch.device(device).type in SHARED:
         return [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
     flat = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
     if torch.device(device).type == "cuda":

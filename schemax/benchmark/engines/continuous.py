@@ -34,7 +34,7 @@ class Continuous:
     title: str = "transformers, continuous batching"
     kind: EngineKind = "rival"
     writes: Writes = "output"
-    note: str = "it chooses its batches itself; shares the instruction's cache between requests"
+    note: str = "chooses its batches itself; shares the instruction's cache between requests"
     module: Any = field(default=None, repr=False)
 
     def setup(self, work: Workload) -> None:
@@ -43,7 +43,9 @@ class Continuous:
             from transformers import ContinuousBatchingConfig  # noqa: F401
             from transformers.generation.continuous_batching.utils import WorkloadHints  # noqa: F401
         except ImportError as error:
-            raise Unavailable("this release of transformers batches in another way") from error
+            raise Unavailable(
+                "this release of transformers has another continuous batching"
+            ) from error
 
     def reset(self, work: Workload) -> None:
         from transformers import ContinuousBatchingConfig

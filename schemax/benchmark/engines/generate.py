@@ -63,7 +63,7 @@ class Lookup(Generate):
     batch_sizes: tuple[int, ...] = ()
     name: str = "lookup"
     title: str = "transformers, prompt lookup"
-    note: str = "batch 1: it takes no more; values are spans of the document"
+    note: str = "batch 1, its maximum; values are spans of the document"
     copied: int = 10
 
     def _generate(self, stems: Sequence[Ids], outputs: Sequence[Ids], work: Workload) -> list[Ids]:
@@ -88,7 +88,7 @@ class Draft(Generate):
         self._draft = replica(self.draft)
         size = sum(weight.numel() for weight in self._draft.parameters()) / 1e6
         self.note = (
-            f"batch 1: it takes no more; a draft of {size:,.1f} M parameters whose tokens are "
+            f"batch 1, its maximum; a draft of {size:,.1f} M parameters whose tokens are "
             f"made to be right with probability {self.acceptance:.2f}"
         )
 

@@ -40,7 +40,9 @@ def write_gguf(model: Any, path: Path) -> None:
     for name, weight in model.named_parameters():  # a tied head is not among them
         known = names.get_name(name, try_suffixes=(".weight",))
         if known is None or weight.dtype not in _DTYPES or type(weight.data) is not torch.Tensor:
-            raise Unavailable(f"{name} is not converted: quantized, or no weight of a plain Qwen3")
+            raise Unavailable(
+                f"cannot convert {name}: it is quantized, or no weight of a plain Qwen3"
+            )
         data = weight.detach().cpu().contiguous()
         if data.dim() == 1:
             writer.add_tensor(known, data.float().numpy())
@@ -56,7 +58,7 @@ def write_gguf(model: Any, path: Path) -> None:
 
 
 def _unlike_qwen3(config: Any) -> str:
-    """What of it the conversion does not know, in words; empty if it is a plain Qwen3."""
+    """What the conversion does not support, in words; empty for a plain Qwen3."""
     if config.model_type != "qwen3":
         return f"only Qwen3 is converted, not {config.model_type}"
     if config.rope_parameters["rope_type"] != "default":

@@ -1,4 +1,4 @@
-"""`generate` under a grammar, as those run it who want typed outputs: outlines' masks."""
+"""`generate` under a grammar, as for typed outputs, with outlines' masks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Outlines(Generate):
         if find_spec("outlines_core") is None:
             raise Unavailable("not installed: outlines-core")
         if not work.token_bytes or work.facts.get("format") != "json":
-            raise Unavailable("its grammar is one of text: name products with --data")
+            raise Unavailable("its grammar needs tokens of text; name products with --data")
         super().setup(work)
         from outlines_core import Index, Vocabulary
 

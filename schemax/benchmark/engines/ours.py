@@ -11,6 +11,7 @@ from schemax.benchmark.workload import Workload, Writes
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine import fill
+from schemax.runtime.model import DecoderModel
 from schemax.runtime.self_test import prepare
 
 
@@ -45,9 +46,8 @@ class SchemaxEngine:
 
     def reset(self, work: Workload) -> None:
         """Forgets instructions of earlier runs: every engine reads each of them once per run."""
-        forget = getattr(self._prepared, "forget_instructions", None)
-        if forget is not None:  # models that fork keep none
-            forget()
+        if isinstance(self._prepared, DecoderModel):  # models that fork keep none
+            self._prepared.forget_prefixes()
 
     def run(self, work: Workload) -> Emitted:
         if self.writes == "output":

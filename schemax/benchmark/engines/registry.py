@@ -67,7 +67,7 @@ def check_engine_names(names: Sequence[str]) -> None:
     """Raises ValueError for an unknown name, and for one that is there twice."""
     for name in names:
         if name not in _MAKERS:
-            raise ValueError(f"engines are {', '.join(ENGINES)}; there is no {name!r}")
+            raise ValueError(f"unknown engine {name!r}; the engines are {', '.join(ENGINES)}")
         if list(names).count(name) > 1:
             raise ValueError(f"engine {name!r} is named twice")
 

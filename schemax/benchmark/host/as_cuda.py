@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from schemax.runtime import limits, sampling
+from schemax.runtime import limits, sampling, staging
 
 
 @contextmanager
 def sizes_of_cuda(pass_tokens: int = 0) -> Iterator[None]:
-    """As many tokens a pass, and as many slots whose next tokens are chosen at once.
+    """As many tokens a pass, as many slots whose next tokens are chosen at once, and copies.
 
     pass_tokens: at least so many tokens a pass.
     """
-    tables = (limits._PASS_TOKENS, sampling._ROWS)
-    before = [table["cpu"] for table in tables]
+    usual, fewest = limits._PASS_TOKENS["cpu"], sampling._FEWEST_ROWS
     limits._PASS_TOKENS["cpu"] = max(limits._PASS_TOKENS["cuda"], pass_tokens)
-    sampling._ROWS["cpu"] = sampling._ROWS["cuda"]
+    sampling._FEWEST_ROWS = sampling._MOST_ROWS
+    staging.SHARED.remove("cpu")
     try:
         yield
     finally:
-        for table, value in zip(tables, before, strict=True):
-            table["cpu"] = value
+        limits._PASS_TOKENS["cpu"], sampling._FEWEST_ROWS = usual, fewest
+        staging.SHARED.add("cpu")

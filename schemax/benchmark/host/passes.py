@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from schemax.benchmark.host.settings import (
@@ -17,6 +18,8 @@ from schemax.benchmark.host.settings import (
     sizes_of,
 )
 from schemax.benchmark.host.transfers import PassCount, TransferCounter
+from schemax.compiler import TextCodec
+from schemax.runtime.engine import fill
 
 LIVE_SLOTS = (64, 1024)
 _SLOTS = 16
@@ -56,14 +59,7 @@ def measure_passes(
         for live in live_slots:
             in_flight = max(1, live // _SLOTS)
             setting = Setting(kind, _SLOTS, in_flight, _ROUNDS * in_flight)
-            extractor, schema = host_extractor(codec, setting, seed), host_schema(setting)
-            texts = host_documents(codec, setting.documents, seed)
-            # The instruction is read before anything is counted, and kept.
-            for _ in extractor.stream(texts[:1], schema):
-                pass
-            with sizes_of(setting), TransferCounter(extractor.model.model) as counter:
-                for _ in extractor.stream(texts, schema):
-                    pass
+            counter = _counted(setting, codec, seed)
             decoding = [x for x in counter.passes if x.tokens <= x.slots + _SPARE]
             # Not the first, which takes up all documents at once.
             reading = [x for x in counter.passes[1:] if x.tokens > x.slots + _SPARE]
@@ -78,3 +74,16 @@ def measure_passes(
                         ops_beside=fullest.model_ops + fullest.other_ops,
                         count=fullest,
                     )
+
+
+def _counted(setting: Setting, codec: TextCodec, seed: int) -> TransferCounter:
+    """A run on this thread; `Extractor.stream` has the model run on another."""
+    extractor = host_extractor(codec, setting, seed)
+    compiled = extractor.compile(host_schema(setting))
+    prompts = compiled.encode(host_documents(codec, setting.documents, seed))
+    decode = partial(fill, extractor.model, stop=compiled.stop, config=compiled.decoding)
+    with sizes_of(setting):
+        list(decode(prompts[:1]))  # reads the instruction, which is kept
+        with TransferCounter(extractor.model.model) as counter:
+            list(decode(prompts))
+    return counter
