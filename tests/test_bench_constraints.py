@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from conftest import tiny_model
 from families import FORK
-from schemax.runtime.choosing import Chooser
 from typer.testing import CliRunner
 
 from schemax.benchmark.constraints import measure_constraints
