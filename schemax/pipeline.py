@@ -46,7 +46,8 @@ def extractions(
     def decoded(requests: Iterator[Request | Refused]) -> Iterator[_Item]:
         return outputs(run(model, requests, config))
 
-    for item in in_background(decoded, feed.requests(documents), ahead=_WINDOW, unread=_WINDOW):
+    requests = feed.requests(documents)
+    for item in in_background(decoded, requests, ahead=_WINDOW, unread=_WINDOW):
         if isinstance(item, Extraction):
             yield item
             continue

@@ -53,7 +53,7 @@ def _read(path: Path, schemas: Mapping[str, Model]) -> dict[str, list[FewShotExa
             ", ".join(map(repr, dict.fromkeys(names)))
             for names in (schemas, [row.category for row in rows])
         )
-        raise UsageError(f"{path} has no example of category {wanted}; its categories are {there}")
+        raise UsageError(f"{path} has no example of category {wanted}; it has {there}")
     return examples
 
 

@@ -83,8 +83,9 @@ Examples = Annotated[
         metavar="FILE",
         show_default=False,
         rich_help_panel=MODEL_PANEL,
-        help='Examples that the prompt shows, as JSONL: {"category", "text", "attributes": '
-        '{name: value}} a line, "description" too; those of the schema\'s category are taken.',
+        help='Examples for the prompt: JSONL with one {"category", "text", "attributes": '
+        '{name: value}} per line, and optionally "description"; those of other categories than '
+        "the schema's are skipped.",
     ),
 ]
 

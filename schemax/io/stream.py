@@ -58,8 +58,13 @@ def stream_rows(
 
     while is_open:
         first = read
-        for item in extract(admitted()):
-            yield keys.pop(first + item.index), item
+        stream = extract(admitted())
+        try:
+            for item in stream:
+                yield keys.pop(first + item.index), item
+        finally:
+            if isinstance(stream, Generator):
+                stream.close()  # now, whoever else still refers to it: a thread may be at work
     if broken is not None:
         raise broken
 

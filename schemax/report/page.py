@@ -90,7 +90,7 @@ def open_report(name: str, title: str) -> Iterator[Report]:
     """
     path = Path(name)
     if path.is_dir() or not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
-        raise InputError(f"cannot write {name}: not a file in a folder that can be written to")
+        raise InputError(f"cannot write {name}: it must be a file in a writable folder")
     report = Report(title)
     try:
         yield report
