@@ -25,8 +25,10 @@ from schemax.schema import AttrSchema
 
 if TYPE_CHECKING:
     from schemax import ray as ray
-    from schemax.tables.arrow import arrow_schema
-    from schemax.tables.frames import extract_frame
+    from schemax.io.arrow import arrow_schema
+    from schemax.io.dataframes import extract_frame
+    from schemax.io.job import extract_files
+    from schemax.io.summary import Summary
 
 __all__ = [
     "AttrSchema",
@@ -45,12 +47,14 @@ __all__ = [
     "SchemaError",
     "SchemaxError",
     "Span",
+    "Summary",
     "TemplateError",
     "arrow_schema",
     "attr",
     "compile_schema",
     "doctor",
     "extract",
+    "extract_files",
     "extract_frame",
     "load_schema",
     "register_format",
@@ -59,16 +63,18 @@ __all__ = [
 ]
 
 
+_LAZY = {
+    "Summary": "schemax.io.summary",
+    "arrow_schema": "schemax.io.arrow",
+    "extract_files": "schemax.io.job",
+    "extract_frame": "schemax.io.dataframes",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """What needs packages of the extras `tables` and `ray` is imported when it is asked for."""
-    if name == "arrow_schema":
-        from schemax.tables.arrow import arrow_schema
-
-        return arrow_schema
-    if name == "extract_frame":
-        from schemax.tables.frames import extract_frame
-
-        return extract_frame
+    """What only files, tables and clusters need is imported when it is asked for."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     if name == "ray":
         return import_module("schemax.ray")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

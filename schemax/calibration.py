@@ -26,7 +26,7 @@ class Calibration:
     min_probability: a value that is less probable is taken for null, where its field may go
         without one.
 
-    Raises ValueError for what is no finite number, a temperature that is not above 0, and a
+    Raises ValueError for a number that is not finite, a temperature that is not above 0, and a
     min_probability that is not from 0 to 1.
     """
 
@@ -63,11 +63,13 @@ def read_calibration(path: Path) -> Calibration:
     try:
         written = json.loads(path.read_text("utf-8"))
         if not isinstance(written, dict):
-            raise ValueError("it holds no JSON object")
+            raise ValueError("it is not a JSON object")
         names = [field.name for field in fields(Calibration) if field.name in written]
         return Calibration(**{name: written[name] for name in names})
     except (OSError, ValueError, OverflowError, RecursionError) as error:
-        raise ModelError(f"{path} cannot be used: {error}; delete it, or calibrate anew") from error
+        raise ModelError(
+            f"{path} cannot be used: {error}; delete it, or calibrate again"
+        ) from error
 
 
 def write_calibration(calibration: Calibration, folder: Path) -> None:

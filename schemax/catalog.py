@@ -14,7 +14,9 @@ def load_schema(name: str) -> type[AttrSchema]:
     stem = name.strip().lower().replace(" ", "_").replace("-", "_")
     path = resource_dir("schemas") / f"{stem}.json"
     if stem not in schema_names() or not path.is_file():
-        raise InputError(f"no ready-made schema {name!r}; there are {', '.join(schema_names())}")
+        raise InputError(
+            f"unknown schema {name!r}; the ready-made ones are {', '.join(schema_names())}"
+        )
     return AttrSchema.from_json_schema(json.loads(path.read_text("utf-8")))
 
 

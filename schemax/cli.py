@@ -51,7 +51,7 @@ class _Verbs(TyperGroup):
             # By name, since its class is torch's, which need not be imported by now.
             if type(error).__name__ != "OutOfMemoryError":
                 raise
-            _explain("error: out of memory; a smaller --batch-size needs less", error)
+            _explain("error: out of memory; use a smaller --batch-size", error)
             status = _BAD_USAGE
         raise typer.Exit(status)
 
@@ -77,7 +77,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
-    help="Reads typed attributes out of product texts, all fields of many texts at once.",
+    help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
 for _verb in (demo, extract, explain, doctor, train, calibrate, evaluate, bench, schemas):
     app.command()(_verb)
@@ -92,7 +92,8 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="The version.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None: ...
 

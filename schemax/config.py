@@ -28,8 +28,8 @@ class DecodingConfig:
         whatever is given here. Autoregressively, stacked documents are "batch prompting": the model
         writes all their outputs.
     k_max: token budget of a slot whose attribute names none; None derives it from the type.
-    max_retries: how often a slot that ran out of budget gets another one, twice as large, and
-        goes on by itself.
+    max_retries: how often a slot that ran out of budget gets another one, twice as large, and goes
+        on in place; what it then writes is seen by no other slot.
     batch_size: documents in flight, or "auto".
     stop: `literal` ends a slot where the format's literal is complete; `newline` at the end of
         the line, as in section 4.3.4.
@@ -38,7 +38,7 @@ class DecodingConfig:
     branch_threshold: how probable a token that a slot with choices did not take has to be for the
         choices behind it to be told apart, at the cost of a further slot; less probable ones share
         their probability equally (docs/results.md). 1 tells none apart, and so do other layouts
-        than `branched`, stacked documents, and models that decode in batches.
+        than `branched`, stacked documents, and models that decode one row per slot.
     min_probability: a value that is less probable is taken for null, where its field may go without
         one; None takes the model's own threshold (schemax.calibration), 0 keeps every value.
         Values of the autoregressive layout have no probability, so all of them are kept.

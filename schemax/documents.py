@@ -1,4 +1,4 @@
-"""Products in: records of any shape become documents, or say what is wrong with them."""
+"""Records of any shape become documents, or say what is wrong with them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:
         return record, {"text": record}
     if isinstance(record, Mapping):
         return _text_of_mapping(record, shown)
-    raise ValueError(f"a product must be text or a mapping, not {type(record).__name__}")
+    raise ValueError(f"a record must be text or a mapping, not {type(record).__name__}")
 
 
 def _read(index: int, record: Any, shown: Shown) -> Document:

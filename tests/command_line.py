@@ -73,6 +73,12 @@ def stand_in_runner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return lambda *args: CliRunner().invoke(app, list(args))
 
 
+def set_part_rows(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many rows a part has, in this process and in those that the stand-in runs in."""
+    monkeypatch.setattr("schemax.io.resumable.PART_ROWS", rows)
+    monkeypatch.setenv("PART_ROWS", str(rows))
+
+
 def records(count: int) -> list[dict[str, Any]]:
     """For the stand-in, whose values are a text's first words."""
     return [{"id": f"r{n}", "t": f"Brand{n} true 4K {'long ' * (n % 7)}"} for n in range(count)]

@@ -21,6 +21,7 @@ from schemax.commands import options
 from schemax.config import DecodingConfig
 from schemax.documents import Shown, read_documents
 from schemax.formats import get_format
+from schemax.io import resumable
 from schemax.results import Extraction, SlotText, build, failed
 
 
@@ -84,7 +85,8 @@ def note(id: str | None) -> None:
 
 
 def use(delay: float = 0.0) -> None:
-    """Puts the stand-in in place of every model."""
+    """Puts the stand-in in place of every model; $PART_ROWS says how many rows a part has."""
+    resumable.PART_ROWS = int(os.environ.get("PART_ROWS", resumable.PART_ROWS))
     made = StandIn(delay)
     options.load_extractor = lambda *_: made  # type: ignore[assignment, return-value]
 

@@ -35,12 +35,10 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.compiler.choices import choices_of
 from schemax.compiler.lists import Items, leaves_of_item
 from schemax.config import DecodingConfig
+from schemax.diagnosis.oracle import forced_token
 from schemax.results import FieldResult
 from schemax.results.confidence import distribution, tree_of
-from schemax.runtime.called_prompts import called_prompt
-from schemax.runtime.choosing import Chooser
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.reference import _forced
 from schemax.tokens import PromptIds, SlotOutput
 
 
@@ -134,7 +132,7 @@ def brute(
             for value in begun:
                 found[value] += probability / len(begun)
             return
-        if ids and (forced := _forced(spec.grammar, ids, compiled.stop)) is not None:
+        if ids and (forced := forced_token(spec.grammar, ids, compiled.stop)) is not None:
             walk([*ids, forced], probability)
             return
         allowed = allowed_after(spec, ids)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from schemax.cli import app
 from schemax.commands import table_costs
 from schemax.commands.table_costs import measure_tables, run_without_model, write_rows
-from schemax.tables.reading import read_file
+from schemax.io.readers import read_file
 
 
 @pytest.mark.parametrize("format", [".parquet", ".jsonl", ".csv"])

@@ -38,8 +38,8 @@ def test_rows_come_in_the_order_of_the_input(run: Run, tmp_path: Path) -> None:
     assert set(found[0]["attributes"]) == {"brand", "smart", "resolution"}
     summary = result.stderr.splitlines()[-1]
     assert summary.startswith("21 rows, 0 failed, ")
-    assert "products/s" in summary
-    assert "passes per product" in summary
+    assert "documents/s" in summary
+    assert "passes per document" in summary
 
 
 def test_a_broken_line_costs_itself_alone(run: Run, tmp_path: Path) -> None:

@@ -44,11 +44,11 @@ def test_a_file_of_examples(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([OTHER], ["no example of category 'television'", "there are 'shoe'"]),
+        ([OTHER], ["no example of category 'television'", "its categories are 'shoe'"]),
         ([OTHER, ROW | {"attributes": {"brnad": "LG"}}], ["product #2", "no attribute 'brnad'"]),
-        ([ROW | {"attributes": {"smart": "perhaps"}}], ["product #1: smart", "boolean"]),
+        ([ROW | {"attributes": {"smart": "perhaps"}}], ["document #1: smart", "boolean"]),
         ([ROW, {"text": "LG"}], ["line 2", "category, text and attributes"]),
-        ([], ["holds no products"]),
+        ([], ["contains no products"]),
     ],
     ids=str,
 )

@@ -93,5 +93,5 @@ def test_a_bar_on_the_terminal_leaves_the_rows_alone(run: Run, tmp_path: Path) -
     os.close(ours)
     assert job.returncode == 0
     assert [row["index"] for row in rows(out.decode())] == [0, 1]
-    assert b"products/s" in shown
+    assert b"documents/s" in shown
     assert b"attributes" not in shown

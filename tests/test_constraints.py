@@ -1,4 +1,4 @@
-"""Conditions on leaves, however they are declared; and defaults of another type."""
+"""Conditions on leaves, however they are declared; and defaults that do not match their type."""
 
 from __future__ import annotations
 
@@ -127,7 +127,9 @@ class Size(Enum):
     ids=str,
 )  # fmt: skip
 def test_defaults_of_another_type_are_refused(annotation: Any, default: Any) -> None:
-    with pytest.raises(SchemaError, match=r"^Model\.value: its default .* is of another type \("):
+    with pytest.raises(
+        SchemaError, match=r"^Model\.value: default .* does not match the field's type \("
+    ):
         attribute_of(annotation, default)
 
 

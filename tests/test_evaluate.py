@@ -88,20 +88,20 @@ def test_labels_of_every_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"attributes": {"Brand": {"name": "Tazo"}}}, "'Brand': an object"),
-        ({"attributes": {"Brand": [["Tazo"]]}}, "'Brand': a list"),
-        ({"attributes": {"Brand": ["Tazo", None]}}, "'Brand': nothing"),
+        ({"attributes": {"Brand": {"name": "Tazo"}}}, "'Brand': expected a value, got an object"),
+        ({"attributes": {"Brand": [["Tazo"]]}}, "'Brand': expected a value, got a list"),
+        ({"attributes": {"Brand": ["Tazo", None]}}, "'Brand': expected a value, got nothing"),
         ({"attributes": {"Brand": []}}, "'Brand': an empty list"),
         ({"attributes": {"Brand": float("nan")}}, "NaN"),
-        ({"attributes": ["Brand"]}, "attributes: a list"),
-        ({"attributes": None}, "attributes: nothing"),
-        ({"category": 3}, "category: a number"),
-        ({"text": None}, "text: nothing"),
-        ({"description": 4}, "description: a number"),
-        ({"id": True}, "id: a boolean"),
+        ({"attributes": ["Brand"]}, "attributes: expected an object, got a list"),
+        ({"attributes": None}, "attributes: expected an object, got nothing"),
+        ({"category": 3}, "category: expected text, got a number"),
+        ({"text": None}, "text: expected text, got nothing"),
+        ({"description": 4}, "description: expected text, got a number"),
+        ({"id": True}, "id: expected text or a number, got a boolean"),
     ],
 )
-def test_what_is_no_annotated_product(tmp_path: Path, changed: Any, said: str) -> None:
+def test_rows_that_are_not_annotated_products(tmp_path: Path, changed: Any, said: str) -> None:
     with pytest.raises(InputError, match=r"read\.jsonl, line 2: ") as error:
         read(tmp_path, ROWS[0], ROWS[1] | changed)
     assert said in str(error.value)
@@ -119,7 +119,7 @@ def test_broken_lines_are_named(tmp_path: Path) -> None:
 def test_a_file_without_products(tmp_path: Path) -> None:
     data = tmp_path / "gold.jsonl"
     data.write_text("\n \n")
-    refused(run(str(data)), "gold.jsonl holds no products")
+    refused(run(str(data)), "gold.jsonl contains no products")
 
 
 def test_names_duplicates_and_overlap(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_results_that_cannot_be_compared(tmp_path: Path, gold: str) -> None:
     [
         ((), "INPUT is missing"),
         (("--by", "size"), "--by takes category, attribute or confidence"),
-        (("gold.jsonl", "--details"), "--details goes with --json"),
+        (("gold.jsonl", "--details"), "--details requires --json"),
         (("gold.jsonl", "--decoding", "fast"), "fast"),
     ],
 )

@@ -110,7 +110,9 @@ def test_branched_equals_plain_generate(
     documents: str,
 ) -> None:
     """No code of ours in the oracle: transformers' `generate`, once per attribute."""
-    config = DecodingConfig(documents=documents, documents_per_prompt=2, constrain=False, max_retries=0)
+    config = DecodingConfig(
+        documents=documents, documents_per_prompt=2, constrain=False, max_retries=0
+    )
     compiled = compile_schema(small, codec, decoding=config)
     model = decoder_model(family)
     prompts = compiled.encode(TITLES[:4])

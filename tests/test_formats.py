@@ -967,11 +967,11 @@ def test_a_format_of_ones_own() -> None:
 def test_names_are_not_taken_by_accident() -> None:
     same = get_format("json")
     register_format("json", same)
-    with pytest.raises(ValueError, match="'json' already"):
+    with pytest.raises(ValueError, match="'json' is already registered"):
         register_format("json", PropertiesFormat())
     register_format("json", PropertiesFormat(), replace=True)
     assert get_format("json") == PropertiesFormat()
-    with pytest.raises(ValueError, match="needs a name"):
+    with pytest.raises(ValueError, match="requires a name"):
         register_format("", PropertiesFormat())
 
 

@@ -339,14 +339,14 @@ def test_conditions_that_nothing_meets_are_refused(name: str) -> None:
         (date, Field(gt=date.max)),
     ):
         attribute = attribute_of(annotation, field)
-        with pytest.raises(SchemaError, match=r"^Model\.value: no value meets its conditions"):
+        with pytest.raises(SchemaError, match=r"^Model\.value: no value satisfies its conditions"):
             check_grammar(grammar_of(attribute, name), schema="Model", attribute=attribute)
     check_grammar(grammar_of(attribute_of(int | None, Field(ge=10, le=5)), name),
                   schema="Model", attribute=attribute)  # fmt: skip
 
 
 def test_a_grammar_that_does_not_compile_is_refused() -> None:
-    with pytest.raises(SchemaError, match=r"^Model\.value: its string type cannot be made"):
+    with pytest.raises(SchemaError, match=r"^Model\.value: its string type cannot be turned"):
         check_grammar("start: /(?=a)/", schema="Model", attribute=attribute_of(str))
 
 

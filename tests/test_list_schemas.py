@@ -28,9 +28,9 @@ def test_what_is_long() -> None:
 @pytest.mark.parametrize(
     ("annotation", "field", "reason"),
     [
-        (str, attr(long=True), "long is for lists"),
-        (Port, attr(long=True), "long is for lists"),
-        (str, attr(unique=True), "unique is for lists"),
+        (str, attr(long=True), "long applies to lists only"),
+        (Port, attr(long=True), "long applies to lists only"),
+        (str, attr(unique=True), "unique applies to lists only"),
         (list[str], attr(json_schema_extra={"long": 3}), "long must be True or False"),
         (set[Port], attr(), "a set of nested models"),
         (list[list[Port]], attr(), "a list of lists"),
@@ -134,7 +134,7 @@ def test_other_layouts_read_lists_inline(codec: TextCodec, decoding: str) -> Non
     compiled = compile_schema(Shoe, codec, decoding=decoding)
     assert not compiled.attributes[0].two_phase
     assert all(spec.expansion is None for spec in compiled.slots)
-    with pytest.raises(SchemaError, match=r"Television\.ports.*needs isolated documents"):
+    with pytest.raises(SchemaError, match=r"Television\.ports.*requires isolated documents"):
         compile_schema(Television, codec, decoding=decoding)
 
 

@@ -10,6 +10,9 @@ import pytest
 import torch
 from conftest import TITLES
 from families import FORK, IN_SEQUENCE
+from schemax.runtime.called_prompts import called_prompt, with_children
+from schemax.runtime.decoder import decode
+from schemax.runtime.reference import decode_reference
 from test_families import generated
 from test_stream import limited, outputs_of
 
@@ -18,14 +21,11 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.formats import get_format
 from schemax.runtime import engine
-from schemax.runtime.called_prompts import called_prompt, with_children
-from schemax.runtime.decoder import decode
 from schemax.runtime.engine import fill
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.outputs import passes_of
 from schemax.runtime.plan import plan_prompt
 from schemax.runtime.self_test import prepare
-from schemax.runtime.reference import decode_reference
 from schemax.runtime.stream import decode_stream
 from schemax.schema import AttrSchema
 from schemax.tokens import PromptIds, SlotOutput, SlotSpec

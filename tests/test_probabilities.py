@@ -21,8 +21,8 @@ from constrained import (
 
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
+from schemax.diagnosis.oracle import forced_token
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.reference import _forced
 from schemax.tokens import SlotOutput
 
 Model = Callable[..., DecoderModel]
@@ -46,7 +46,7 @@ def expected_logprobs(
         logprobs = row.log_softmax(dim=-1)
         if step == 0 and spec.null_id >= 0:
             null = float(logprobs[spec.null_id])
-        forced = spec.grammar and _forced(spec.grammar, list(slot.ids[:step]), compiled.stop)
+        forced = spec.grammar and forced_token(spec.grammar, list(slot.ids[:step]), compiled.stop)
         found.append(float(logprobs[token]) if forced is None else 0.0)
     return found, null
 

@@ -14,17 +14,15 @@ from typing import Any
 
 import pyarrow
 import pytest
-from command_line import Run, jsonl, process, refused, runner
+from command_line import Run, jsonl, process, refused, runner, set_part_rows
 
 import schemax
 import schemax.ray
 from schemax import AttrSchema, InputError, SchemaError
-from schemax.commands.extraction import Work
-from schemax.documents import Shown
+from schemax.commands.named_model import NamedModel
+from schemax.io.table_schema import TableSchema
 from schemax.ray.dataset import _Load, _Reader
 from schemax.ray.pool import Pool
-from schemax.tables.reading import Source
-from schemax.tables.rows import Layout
 
 ray = pytest.importorskip("ray")
 
@@ -161,7 +159,7 @@ def test_a_dataset_has_the_rows_of_one_process_though_an_actor_dies(
 def test_what_is_wrong_is_said_before_an_actor_starts() -> None:
     dataset = ray.data.from_items([{"id": "a", "band": "UHF"}]).materialize()
     schema = declared()
-    with pytest.raises(InputError, match=r"a column 'band'.*keep=\['id'\]"):
+    with pytest.raises(InputError, match=r"both have a column 'band'.*keep=\['id'\]"):
         schemax.ray.extract(dataset, schema)
     with pytest.raises(InputError, match="keep names 'sku', but the dataset has id, band"):
         schemax.ray.extract(dataset, schema, keep=["sku"])
@@ -171,7 +169,7 @@ def test_what_is_wrong_is_said_before_an_actor_starts() -> None:
         schemax.ray.extract(dataset, schema, keep=[], decodng="paper")  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="unknown format 'toml'"):
         schemax.ray.extract(dataset, schema, keep=[], format="toml")
-    with pytest.raises(schemax.TemplateError, match="no template 'nosuch'"):
+    with pytest.raises(schemax.TemplateError, match="unknown template 'nosuch'"):
         schemax.ray.extract(dataset, schema, keep=[], template="nosuch")
     with pytest.raises(SchemaError, match="not a class derived from pydantic"):
         schemax.ray.extract(dataset, dict[str, int], keep=[])  # type: ignore[arg-type]
@@ -190,10 +188,10 @@ def test_what_is_wrong_is_said_before_an_actor_starts() -> None:
         (0, None, None, "concurrency must be a number of actors"),
         ((3, 2), None, None, "concurrency must be a number of actors"),
         ("2", None, None, "concurrency must be a number of actors"),
-        (1, -1, None, "num_gpus must be a number that is not negative"),
+        (1, -1, None, "num_gpus must be a number of 0 or more"),
         (1, 1.5, None, "num_gpus must be a whole number or less than 1"),
-        (2, 1, None, "2 actors of 1 GPUs and 1 CPUs do not fit what Ray has: 0 of them do"),
-        (2, None, 2, "2 actors of 0 GPUs and 2 CPUs do not fit what Ray has: 1 of them do"),
+        (2, 1, None, "no room for 2 actors with 1 GPUs and 1 CPUs each, only for 0"),
+        (2, None, 2, "no room for 2 actors with 0 GPUs and 2 CPUs each, only for 1"),
     ],
 )
 def test_actors_that_cannot_be_had(concurrency: Any, gpus: Any, cpus: Any, said: str) -> None:
@@ -235,7 +233,9 @@ def test_machines_without_cpus_do_not_count(
 def test_a_record_is_shown_as_that_of_a_file() -> None:
     day = date(2026, 1, 31)
     batch = pyarrow.table({"t": [b"LG", b"\xff"], "x": [{"made": [day], "by": b"K"}, None]})
-    reader = _Reader(_Load(None, "cpu", "auto"), declared(), {}, Layout.of(declared()), False, None)
+    reader = _Reader(
+        _Load(None, "cpu", "auto"), declared(), {}, TableSchema.of(declared()), False, None
+    )
     good, broken = reader._records(batch)
     assert good == {"t": "LG", "x": {"made": ["2026-01-31"], "by": "K"}}
     assert str(broken) == "column 't' holds bytes that are not valid UTF-8"
@@ -249,10 +249,12 @@ def test_files_are_those_of_one_process_whoever_dies(
     source = jsonl(tmp_path / "in.jsonl", products(240))
     with open(source, "a") as handle:
         handle.write('{"id": "broken\n')
-    args = ("extract", "slow.py:Slow", "in.jsonl", "--part-rows", "30", "--max-errors", "2")
+    args = ("extract", "slow.py:Slow", "in.jsonl", "--max-errors", "2")
+    set_part_rows(30, monkeypatch)
     on_ray = ("-o", "a.parquet", "--ray", "--actors")
     monkeypatch.setenv("RAY_ADDRESS", cluster.address_info["address"])
-    with process("-m", "schemax", *args, *on_ray, "1", cwd=tmp_path) as job:
+    code = "import schemax.cli, schemax.io.resumable as r; r.PART_ROWS = 30; schemax.cli.main()"
+    with process("-c", code, *args, *on_ray, "1", cwd=tmp_path) as job:
         while not list(tmp_path.glob("a.parquet.parts/part-*.jsonl")):
             assert job.poll() is None, job.stderr and job.stderr.read()
             time.sleep(0.02)
@@ -270,7 +272,7 @@ def test_files_are_those_of_one_process_whoever_dies(
     killer.join(5)
     assert not killer.is_alive()
     assert len(set(pids(tmp_path))) >= 3  # two, and the one in the place of the dead
-    assert f"going on after {kept * 30} finished rows" in result.stderr
+    assert f"{kept * 30} finished rows are in" in result.stderr
     assert "failed: record 240: line 241: broken JSON" in result.stderr
     assert result.stderr.splitlines()[-1].startswith("241 rows, 2 failed, ")
     assert f"{kept * 30} of the rows from an earlier run" in result.stderr
@@ -280,7 +282,7 @@ def test_files_are_those_of_one_process_whoever_dies(
     (tmp_path / "pids").unlink()
     result = run(*args, "-o", "b.parquet")
     assert result.exit_code == 0, result.output
-    assert f"going on after {kept * 30} finished rows" in result.stderr
+    assert f"{kept * 30} finished rows are in" in result.stderr
     assert len(pids(tmp_path)) == 239 - 30 * kept + (kept > 4)  # one has no text
     assert run(*args, "-o", "whole.parquet").exit_code == 0
     whole = (tmp_path / "whole.parquet").read_bytes()
@@ -291,36 +293,25 @@ def test_files_are_those_of_one_process_whoever_dies(
 def test_errors_are_plain(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = jsonl(tmp_path / "in.jsonl", products(20))
     args = ("extract", "slow.py:Slow", source, "-o", "out.jsonl")
-    refused(run(*args, "--actors", "2"), "--actors is of --ray")
+    refused(run(*args, "--actors", "2"), "--actors requires --ray")
     refused(run(*args, "--ray", "--actors", "2,1"), "--actors must be a number, or MIN,MAX")
     refused(run(*args, "--ray", "--dry-run"), "leave --ray out")
     refused(run(*args[:3], "--ray"), "name one with -o OUT")
-    refused(run(*args, "--ray", "--gpus-per-actor", "1", "--actors", "1"), "do not fit")
+    refused(run(*args, "--ray", "--gpus-per-actor", "1", "--actors", "1"), "no room for")
     (tmp_path / "empty").mkdir()
     refused(run(*args, "--ray", "--actors", "1", "--model", "empty"), "config.json")
     assert not (tmp_path / "out.jsonl.parts").exists()
 
 
-def test_an_actor_that_loads_another_model_is_refused(saved_model: Path, tmp_path: Path) -> None:
-    settings = dict.fromkeys(("format", "template", "decoding", "examples"))
-    work = Work(
-        source=Source.of([jsonl(tmp_path / "in.jsonl", [])]),
-        schemas=declared(),
-        settings=settings,
-        shown=Shown(),
-        category=None,
-        details=False,
-        examples=None,
-        model=str(saved_model),
-        device="cpu",
-        dtype="auto",
-        quiet=True,
-    )
-    known, separable = work.facts()
-    assert separable
-    assert callable(work.computing(known))
-    with pytest.raises(schemax.ModelError, match="another model than the others: model changed"):
-        work.computing({**known, "model": "of yesterday"})
+def test_an_actor_that_loads_another_model_is_refused(saved_model: Path) -> None:
+    task = NamedModel(str(saved_model), "cpu", "auto").task(declared(), {})
+    known, independent = task.facts()
+    assert independent
+    assert callable(task.computing(known))
+    with pytest.raises(
+        schemax.ModelError, match="a different model from the others: model changed"
+    ):
+        task.computing({**known, "model": "of yesterday"})
 
 
 def test_ray_is_needed_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

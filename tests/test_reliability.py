@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from schemax.cli import app
 from schemax.evaluation.examples import Example
-from schemax.evaluation.plots import reliability_svg
+from schemax.evaluation.plots import plot_reliability
 from schemax.evaluation.reliability import Reliability, reliability, reliability_of
 from schemax.evaluation.scores import score_predictions
 
@@ -128,25 +128,35 @@ def test_only_annotated_pairs_with_a_value_count() -> None:
 # The picture
 
 
-def test_the_picture(found: Reliability) -> None:
-    text = reliability_svg([("isolated", found), ('"<paper>"', found)])
-    page = minidom.parseString(text)
-    assert len(page.getElementsByTagName("polyline")) == 4
-    circles = page.getElementsByTagName("circle")
-    assert len(circles) == 8
-    titles = [item.firstChild.data for item in page.getElementsByTagName("title")[1:]]
-    assert titles[2] == "2 values of confidence 0.85: 0.50 right"
-    for circle in circles:
-        assert 48 <= float(circle.getAttribute("cx")) <= 48 + 240
-        assert 34 <= float(circle.getAttribute("cy")) <= 34 + 240
-    assert "prefers-color-scheme: dark" in text
-    assert "&quot;&lt;paper&gt;&quot;: ECE 0.310, AURC 0.247, 5 values" in text
+def test_the_picture(found: Reliability, tmp_path: Path) -> None:
+    runs = [("isolated", found), ('"<$paper$>"', found), ("_odd", found)]
+    for name in ("one.svg", "again.svg", "one.png", "one.pdf"):
+        plot_reliability(runs, tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
+    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "one.pdf").read_bytes().startswith(b"%PDF")
+    page = minidom.parse(str(tmp_path / "one.svg"))
+    texts = [item.firstChild.data.strip() for item in page.getElementsByTagName("text")]
+    for words in (
+        *("Reliability", "Risk over coverage", "confidence", "wrong"),
+        "isolated: ECE 0.310, AURC 0.247, 5 values",
+        '"<$paper$>": ECE 0.310, AURC 0.247, 5 values',
+        "_odd: ECE 0.310, AURC 0.247, 5 values",
+    ):
+        assert words in texts
 
 
-def test_a_picture_without_a_mistake() -> None:
+def test_a_picture_without_a_mistake(tmp_path: Path) -> None:
     known = reliability([0.9], [True])
     assert known is not None
-    minidom.parseString(reliability_svg([("isolated", known)]))
+    plot_reliability([("isolated", known)], tmp_path / "one.svg")
+    minidom.parse(str(tmp_path / "one.svg"))
+
+
+def test_a_picture_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schemax.evaluation.plots.find_spec", lambda _: None)
+    gold = jsonl(tmp_path / "gold.jsonl", ROWS)
+    refused(run(gold, "--reliability", "drawn.svg"), "--reliability requires matplotlib", "plots")
 
 
 # The command
@@ -196,4 +206,4 @@ def test_nothing_to_draw(folder: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "drawn.svg is not written" in done.stderr
     assert not drawn.exists()
-    refused(run(gold, "--reliability", "drawn.png"), "--reliability", ".svg")
+    refused(run(gold, "--reliability", "drawn.gif"), "--reliability", ".svg")

@@ -196,7 +196,7 @@ def test_a_run_that_ends_early_leaves_its_page(kind: type[BaseException], tmp_pa
     path.write_text("old")
 
     def run(*items: Extraction[Any]) -> None:
-        with open_report(str(path), "t", 10) as report:
+        with open_report(str(path), "t") as report:
             for item in items:
                 report.add(item)
             raise kind
@@ -234,15 +234,15 @@ def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_the_command_writes_rows_and_a_page(run: Run, tmp_path: Path) -> None:
     source = jsonl(tmp_path / "in.jsonl", [{"id": "a", "title": "LG 😀 OLED"}, 5, "Sony 55"])
-    more = ("--report", "report.html", "--report-rows", "2", "--max-errors", "1")
+    more = ("--report", "report.html", "--max-errors", "1")
     result = run("extract", SCHEMA, source, *more)
     assert result.exit_code == 0, result.output
     assert len(rows(result.stdout)) == 3
     html = (tmp_path / "report.html").read_text("utf-8")
     data = data_of(html)
     assert "<h1>in.jsonl</h1>" in html
-    assert (data["total"], len(data["rows"]), data["cut"]) == (3, 2, False)
-    first, second = data["rows"]
+    assert (data["total"], len(data["rows"]), data["cut"]) == (3, 3, False)
+    first, second, _ = data["rows"]
     assert first["id"] == "a"
     assert first["t"] == [["title", "LG 😀 OLED"]]
     assert len(first["c"]) == 3
@@ -253,7 +253,7 @@ def test_the_command_writes_rows_and_a_page(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", [".", "absent/report.html"])
 def test_a_page_that_cannot_be_written_is_refused_at_once(run: Run, target: str) -> None:
     refused(run("extract", SCHEMA, "-", "--report", target, stdin=b'"LG"\n'), "cannot write")
-    with pytest.raises(InputError), open_report(target, "t", 1):
+    with pytest.raises(InputError), open_report(target, "t"):
         pass
 
 

@@ -1,10 +1,9 @@
-"""Visibility, plans, the cache and sampling, each by itself."""
+"""Visibility, plans, requests, the pool of keys and values, and sampling, each by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -12,22 +11,45 @@ import numpy as np
 import pytest
 import torch
 from conftest import TITLES, tiny_model
+from constrained import forked
+from decoding import WAYS, assert_right, compiled_in, in_each_way, outputs_of
 
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.runtime import engine
-from schemax.runtime.decoder import decode
+from schemax.runtime import fork as fork_module
+from schemax.runtime.batch import KVWrite
+from schemax.runtime.engine import decode, fill
 from schemax.runtime.fork import ForkModel
-from schemax.runtime.kvcache import SlotCache
+from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.reference import Token, decode_reference, sees
+from schemax.runtime.requests import new_request, with_retries
 from schemax.runtime.sampling import choose, largest, uniform
+from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.visibility import TokenInfo, visible
-from schemax.tokens import PromptIds, SlotOutput
+from schemax.tokens import PromptIds, StopTable
 
-# Documents that may see each other are not decoded as a stream.
-IN_BATCHES = DecodingConfig(documents="stacked")
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The four integers that say what a token sees."""
+
+    position_id: int
+    document: int
+    slot: int
+    step: int
+
+
+def sees(query: Token, key: Token, config: DecodingConfig) -> bool:
+    """The rule of visibility as docs/architecture.md has it, for one pair of tokens."""
+    if key.position_id > query.position_id:
+        return False
+    if config.documents == "isolated" and key.document not in (-1, query.document):
+        return False
+    if key.slot in (-1, query.slot):
+        return True
+    return config.slots == "causal" and key.step <= query.step
+
 
 RULES = [
     DecodingConfig(layout="gapped", documents=documents, slots=slots)
@@ -52,7 +74,7 @@ def token_info(tokens: list[Token]) -> TokenInfo:
 @pytest.mark.parametrize("config", RULES, ids=lambda c: f"{c.documents}-{c.slots}")
 def test_tensor_rule_equals_the_rule_token_by_token(config: DecodingConfig) -> None:
     tokens = [
-        Token(0, position, document, slot, step)
+        Token(position, document, slot, step)
         for position, document, slot, step in product((0, 3, 7), (-1, 0, 1), (-1, 0, 4), (0, 1, 2))
     ]
     expected = torch.tensor([[sees(q, k, config) for k in tokens] for q in tokens])
@@ -61,10 +83,13 @@ def test_tensor_rule_equals_the_rule_token_by_token(config: DecodingConfig) -> N
 
 
 def test_padding_is_never_seen_and_sees_something() -> None:
-    info = token_info([Token(0, 0, -1, -1, 0), Token(0, 1, -1, -1, 0)])
+    info = token_info([Token(0, -1, -1, 0), Token(1, -1, -1, 0)])
     info.real[0, 1] = False
     mask = visible(info, info, RULES[0])[0]
     assert mask.tolist() == [[True, False], [True, False]]
+
+
+NO_STOP = StopTable(np.zeros((1, 32), np.int8), ())
 
 
 def prompt(**changes: Any) -> PromptIds:
@@ -117,14 +142,47 @@ def test_plan_stacked_gapped_runs_on() -> None:
     assert plan.slot.tolist() == [-1] * 12
 
 
-def test_plan_of_one_slot_hides_later_keys() -> None:
-    config = DecodingConfig(layout="gapped", documents="stacked", documents_per_prompt=2)
-    plan = plan_prompt(prompt(), config, targets=[2], budget_scale=2)
-    assert plan.input_ids.tolist() == [1, 2, 3, 4, 5, 6, 10, 11, 12, 10, 11]
-    assert plan.slot_ids.tolist() == [2]
-    assert plan.k_max.tolist() == [6]
-    whole = plan_prompt(prompt(), config)
-    assert plan.last_position.tolist() == whole.last_position[2:3].tolist()
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "autoregressive"])
+@pytest.mark.parametrize("shared", [2, 40], ids=["own", "shared"])
+def test_requests_lay_tokens_out_as_plans_do(way: str, shared: int) -> None:
+    """What the decoder reads, and what training and the oracle do: the same ids and positions."""
+    config = replace(WAYS[way], documents_per_prompt=1)
+    documents = 2 if config.documents == "stacked" else 1
+    example = prompt(instruction=tuple(range(shared)))
+    example = replace(
+        example, documents=example.documents[:documents], keys=example.keys[:documents]
+    )
+    plan = plan_prompt(example, config)
+    request = new_request(example, NO_STOP, config)
+    layout = request.layout
+    assert bool(request.prefix) == (shared > 16)
+    ids = [*request.prefix, *request.stem, *layout.suffix]
+    first = request.first_position
+    positions = [
+        *range(len(request.prefix)),
+        *request.stem_positions,
+        *(layout.suffix_positions + first),
+    ]
+    assert ids == plan.input_ids.tolist()
+    assert positions == plan.position_ids.tolist()
+    assert (layout.last_position + first).tolist() == plan.last_position.tolist()
+    assert request.budgets.tolist() == plan.k_max.tolist()
+    assert request.max_position == plan.max_position
+    keys = [(request.digests[owner], n) for owner, n in zip(layout.owners, layout.numbers)]
+    assert keys == [tuple(pair) for pair in plan.sampling_keys.tolist()]
+    if config.layout == "gapped":  # of the skeleton, a slot sees what comes before its value
+        head = len(ids) - len(layout.skeleton)
+        assert (head + layout.visible - 1).tolist() == plan.last_index.tolist()
+
+
+def test_budgets_of_retries_stay_below_the_bound() -> None:
+    budgets, last = np.array([3, 2, 5]), np.array([10, 30, 90])
+    assert with_retries(budgets, last, 0, None).tolist() == [3, 2, 5]
+    assert with_retries(budgets, last, 2, None).tolist() == [12, 8, 20]
+    assert with_retries(budgets, last, 2, 100).tolist() == [12, 8, 10]
+    # The last token of a value is never an input, so that its position is the bound's last one.
+    assert with_retries(budgets, last, 1, 34).tolist() == [6, 4, 5]
+    assert with_retries(budgets, last, 1, 33).tolist() == [6, 2, 5]
 
 
 def test_causal_slots_never_see_later_steps(
@@ -155,7 +213,7 @@ def test_causal_slots_never_see_later_steps(
         input_ids = torch.tensor([[*plan.input_ids, *(i for i, _, _ in added)]])
         place = (torch.tensor([0]), torch.tensor([input_ids.shape[1] - 1]))
         with torch.inference_mode():
-            return model.forward(input_ids, tokens, tokens, None, place, config)
+            return model.forward(input_ids, tokens, place, config)
 
     assert torch.equal(logits(planted=5, step=2), logits(planted=100, step=2))
     assert not torch.equal(logits(planted=5, step=1), logits(planted=100, step=1))
@@ -165,35 +223,60 @@ def test_causal_slots_never_see_later_steps(
 def test_stacked_slots_of_different_documents_never_mix(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec, small: Any, layout: str
 ) -> None:
-    """Values of one document's slot are invisible to the same attribute of another document."""
+    """Whatever stands in all other slots, a slot's value is the same."""
     config = DecodingConfig(layout=layout, documents="stacked", documents_per_prompt=2)
     compiled = compile_schema(small, codec, decoding=config)
-    plan = plan_prompt(compiled.encode(TITLES[:2])[0], config)
-    assert len(set(plan.slot_ids.tolist())) == 2 * compiled.num_slots
+    (prompt,) = compiled.encode(TITLES[:2])
+    assert len(set(plan_prompt(prompt, config).slot_ids.tolist())) == 2 * compiled.num_slots
     model = decoder_model()
-    (together,) = decode(model, [plan], compiled.stop, config)
+    (together,) = decode(model, [prompt], compiled.stop, config)
+    given = tuple(codec.encode(" null,"))
+    width = compiled.num_slots
     for slot, output in enumerate(together):
-        alone = plan_prompt(compiled.encode(TITLES[:2])[0], config, targets=[slot])
-        assert decode(model, [alone], compiled.stop, config) == [[output]]
+        flat = [() if place == slot else given for place in range(2 * width)]
+        others = replace(prompt, answers=(tuple(flat[:width]), tuple(flat[width:])))
+        (found,) = decode(model, [others], compiled.stop, config)
+        assert found[slot].ids == output.ids
+        assert all(f.ids == given[:1] for place, f in enumerate(found) if place != slot)
 
 
-def test_cache_writes_where_it_is_told_and_grows() -> None:
-    cache = SlotCache(num_layers=1)
-    first = torch.arange(12.0).reshape(2, 1, 3, 2)
-    cache.write_to(torch.tensor([[0, 1, 2], [0, 1, 2]]), 3)
-    cache.update(first, first, 0)
-    # The second row has only one real token so far; the next one goes right behind it.
-    cache.write_to(torch.tensor([[3], [1]]), 4)
-    keys, values = cache.update(torch.full((2, 1, 1, 2), -1.0), torch.zeros(2, 1, 1, 2), 0)
-    assert keys.shape == (2, 1, 4, 2)
-    assert torch.equal(keys[0, 0, :3], first[0, 0])
-    assert keys[0, 0, 3].tolist() == [-1, -1]
-    assert keys[1, 0, 1].tolist() == [-1, -1]
-    assert values[1, 0, 1].tolist() == [0, 0]
-    cache.keep_rows(torch.tensor([1]))
-    cache.write_to(torch.tensor([[2]]), 3)
-    keys, _ = cache.update(torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 2), 0)
-    assert keys[0, 0].tolist() == [first[1, 0, 0].tolist(), [-1, -1], [1, 1]]
+def test_keys_and_values_are_stored_where_a_pass_says() -> None:
+    """Rows of documents, a pool that grows, and prefixes; all of it beside the others."""
+    cache = KVPool(num_layers=1)
+    (layer,) = cache.kv_layers
+    key = torch.arange(1.0, 25.0).reshape(1, 2, 6, 2)  # of six tokens, two heads of two numbers
+    cache.write = KVWrite(prefix=3)
+    layer.store(key, -key)
+    assert torch.equal(layer.prefixes[3][0], key)
+    # Four tokens of two documents' stems, and two more of slots of their own.
+    cache.write = KVWrite(
+        fresh=torch.tensor([[0, 1], [2, 3]]),
+        rows=torch.tensor([2, 0]),
+        num_rows=3,
+        row_width=4,
+        stem_width=2,
+        slot_mapping=torch.tensor([4, 1]),
+        pool_size=5,
+    )
+    layer.store(key, -key)
+    assert layer.documents is not None
+    assert layer.pool is not None
+    assert layer.documents[0].shape == (3, 2, 4, 2)
+    assert torch.equal(layer.documents[0][2, :, :2], key[0, :, :2])
+    assert torch.equal(layer.documents[1][0, :, :2], -key[0, :, 2:4])
+    assert not layer.documents[0][1].any()
+    assert torch.equal(layer.pool[0][4], key[0, :, 4])
+    assert torch.equal(layer.pool[1][1], -key[0, :, 5])
+    # Rows move together, and what they held stays; so does the pool, as it grows.
+    cache.resize(torch.tensor([2]), 2, 6, 2)
+    assert layer.documents[0].shape == (2, 2, 6, 2)
+    assert torch.equal(layer.documents[0][0, :, :2], key[0, :, :2])
+    assert not layer.documents[0][0, :, 2:].any()
+    cache.write = KVWrite(slot_mapping=torch.tensor([7]), pool_size=9)
+    layer.store(key[:, :, :1], key[:, :, :1])
+    assert torch.equal(layer.pool[0][7], key[0, :, 0])
+    assert torch.equal(layer.pool[0][4], key[0, :, 4])
+    assert cache.bytes_per_token == 2 * 2 * 2 * 4
 
 
 def test_uniform_numbers_are_uniform_and_independent() -> None:
@@ -229,44 +312,25 @@ def test_nucleus_sampling_follows_the_distribution() -> None:
     assert torch.allclose(frequencies, kept, atol=0.03)
 
 
-def outputs_of(model: DecoderModel, compiled: Any, texts: list[str]) -> list[engine.DocumentOutput]:
-    found = dict(engine.fill(model, compiled.encode(texts), compiled.stop, compiled.decoding))
-    return [found[place] for place in range(len(texts))]
-
-
-@pytest.mark.parametrize(
-    ("layout", "documents", "slots"),
-    [
-        ("branched", "isolated", "independent"),
-        ("branched", "stacked", "independent"),
-        ("gapped", "isolated", "independent"),
-        ("gapped", "isolated", "causal"),
-        ("gapped", "stacked", "causal"),
-    ],
-)
+@in_each_way
 @pytest.mark.parametrize("batch_size", ["auto", 1])
-def test_retry_continues_the_slot_alone(
+def test_retries_change_no_other_slot(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
     small: Any,
-    layout: Any,
-    documents: Any,
-    slots: Any,
+    way: str,
     batch_size: Any,
 ) -> None:
+    """A slot that runs out of its budget goes on; all others are what they were without."""
     model = decoder_model()
-    once = DecodingConfig(
-        layout=layout,
-        documents=documents,
-        slots=slots,
-        temperature=1.3,
-        max_retries=0,
-        documents_per_prompt=2,
-        batch_size=batch_size,
+    k_max = 9 if way == "autoregressive" else None
+    once = compiled_in(
+        way, small, codec, temperature=1.3, max_retries=0, batch_size=batch_size, k_max=k_max
     )
-    before = outputs_of(model, compile_schema(small, codec, decoding=once), TITLES)
-    twice = replace(once, max_retries=1)
-    after = outputs_of(model, compile_schema(small, codec, decoding=twice), TITLES)
+    twice = compiled_in(
+        way, small, codec, temperature=1.3, max_retries=1, batch_size=batch_size, k_max=k_max
+    )
+    before, after = outputs_of(model, once, TITLES), outputs_of(model, twice, TITLES)
     longer = 0
     for short, long in zip(before, after, strict=True):
         for a, b in zip(short.slots, long.slots, strict=True):
@@ -276,11 +340,20 @@ def test_retry_continues_the_slot_alone(
                 assert len(b.ids) <= 2 * len(a.ids)
             else:
                 assert a == b
-        retried = any(slot.finish_reason == "length" for slot in short.slots)
         assert long.steps >= short.steps
-        if not engine.streams(model, once):  # where a slot just goes on, beside longer ones
-            assert (long.steps > short.steps) == retried
     assert longer > 3
+
+
+@pytest.mark.parametrize("way", ["gapped", "causal", "paper"])
+def test_retried_slots_equal_the_oracle(
+    decoder_model: Callable[..., DecoderModel], codec: TextCodec, small: Any, way: str
+) -> None:
+    """Beyond its gap, a slot sees no later keys."""
+    compiled = compiled_in(way, small, codec, temperature=1.3, max_retries=1)
+    outputs = assert_right(decoder_model(), compiled, TITLES)
+    budgets = [budget for slots in outputs for budget in compiled.k_max * (len(slots) // 4)]
+    flat = [slot for slots in outputs for slot in slots]
+    assert sum(len(s.ids) > budget for s, budget in zip(flat, budgets, strict=True)) >= 4
 
 
 @pytest.mark.parametrize("layout", ["branched", "gapped"])
@@ -303,40 +376,7 @@ def test_engine_outputs_depend_on_nothing_but_the_document(
         assert outputs_of(model, other, TITLES[::-1]) == expected[::-1]
 
 
-def test_retried_slot_equals_the_reference(
-    decoder_model: Callable[..., DecoderModel], codec: TextCodec, small: Any
-) -> None:
-    model = decoder_model()
-    config = DecodingConfig(layout="gapped", temperature=1.3)
-    compiled = compile_schema(small, codec, decoding=config)
-    before = outputs_of(
-        model, compile_schema(small, codec, decoding=replace(config, max_retries=0)), TITLES
-    )
-    after = outputs_of(model, compiled, TITLES)
-    compared = 0
-    for prompt, short, long in zip(compiled.encode(TITLES), before, after, strict=True):
-        for slot, output in enumerate(short.slots):
-            if output.finish_reason == "length" and compared < 4:
-                plan = plan_prompt(prompt, config, targets=[slot], budget_scale=2)
-                assert decode_reference(model, plan, compiled.stop, config) == [long.slots[slot]]
-                compared += 1
-    assert compared == 4
-
-
-def test_threads_do_not_disturb_each_other(
-    decoder_model: Callable[..., DecoderModel], codec: TextCodec, small: Any
-) -> None:
-    model = decoder_model()
-    compiled = compile_schema(small, codec)
-    expected = outputs_of(model, compiled, TITLES)
-    with ThreadPoolExecutor(4) as pool:
-        runs = [pool.submit(outputs_of, model, compiled, TITLES) for _ in range(12)]
-        assert all(run.result() == expected for run in runs)
-
-
 def test_too_long_documents_are_reported_and_others_go_on(codec: TextCodec, small: Any) -> None:
-    from conftest import tiny_model
-
     model = DecoderModel(tiny_model("qwen3", codec.vocab_size, max_position_embeddings=600))
     compiled = compile_schema(small, codec)
     outputs = outputs_of(model, compiled, ["LG", "tv " * 4000, "Sony"])
@@ -345,86 +385,121 @@ def test_too_long_documents_are_reported_and_others_go_on(codec: TextCodec, smal
     assert [len(outputs[i].slots) for i in (0, 2)] == [4, 4]
 
 
+def test_stacked_documents_that_are_too_long_are_each_reported(
+    codec: TextCodec, small: Any
+) -> None:
+    model = DecoderModel(tiny_model("qwen3", codec.vocab_size, max_position_embeddings=600))
+    compiled = compiled_in("stacked", small, codec)
+    outputs = outputs_of(model, compiled, ["LG", "tv " * 4000, "Sony", "TCL"])
+    assert [bool(output.slots) for output in outputs] == [False, False, True, True]
+    assert all("context has 600" in str(output.problem) for output in outputs[:2])
+    assert [output.document for output in outputs[2:]] == [0, 1]
+
+
+@in_each_way
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+def test_no_more_documents_are_in_flight_than_batch_size(
+    decoder_model: Callable[..., DecoderModel],
+    codec: TextCodec,
+    small: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    batch_size: int,
+) -> None:
+    """A prompt of several documents is read even where it has more than that by itself."""
+    sizes = []
+    usual = Scheduler.allot
+
+    def allot(scheduler: Scheduler) -> Any:
+        sizes.append(sum(request.num_documents for request in scheduler.requests))
+        return usual(scheduler)
+
+    monkeypatch.setattr(Scheduler, "allot", allot)
+    compiled = compiled_in(way, small, codec, batch_size=batch_size, temperature=1.3)
+    outputs_of(decoder_model(), compiled, TITLES)
+    together = compiled.decoding.documents_per_prompt
+    together = together if compiled.decoding.documents == "stacked" else 1
+    assert max(sizes) == max(together, batch_size // together * together)
+
+
+# --- one row per slot ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_forked_batches_respect_their_size(
+    codec: TextCodec, small: Any, monkeypatch: pytest.MonkeyPatch, batch_size: int
+) -> None:
+    sizes = []
+    usual = fork_module.decode_forked
+
+    def counted(model: Any, requests: Any, *rest: Any) -> Any:
+        sizes.append(len(requests))
+        return usual(model, requests, *rest)
+
+    monkeypatch.setattr(fork_module, "decode_forked", counted)
+    compiled = compiled_in("branched", small, codec, batch_size=batch_size)
+    texts = [f"LG {number}" for number in range(7)]
+    assert len(outputs_of(forked(codec), compiled, texts)) == 7
+    assert max(sizes) == batch_size
+    assert sum(sizes) == 7
+
+
 @pytest.mark.parametrize(
     "error",
     [torch.OutOfMemoryError("scarce"), RuntimeError("DefaultCPUAllocator: can't allocate memory")],
     ids=["accelerator", "cpu"],
 )
-def test_out_of_memory_halves_the_batch(
-    decoder_model: Callable[..., DecoderModel],
-    codec: TextCodec,
-    small: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    error: RuntimeError,
+def test_forks_out_of_memory_go_on_with_half_a_batch(
+    codec: TextCodec, small: Any, monkeypatch: pytest.MonkeyPatch, error: RuntimeError
 ) -> None:
-    model = decoder_model()
-    compiled = compile_schema(small, codec, decoding=IN_BATCHES)
-    expected = outputs_of(model, compiled, TITLES)
+    model = forked(codec)
+    compiled = compiled_in("branched", small, codec)
+    texts = [f"LG {number}" for number in range(7)]
+    expected = outputs_of(model, compiled, texts)
     sizes = []
+    usual = fork_module.decode_forked
 
-    def scarce(model: Any, plans: Any, *rest: Any) -> list[list[SlotOutput]]:
-        sizes.append(len(plans))
-        if len(plans) > 2:
+    def scarce(model: Any, requests: Any, *rest: Any) -> Any:
+        sizes.append(len(requests))
+        if len(requests) > 2:
             raise error
-        return decode(model, plans, *rest)
+        return usual(model, requests, *rest)
 
-    monkeypatch.setattr(engine, "decode", scarce)
-    assert outputs_of(model, compiled, TITLES) == expected
+    monkeypatch.setattr(fork_module, "decode_forked", scarce)
+    assert outputs_of(model, compiled, texts) == expected
     assert sizes[0] == 7
-    assert max(sizes[-3:]) <= 2
+    assert max(sizes[-2:]) <= 2
 
 
-def test_a_document_too_large_for_memory_costs_itself_only(
-    decoder_model: Callable[..., DecoderModel],
-    codec: TextCodec,
-    small: Any,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_document_too_large_for_forks_costs_itself_only(
+    codec: TextCodec, small: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def scarce(model: Any, plans: Any, *rest: Any) -> list[list[SlotOutput]]:
-        if any(len(plan.input_ids) > 1500 for plan in plans):
-            raise torch.OutOfMemoryError("scarce")
-        return decode(model, plans, *rest)
+    usual = fork_module.decode_forked
 
-    monkeypatch.setattr(engine, "decode", scarce)
-    compiled = compile_schema(small, codec, decoding=IN_BATCHES)
-    outputs = outputs_of(decoder_model(), compiled, ["LG", "Sony " * 600, "TCL"])
+    def scarce(model: Any, requests: Any, *rest: Any) -> Any:
+        if any(len(request.stem) > 1000 for request in requests):
+            raise torch.OutOfMemoryError("scarce")
+        return usual(model, requests, *rest)
+
+    monkeypatch.setattr(fork_module, "decode_forked", scarce)
+    compiled = compiled_in("branched", small, codec)
+    outputs = outputs_of(forked(codec), compiled, ["LG", "Sony " * 600, "TCL"])
     assert [bool(output.slots) for output in outputs] == [True, False, True]
     assert "memory" in str(outputs[1].problem)
 
 
-def test_other_failures_are_not_taken_for_a_lack_of_memory(
-    decoder_model: Callable[..., DecoderModel],
-    codec: TextCodec,
-    small: Any,
-    monkeypatch: pytest.MonkeyPatch,
+def test_other_failures_of_forks_are_not_taken_for_a_lack_of_memory(
+    codec: TextCodec, small: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: Any) -> list[list[SlotOutput]]:
+    def broken(*_: Any) -> Any:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(engine, "decode", broken)
+    monkeypatch.setattr(fork_module, "decode_forked", broken)
     with pytest.raises(RuntimeError, match="a bug"):
-        outputs_of(decoder_model(), compile_schema(small, codec, decoding=IN_BATCHES), TITLES)
+        outputs_of(forked(codec), compiled_in("branched", small, codec), TITLES)
 
 
-@pytest.mark.parametrize("pieces", [1, 3])
-def test_batches_respect_their_size(
-    decoder_model: Callable[..., DecoderModel],
-    codec: TextCodec,
-    small: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    pieces: int,
-) -> None:
-    sizes = []
-
-    def counted(model: Any, plans: Any, *rest: Any) -> list[list[SlotOutput]]:
-        sizes.append(len(plans))
-        return decode(model, plans, *rest)
-
-    monkeypatch.setattr(engine, "decode", counted)
-    config = replace(IN_BATCHES, batch_size=pieces, temperature=1.3)
-    outputs_of(decoder_model(), compile_schema(small, codec, decoding=config), TITLES)
-    assert max(sizes) == pieces  # retries included
-    assert len(sizes) > -(-len(TITLES) // pieces)
+# --- what is given -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", ["branched", "gapped"])
@@ -442,7 +517,7 @@ def test_answers_are_written_whatever_the_model_says(
     prompts = [
         replace(prompt, answers=(given,)) for prompt in compiled.encode([TITLES[0], TITLES[2]])
     ]
-    for _, output in engine.fill(model, prompts, compiled.stop, compiled.decoding):
+    for _, output in fill(model, prompts, compiled.stop, compiled.decoding):
         first, second, third, _ = output.slots
         assert [slot.ids for slot in (first, second)] == [given[0], given[1][:1]]
         assert [slot.finish_reason for slot in (first, second)] == ["stop", "stop"]

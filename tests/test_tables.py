@@ -20,7 +20,6 @@ import pyarrow
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-import zstandard
 from command_line import process
 from pydantic import AwareDatetime, BaseModel, Field, computed_field
 from stand_in import StandIn
@@ -30,12 +29,12 @@ from schemax.attributes import attr, compile_attributes
 from schemax.documents import Shown
 from schemax.errors import InputError, SchemaError
 from schemax.formats import get_format
+from schemax.io.long_documents import fitted
+from schemax.io.readers import Shard, Source, read_file
+from schemax.io.table_schema import TableSchema
+from schemax.io.writers import open_writer
 from schemax.results import SlotText, build, failed
 from schemax.schema import AttrSchema
-from schemax.tables.fitting import fitted
-from schemax.tables.reading import Shard, Source, read_file
-from schemax.tables.rows import Layout
-from schemax.tables.writing import open_table
 
 
 class Class(Enum):
@@ -105,8 +104,13 @@ def rows() -> list[dict[str, Any]]:
     return [item.to_row() for item in found]
 
 
+def zstd(data: bytes) -> bytes:
+    packed: bytes = pyarrow.compress(data, "zstd", asbytes=True)
+    return packed
+
+
 def write(name: str) -> None:
-    with open_table(name, Layout.of(Goods)) as writer:
+    with open_writer(name, TableSchema.of(Goods)) as writer:
         for row in rows():
             writer.write(row)
 
@@ -213,7 +217,7 @@ def test_several_files_of_any_kind_are_one_input(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"t": "0"}\n{\n')
     (tmp_path / "b.csv").write_text('id,t\n0042,"two\nlines"\n,\n')
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b'{"t": "4"}\n') * 2)
-    (tmp_path / "d.jsonl.zst").write_bytes(zstandard.compress(b'{"t": "6"}\n') * 2)
+    (tmp_path / "d.jsonl.zst").write_bytes(zstd(b'{"t": "6"}\n') * 2)
     table = pyarrow.table({"t": ["8"], "day": [date(2026, 1, 2)], "x": [[1, None]]})
     pyarrow.parquet.write_table(table, tmp_path / "e.parquet")
     found = list(Source.of([str(tmp_path / "*")]).rows())
@@ -242,9 +246,8 @@ def test_shards_are_disjoint_and_complete(tmp_path: Path, file: str) -> None:
     found = [[index for index, _ in shard.rows()] for shard in shards]
     assert found == [[0, 3, 6], [1, 4, 7], [2, 5]]
     assert [shard.count() for shard in shards] in ([3, 3, 2], [None] * 3)
-    assert [[shard.index(n) for n in range(2)] for shard in shards] == [[0, 3], [1, 4], [2, 5]]
     for text in ("3/3", "-1/2", "1", "a/b", "0/0"):
-        with pytest.raises(ValueError, match="--shard"):
+        with pytest.raises(ValueError, match="shard must be"):
             Shard.parse(text)
 
 
@@ -252,7 +255,7 @@ def test_odd_rows_of_csv_cost_themselves(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_bytes(b'\xef\xbb\xbfid,t\n1,a\n2\n3,caf\xe9\n\n4,"b,""c"""\n')
     one, short, bad, last = read_file(str(tmp_path / "in.csv"))
     assert one == {"id": "1", "t": "a"}
-    assert str(short) == "line 3: 1 cells, where the header has 2"
+    assert str(short) == "line 3: number of cells 1, but the header has 2"
     assert str(bad) == "line 4: not valid UTF-8"
     assert last == {"id": "4", "t": 'b,"c"'}
 
@@ -265,7 +268,7 @@ def test_a_file_that_breaks_off_says_so(tmp_path: Path, name: str) -> None:
     if name.endswith(".gz"):
         place.write_bytes(gzip.compress(text)[:-5000])
     elif name.endswith(".zst"):
-        place.write_bytes(zstandard.compress(text)[:-5000])
+        place.write_bytes(zstd(text)[:-5000])
     elif name == "in.parquet":
         pyarrow.parquet.write_table(table, place)
         data = bytearray(place.read_bytes())
@@ -296,14 +299,12 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="stdin"):
         Source.of(["-", "-"])
     (tmp_path / "in.parquet.gz").touch()
-    with pytest.raises(InputError, match="compress themselves"):
+    with pytest.raises(InputError, match=r"compressed inside; leave \.gz out"):
         Source.of([str(tmp_path / "in.parquet.gz")])
 
 
 def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [
-        name for name in sys.modules if name.partition(".")[0] in ("pyarrow", "zstandard")
-    ]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "in.parquet").touch()
     for place in ("in.parquet", "in.jsonl.zst"):
@@ -315,7 +316,7 @@ def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.M
 def test_importing_schemax_imports_no_table_package(tmp_path: Path) -> None:
     code = (
         "import sys, schemax, schemax.cli\n"
-        "heavy = ('torch', 'pyarrow', 'pandas', 'polars', 'fsspec', 'ray', 'zstandard')\n"
+        "heavy = ('torch', 'pyarrow', 'pandas', 'polars', 'fsspec', 'ray')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
     out, err = process("-c", code, cwd=tmp_path).communicate()

@@ -28,6 +28,7 @@ from command_line import (
     records,
     rows,
     runner,
+    set_part_rows,
     stand_in_runner,
 )
 from fsspec.implementations.memory import MemoryFileSystem
@@ -39,10 +40,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return stand_in_runner(tmp_path, monkeypatch)
 
 
-def test_a_full_disk_stops_a_run_that_goes_on_later(tmp_path: Path) -> None:
+def test_a_full_disk_stops_a_run_that_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_part_rows(128, monkeypatch)
     (tmp_path / "shop.py").write_text(DECLARATION)
     jsonl(tmp_path / "in.jsonl", records(300))
-    args = (STAND_IN, "extract", SCHEMA, "in.jsonl", "--part-rows", "128", "-o", "out.jsonl", "-q")
+    args = (STAND_IN, "extract", SCHEMA, "in.jsonl", "-o", "out.jsonl", "-q")
 
     def small_disk() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, resource.RLIM_INFINITY))
@@ -115,11 +119,12 @@ def fragile() -> Iterator[type[Fragile]]:
 
 
 def test_a_store_that_is_full_or_lost_costs_no_part(
-    run: Run, fragile: type[Fragile], tmp_path: Path
+    run: Run, fragile: type[Fragile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    set_part_rows(16, monkeypatch)
     text = Path(jsonl(tmp_path / "in.jsonl", records(100))).read_bytes()
     fsspec.filesystem("fragile").pipe_file("/b/in.jsonl", text)
-    args = ("extract", SCHEMA, "fragile://b/in.jsonl", "--part-rows", "16", "-q")
+    args = ("extract", SCHEMA, "fragile://b/in.jsonl", "-q")
     out = ("-o", "fragile://b/out.jsonl")
     fragile.writes = 4  # the manifest and two parts
     result = run(*args, *out)
@@ -130,7 +135,9 @@ def test_a_store_that_is_full_or_lost_costs_no_part(
     result = run(*args, *out)
     assert result.exit_code == 2
     assert "cannot read fragile://b/in.jsonl any further" in result.stderr
-    fragile.writes = 5  # four parts, then the whole
+    kept = fsspec.filesystem("fragile").glob("/b/out.jsonl.parts/part-*")
+    assert len(kept) >= 3  # all that could be read, and what was done before
+    fragile.writes = 7 - len(kept) + 1  # the other parts, then the whole
     result = run(*args, *out)
     assert "No space left" in result.stderr
     (tmp_path / "computed").unlink()
@@ -162,12 +169,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.jsonl"])
 def test_a_disk_without_room_costs_no_row(
-    run: Run, tmp_path: Path, small_disk: Path, name: str
+    run: Run, tmp_path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Room is made bit by bit, so that it runs out in the manifest, in parts and in the whole."""
+    set_part_rows(128, monkeypatch)
     source = jsonl(tmp_path / "in.jsonl", records(1000))
     out = small_disk / name
-    args = ("extract", SCHEMA, source, "--part-rows", "128", "-q", "-o")
+    args = ("extract", SCHEMA, source, "-q", "-o")
     assert run(*args, name).exit_code == 0
     (tmp_path / "computed").unlink()
     ballast = small_disk / "ballast"
@@ -198,8 +206,11 @@ def used(disk: Path) -> int:
     return (found.f_blocks - found.f_bfree) * found.f_frsize - room
 
 
-def test_a_reader_that_breaks_in_mid_file_loses_nothing(run: Run, tmp_path: Path) -> None:
+def test_a_reader_that_breaks_in_mid_file_loses_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was read before is finished; with the file mended, only the rest is computed."""
+    set_part_rows(32, monkeypatch)
     chance = random.Random(3)
     packed = [
         gzip.compress(
@@ -211,14 +222,14 @@ def test_a_reader_that_breaks_in_mid_file_loses_nothing(run: Run, tmp_path: Path
     source = tmp_path / "in.jsonl.gz"
     # In the middle of so large a file, what is damaged is met only when it is read.
     source.write_bytes(b"".join([*packed[:170], b"??", packed[170][2:], *packed[171:]]))
-    args = ("extract", SCHEMA, source.name, "-o", "out.jsonl", "--part-rows", "32")
+    args = ("extract", SCHEMA, source.name, "-o", "out.jsonl")
     result = run(*args)
     assert result.exit_code == 2
     assert "cannot read in.jsonl.gz any further: Not a gzipped file" in result.stderr
     assert "kept in out.jsonl.parts" in result.stderr
     assert computed(tmp_path) == Counter(f"r{n}" for n in range(160))
     source.write_bytes(b"".join(packed))
-    assert "after 160 finished rows" in run(*args).stderr
+    assert "160 finished rows are in" in run(*args).stderr
     assert computed(tmp_path) == Counter(f"r{n}" for n in range(300))
 
 
@@ -259,10 +270,11 @@ def real(tmp_path: Path, saved_model: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_memory_that_runs_out_in_mid_wave_changes_no_row(
-    real: Run, memory: Memory, tmp_path: Path
+    real: Run, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    set_part_rows(40, monkeypatch)
     source = jsonl(tmp_path / "in.jsonl", records(60))
-    args = ("extract", SCHEMA, source, "--part-rows", "40", "-o")
+    args = ("extract", SCHEMA, source, "-o")
     assert real(*args, "whole.jsonl").exit_code == 0
     undisturbed, start = memory.ran, 4  # those in front look the model over as it is loaded
     for passes in (range(start + 5, start + 7), (start, undisturbed - 2)):
@@ -278,11 +290,12 @@ def test_memory_that_runs_out_in_mid_wave_changes_no_row(
 
 
 def test_what_never_fits_is_a_failed_row_and_the_others_are_done(
-    real: Run, memory: Memory, tmp_path: Path
+    real: Run, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    set_part_rows(40, monkeypatch)
     made = records(60)
     source = jsonl(tmp_path / "in.jsonl", made)
-    args = ("extract", SCHEMA, source, "--part-rows", "40")
+    args = ("extract", SCHEMA, source)
     assert real(*args, "-o", "whole.jsonl").exit_code == 0
     whole = rows((tmp_path / "whole.jsonl").read_text())
     for number in (7, 50):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 
 import pyarrow
@@ -12,8 +11,8 @@ import pytest
 from command_line import SCHEMA, Run, jsonl, refused, rows, stand_in_runner
 
 from schemax.errors import InputError
-from schemax.tables.reading import columns_of, read_file
-from schemax.tables.summary import Duplicates, Tally
+from schemax.io.readers import columns_of, read_file
+from schemax.io.summary import Duplicates, Tally
 
 
 @pytest.fixture
@@ -95,13 +94,13 @@ def test_bytes_are_text(tmp_path: Path) -> None:
             "no column 't'; it has id, title, x",
         ),
         ("in.csv", "id,t\n1,a\n".encode("utf-16"), "its header is not UTF-8"),
-        ("in.csv", b"t,t\n1,a\n", "two columns are called 't'"),
+        ("in.csv", b"t,t\n1,a\n", "two columns are named 't'"),
         ("in.csv.gz", b"id,t\n", "at all: Not a gzipped file"),
         ("in.parquet", b"", "in.parquet at all"),
         ("in.arrow", b"id,t\n1,a\n", "in.arrow at all"),
-        ("in.json", b'[\n{"t": "a"}\n]\n', "not JSON Lines"),
-        ("in.json", b'{\n"t": "a"\n}\n', "not JSON Lines"),
-        ("in.xlsx", b"PK", "neither read nor written"),
+        ("in.json", b'[\n{"t": "a"}\n]\n', "expected JSON Lines"),
+        ("in.json", b'{\n"t": "a"\n}\n', "expected JSON Lines"),
+        ("in.xlsx", b"PK", "unknown format .xlsx"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_at_once(
@@ -167,21 +166,22 @@ def test_a_folder_of_somebody_else_is_left_alone(run: Run, tmp_path: Path) -> No
 
 
 def test_duplicates_are_found_by_hashes_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemax.tables.summary._MOST_KNOWN", 3)
+    monkeypatch.setattr("schemax.io.summary._MOST_KNOWN", 3)
     ids = Duplicates()
     for id in ("a", "b", None, "a", "c", "d", "d", "b", None, "a"):
         ids.add(id)
     assert ids.rows == 3  # d came when there was no room
-    warning = ids.warning()
+    warning = ids.note()
     assert warning is not None
     assert warning.endswith("3 rows with an id that an earlier row has: a, b")
 
 
 def test_kinds_of_errors_are_counted_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemax.tables.summary._MOST_COUNTED", 2)
+    monkeypatch.setattr("schemax.io.summary._MOST_COUNTED", 2)
     tally = Tally()
     for message in ("one", "two", "one", "three", "four", "one"):
         error = {"field": None, "message": message, "raw": None}
         tally.add_row({"attributes": {}, "errors": [error], "id": None})
-    assert tally.faults.total() == 6
-    assert json.loads(json.dumps(tally.faults)) == {"one": 3, "two": 1, "of other kinds": 2}
+    summary = tally.summary()
+    assert summary.field_errors == 6
+    assert summary.error_kinds == (("one", 3), ("of other kinds", 2), ("two", 1))

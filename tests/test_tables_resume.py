@@ -20,6 +20,7 @@ from command_line import (
     records,
     refused,
     rows,
+    set_part_rows,
     stand_in_runner,
 )
 from stand_in import StandIn
@@ -58,10 +59,15 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.parquet", "out.jsonl.gz"])
 def test_a_run_goes_on_and_ends_as_if_it_had_not_stopped(
-    run: Run, stopping: Callable[[int], None], tmp_path: Path, name: str
+    run: Run,
+    stopping: Callable[[int], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
+    set_part_rows(16, monkeypatch)
     source = jsonl(tmp_path / "in.jsonl", records(100))
-    args = ("extract", SCHEMA, source, "--part-rows", "16")
+    args = ("extract", SCHEMA, source)
     assert run(*args, "-o", f"whole-{name}").exit_code == 0
     (tmp_path / "computed").unlink()
     (tmp_path / name).write_text("old")
@@ -74,7 +80,7 @@ def test_a_run_goes_on_and_ends_as_if_it_had_not_stopped(
     stopping(-1)
     result = run(*args, "-o", name)
     assert result.exit_code == 0, result.output
-    assert "going on after 62 finished rows" in result.stderr
+    assert f"62 finished rows are in {name}.parts" in result.stderr
     assert result.stderr.splitlines()[-1].startswith("100 rows, 0 failed, ")
     assert "62 of the rows from an earlier run" in result.stderr
     assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
@@ -83,18 +89,25 @@ def test_a_run_goes_on_and_ends_as_if_it_had_not_stopped(
     assert "\r" not in result.stderr
 
 
-def test_with_details_a_part_is_computed_as_a_whole(
-    run: Run, stopping: Callable[[int], None], tmp_path: Path
+@pytest.mark.parametrize(("setting", "kept"), [(("--details",), 20), (("--decoding", "paper"), 16)])
+def test_rows_that_depend_on_each_other_are_kept_in_whole_parts(
+    run: Run,
+    stopping: Callable[[int], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    setting: tuple[str, ...],
+    kept: int,
 ) -> None:
+    set_part_rows(16, monkeypatch)
     source = jsonl(tmp_path / "in.jsonl", records(50))
-    args = ("extract", SCHEMA, source, "--part-rows", "16", "--details")
+    args = ("extract", SCHEMA, source, *setting)
     assert run(*args, "-o", "whole.jsonl").exit_code == 0
     (tmp_path / "computed").unlink()
     stopping(20)
     assert run(*args, "-o", "out.jsonl").exit_code == 130
     stopping(-1)
-    assert "after 16 finished rows" in run(*args, "-o", "out.jsonl").stderr
-    assert sorted(computed(tmp_path).values()) == [1] * 46 + [2] * 4
+    assert f"{kept} finished rows are in" in run(*args, "-o", "out.jsonl").stderr
+    assert computed(tmp_path).total() == 50 + 20 - kept
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
@@ -109,7 +122,7 @@ def test_a_torn_end_of_the_open_part_is_dropped(
     stopping(-1)
     result = run("extract", SCHEMA, source, "-o", "out.jsonl")
     assert result.exit_code == 0
-    assert "after 9 finished rows" in result.stderr
+    assert "9 finished rows are in" in result.stderr
     found = rows((tmp_path / "out.jsonl").read_text("utf-8"))
     assert [row["id"] for row in found] == [f"r{n}" for n in range(40)]
 
@@ -125,7 +138,6 @@ def test_a_torn_end_of_the_open_part_is_dropped(
         (("--decoding", "isolated:k_max=9"), "decoding k_max was None, is 9"),
         (("--template", "standard"), "template changed"),
         (("--id", "t"), "id was 'id', is 't'"),
-        (("--part-rows", "8"), "part rows was 2048, is 8"),
     ],
 )
 def test_another_configuration_is_refused(
@@ -175,18 +187,23 @@ def test_another_schema_model_or_input_is_refused(
 
 
 def test_a_change_in_the_middle_of_a_large_file_is_seen(
-    run: Run, stopping: Callable[[int], None], tmp_path: Path
+    run: Run,
+    stopping: Callable[[int], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = [{"id": str(n), "t": f"Brand{n} " + "x" * 100_000} for n in range(60)]
+    set_part_rows(15, monkeypatch)
+    made = [{"id": str(n), "t": f"Brand{n} " + "x" * 100_000} for n in range(100)]
     source = jsonl(tmp_path / "in.jsonl", made)
-    args = ("extract", SCHEMA, source, "-o", "out.jsonl", "--part-rows", "15", "-q")
-    stopping(38)
+    args = ("extract", SCHEMA, source, "-o", "out.jsonl", "-q")
+    stopping(70)
     assert run(*args).exit_code == 130
     stopping(-1)
     whole = Path(source).read_bytes()
-    (journal,) = (tmp_path / "out.jsonl.parts").glob("open-*")
-    _, row = rows(journal.read_text())[0]
-    for index in (20, row["index"]):  # of a finished part, and of the open one
+    for kind in ("part-*", "open-*"):
+        files = (tmp_path / "out.jsonl.parts").glob(kind)
+        kept = [row["index"] for file in files for _, row in rows(file.read_text())]
+        index = next(index for index in kept if 15 <= index < 85)  # far from the file's edges
         text = f"Brand{index} ".encode()
         Path(source).write_bytes(whole.replace(text, text.upper()))
         refused_run = run(*args)
@@ -254,7 +271,7 @@ def test_what_a_run_says_in_the_end(run: Run, tmp_path: Path) -> None:
     assert most.startswith("field errors: 2 times resolution: ")
     assert other.startswith("field errors: 1 times smart: ")
     assert last.startswith("5 rows, 1 failed, 3 field errors, ")
-    assert last.endswith("3.0 passes per product, 24 tokens")
+    assert last.endswith("3.0 passes per document, 24 tokens")
 
 
 def test_a_dry_run_tells_what_it_would_take(

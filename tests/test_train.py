@@ -250,7 +250,7 @@ def test_an_unfinished_checkpoint_is_passed_over(base: Path, data: Path) -> None
 
 def test_a_run_is_resumed_with_its_own_settings_only(base: Path, data: Path) -> None:
     run(base, data, "out", steps=2, held_out=0.0)
-    with pytest.raises(InputError, match=r"other settings \(pack, seed\)"):
+    with pytest.raises(InputError, match=r"different settings \(pack, seed\)"):
         run(base, data, "out", steps=2, held_out=0.0, pack=3, seed=5, resume=True)
     with pytest.raises(InputError, match="no run"):
         run(base, data, "new", resume=True)
@@ -420,9 +420,9 @@ def test_doubled_ids_and_products_of_the_test_set(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"dropped from training: tea-1"):
         kept = read_training_examples(path, Path(test))
     assert [example.id for example in kept] == [row["id"] for row in ROWS if row["id"] != "tea-1"]
-    with pytest.warns(UserWarning, match=r"kept all the same: tea-1"):
+    with pytest.warns(UserWarning, match=r"kept in training: tea-1"):
         assert len(read_training_examples(path, Path(test), keep_overlap=True)) == 8
-    with pytest.raises(InputError, match="none is left"), pytest.warns(match="dropped"):
+    with pytest.raises(InputError, match="no product is left"), pytest.warns(match="dropped"):
         read_training_examples(path, path)
 
 

@@ -25,7 +25,7 @@ from schemax.evaluation.schemas import annotated_schemas, check_labels, read_att
 from schemax.evaluation.scores import score_predictions
 from schemax.extractor import Extractor
 from schemax.resources import resource_dir
-from schemax.runtime.decoder import decode
+from schemax.runtime.engine import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
 from schemax.training.embedded.augment import Augmenter
@@ -54,9 +54,7 @@ def test_training_logits_choose_the_decoder_s_tokens(
     compiled = compile_schema(small, codec, template=SHORT, decoding=config)
     model = decoder_model()
     prompts = compiled.encode(TITLES[:4])
-    decoded = decode(
-        model, [plan_prompt(prompt, config) for prompt in prompts], compiled.stop, config
-    )
+    decoded = decode(model, prompts, compiled.stop, config)
     sequences = [
         training_sequence(compiled, prompt, [slot.ids for slot in slots])
         for prompt, slots in zip(prompts, decoded, strict=True)

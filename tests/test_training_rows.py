@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 from conftest import TITLES
+from schemax.runtime.decoder import decode
 from test_exactness import COMBINATIONS, SHORT, settings
 from torch import Tensor
 
 from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import PRESETS, DecodingConfig
-from schemax.runtime.decoder import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
 from schemax.schema import AttrSchema

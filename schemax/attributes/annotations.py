@@ -199,7 +199,7 @@ def _list_type(item: Any) -> FieldType:
         raise UnsupportedType(
             "a list of lists is not supported; declare a list of scalars or of models"
         )
-    # A list without None is a valid list of optional items, so None need not be offered.
+    # A list without None is a valid list of optional items, so None is not offered.
     return replace(field_type, is_list=True, nullable=False)
 
 
@@ -216,7 +216,9 @@ def _other_kind(annotation: Any, bare: Any) -> Scalar:
             "a dict has no known keys; declare a nested model with one field per key"
         )
     if isinstance(bare, typing.TypeVar):
-        raise UnsupportedType(f"type parameter {bare.__name__} is open; give it, as in Model[str]")
+        raise UnsupportedType(
+            f"type parameter {bare.__name__} has no type; set it, as in Model[str]"
+        )
     document = _json_schema_of(annotation)
     kind = str(document.get("type"))
     if kind == "string":
@@ -235,7 +237,7 @@ def _other_kind(annotation: Any, bare: Any) -> Scalar:
 
 
 def _json_schema_of(annotation: Any) -> dict[str, Any]:
-    """Pydantic's JSON Schema of a type; empty where there is none."""
+    """Pydantic's JSON Schema of a type; empty for a type without one."""
     try:
         document = TypeAdapter(annotation).json_schema()
     except (PydanticUserError, PydanticUndefinedAnnotation, CoreSchemaError):
@@ -270,7 +272,7 @@ def check_default(field: FieldInfo) -> None:
         for detail in error.errors(include_url=False, include_context=False):
             if detail["type"] not in _CONSTRAINT_ERRORS:
                 raise UnsupportedType(
-                    f"its default {field.default!r} is of another type ({detail['msg']}); "
+                    f"default {field.default!r} does not match the field's type ({detail['msg']}); "
                     "change one of them"
                 ) from None
     except Exception:  # of the user's own validators, or a type that needs the class around it

@@ -214,7 +214,7 @@ def _is_two_phase(field: FieldInfo, field_type: FieldType) -> bool:
         if (value := declared.get(keyword, False)) not in (True, False):
             raise UnsupportedType(f"{name} must be True or False, not {value!r}")
         if value and not field_type.is_list:
-            raise UnsupportedType(f"{name} is for lists; remove it")
+            raise UnsupportedType(f"{name} applies to lists only; remove it")
     return field_type.model is not None or declared.get("long", False) is True
 
 

@@ -38,7 +38,7 @@ def attr(
         extra = field.pop("json_schema_extra", None)
         if callable(extra):
             name = next(iter(own)).replace("uniqueItems", "unique")
-            raise TypeError(f"{name} needs json_schema_extra to be a dict, not a callable")
+            raise TypeError(f"{name} requires json_schema_extra to be a dict, not a callable")
         field["json_schema_extra"] = {**(extra or {}), **own}
     made = Field(description=description, examples=list(examples) or None, **field)
     if unique:

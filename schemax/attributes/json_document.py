@@ -36,7 +36,7 @@ class SchemaDocument:
         """The node that a local reference points to."""
         if not isinstance(ref, str) or not ref.startswith("#"):
             raise self.error(
-                place, f"$ref {ref!r} leads out of the document; copy the definition into $defs"
+                place, f"$ref {ref!r} points outside the document; copy the definition into $defs"
             )
         found: Any = self.root
         for step in unquote(ref).split("/")[1:]:

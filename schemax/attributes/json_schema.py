@@ -209,7 +209,10 @@ class _Builder:
             return self._constrained(types[kind], node, words, place)
         if kind is None:
             raise self._error(place, "has no type; give it one, such as string")
-        raise self._error(place, f"type {kind!r} is unknown")
+        raise self._error(
+            place,
+            f"unknown type {kind!r}; use string, number, integer, boolean, array or object",
+        )
 
     def _string(self, node: Node, place: Place) -> Any:
         form = node.get("format")
@@ -246,7 +249,7 @@ class _Builder:
             TypeAdapter(constrained, config=_CONFIG)
         except (PydanticUserError, CoreSchemaError, TypeError) as error:
             shown = ", ".join(f"{key} {node[key]!r}" for key in words if key in node)
-            raise self._error(place, f"Pydantic cannot hold {shown}: {error}") from error
+            raise self._error(place, f"Pydantic does not accept {shown}: {error}") from error
         return constrained
 
     def _choices(self, values: Any, place: Place) -> Any:

@@ -1,4 +1,4 @@
-"""`schemax calibrate`: what a model's probabilities are worth, measured on annotated products."""
+"""`schemax calibrate`: fits a model's confidences to annotated products."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def calibrate(
             metavar="INPUT",
             show_default=False,
             help="Annotated products, as `evaluate` reads them, that the model was not trained on. "
-            "Of a folder train.jsonl, and attributes.json where it is there.",
+            "In a folder: train.jsonl, and attributes.json if present.",
         ),
     ],
     model: Annotated[
@@ -58,14 +58,14 @@ def calibrate(
         str | None,
         typer.Option(
             show_default=False,
-            help="json, yaml or xml, or several by commas, to be fitted together. "
+            help="json, yaml or xml, or several separated by commas, fitted together. "
             "Default: the schema's, else json.",
         ),
     ] = None,
     template: options.Template = None,
     decoding: options.Decoding = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help="Read no more than so many.")
+        int | None, typer.Option(min=1, show_default=False, help="Read at most this many products.")
     ] = None,
 ) -> None:
     """Fits confidences to how often values are right, and finds which values to leave out.
@@ -85,7 +85,7 @@ def calibrate(
     examples = read_examples(found.file)[:limit]
     schemas = declared_schemas(found.schemas, examples)
     check_labels(examples, schemas)
-    # Here and not above: it imports torch, which other commands need not wait for.
+    # Imported here because it imports torch, which takes seconds.
     from schemax.evaluation.calibrate import calibrate
 
     with plain_warnings():
@@ -103,7 +103,7 @@ def calibrate(
     write_calibration(fit.calibration, folder)
     _show(fit)
     if fit.before.values < _FEW:
-        say(f"note: {fit.before.values} values are few; with {_FEW} or more, expect less noise")
+        say(f"note: only {fit.before.values} values make a noisy fit; use {_FEW} or more")
     say(f"{folder / FILE}: {calibration_line(fit)}")
 
 
@@ -124,14 +124,14 @@ def _folder(model: str | None) -> Path:
     options.check_folder(name)
     if not Path(name).is_dir():
         raise UsageError(
-            f"{name} is no folder here, and {FILE} is written into the model's own; download the "
-            f"model first (hf download {name} --local-dir FOLDER) and name that folder"
+            f"{name} is not a local folder, and {FILE} is written into the model's folder; "
+            f"download the model first (hf download {name} --local-dir FOLDER) and name that folder"
         )
     return Path(name)
 
 
 def _refuse_training_data(folder: Path, file: Path) -> None:
-    """Of what a model was trained on, it is surer than of anything else."""
+    """Raises UsageError for the model's training data: its confidences are too high there."""
     from schemax.training.card import CARD, digest
 
     try:
@@ -141,8 +141,8 @@ def _refuse_training_data(folder: Path, file: Path) -> None:
         return
     if file.is_file() and trained_on == digest(file):
         raise UsageError(
-            f"{folder} was trained on {file}, and is surer there than anywhere else; calibrate it "
-            "on other products"
+            f"{folder} was trained on {file}, where its confidences are too high; calibrate it on "
+            "other products"
         )
 
 

@@ -22,7 +22,7 @@ from schemax.commands.option_groups import grouped
 from schemax.evaluation.comparison import Comparison, compare
 from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
 from schemax.evaluation.judge import Case, Judgement, Verdict, cases_of
-from schemax.evaluation.plots import reliability_svg
+from schemax.evaluation.plots import SUFFIXES, can_plot, plot_reliability
 from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, comparison_data, read_run
 from schemax.evaluation.schemas import check_labels, parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
@@ -53,9 +53,10 @@ class ReportOptions:
     reliability: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.svg",
+            metavar="FILE",
             show_default=False,
-            help="Where to draw reliability, and risk over coverage.",
+            help="Draw reliability, and risk over coverage: a .svg, .png or .pdf file. Requires "
+            "matplotlib (the extra plots).",
         ),
     ] = None
     as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False
@@ -72,9 +73,9 @@ def evaluate(
         typer.Argument(
             metavar="INPUT",
             show_default=False,
-            help='JSONL with one {"category", "text", "attributes": {name: value}} a line; '
-            '"id" and "description" may be there too. Of a folder test.jsonl, and attributes.json '
-            "where it is there.",
+            help='JSONL with one {"category", "text", "attributes": {name: value}} per line, and '
+            'optionally "id" and "description". In a folder: test.jsonl, and attributes.json if '
+            "present.",
         ),
     ] = None,
     spec: Annotated[
@@ -89,13 +90,13 @@ def evaluate(
     decoding: Annotated[
         str,
         typer.Option(
-            help="One or more of isolated, paper and autoregressive, by commas; also with changes, "
-            "isolated:layout=gapped:slots=causal, and with +alone, which asks for every field by "
-            "itself."
+            help="isolated, paper or autoregressive, or several separated by commas; each may have "
+            "changes (isolated:layout=gapped:slots=causal) and +alone, which asks for every field "
+            "separately."
         ),
     ] = "isolated",
     limit: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help="Read no more than so many.")
+        int | None, typer.Option(min=1, show_default=False, help="Read at most this many products.")
     ] = None,
     judge: Annotated[
         str | None,
@@ -124,8 +125,8 @@ def evaluate(
     by, picture = report.by, report.reliability
     if by not in ("category", "attribute", "confidence"):
         raise UsageError(f"--by takes category, attribute or confidence, not {by!r}")
-    if picture is not None and picture.suffix != ".svg":
-        raise UsageError(f"--reliability takes a file that ends in .svg, not {picture}")
+    if picture is not None:
+        _check_picture(picture)
     if saved is not None:
         if data is not None:
             raise UsageError("give INPUT or --compare, not both")
@@ -134,7 +135,7 @@ def evaluate(
     if data is None:
         raise UsageError("INPUT is missing")
     if report.details and not report.as_json:
-        raise UsageError("--details goes with --json")
+        raise UsageError("--details requires --json")
     names = [name.strip() for name in decoding.split(",")]
     checked = [
         options.checked_settings(format, template, name.removesuffix(_ALONE)) for name in names
@@ -162,10 +163,17 @@ def evaluate(
         _draw(runs, picture)
 
 
+def _check_picture(path: Path) -> None:
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"--reliability takes a file that ends in {', '.join(SUFFIXES)}: {path}")
+    if not can_plot():
+        raise UsageError("--reliability requires matplotlib; pip install 'schemax-hpd[plots]'")
+
+
 def _draw(runs: Sequence[EvaluationRun], path: Path) -> None:
     known = [(run.decoding, found) for run in runs if (found := run.reliability) is not None]
     if known:
-        path.write_text(reliability_svg(known), "utf-8")
+        plot_reliability(known, path)
     else:
         say(f"note: {path} is not written: no predicted value has a confidence")
 

@@ -57,7 +57,7 @@ def explain(
     text: Annotated[
         str, typer.Option(metavar="TEXT", help="A document, for lengths and position ids.")
     ] = _SAMPLE,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as data.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
 ) -> None:
     """Shows what SCHEMA compiles to: prompt, skeleton, slots, stop rule, positions, who sees whom.
 
@@ -171,9 +171,9 @@ def _show_skeleton(contract: Contract) -> None:
     if layout == "autoregressive":
         _title("Output, written by the model")
     elif layout == "branched":
-        _title("Skeleton: each line goes on from the prompt by itself; ⟦slot, k_max⟧ is written")
+        _title("Skeleton: each line continues the prompt separately; ⟦slot, k_max⟧ is filled in")
     else:
-        _title("Skeleton: ⟦slot, k_max⟧ is written")
+        _title("Skeleton: ⟦slot, k_max⟧ is filled in")
     typer.echo("\n".join(contract.skeleton))
 
 

@@ -11,7 +11,7 @@ from schemax.attributes import Attribute
 from schemax.commands.visibility_picture import Picture, picture, sentences
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.lists import Items, asked_of, leaves_of_item
-from schemax.compiler.skeleton import skeleton_text
+from schemax.compiler.skeleton import boundary_warning, skeleton_text
 from schemax.config import DecodingConfig
 from schemax.formats import StopAt, StopRule
 from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop
@@ -247,7 +247,4 @@ def _autoregressive_steps(compiled: CompiledSchema) -> int | None:
 def _warnings(compiled: CompiledSchema) -> tuple[str, ...]:
     if not compiled.odd_boundaries:
         return ()
-    return (
-        f"in format {compiled.format.name!r} this tokenizer merges the end of the key with the "
-        f"value for {', '.join(compiled.odd_boundaries)}; another format may suit it better",
-    )
+    return (boundary_warning(compiled.format, compiled.odd_boundaries),)

@@ -1,4 +1,4 @@
-"""Examples on the command line: annotated products of a file become examples of the schemas."""
+"""Examples on the command line: annotated documents of a file become examples of the schemas."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def _read(path: Path, schemas: Mapping[str, Model]) -> dict[str, list[FewShotExa
             ", ".join(map(repr, dict.fromkeys(names)))
             for names in (schemas, [row.category for row in rows])
         )
-        raise UsageError(f"{path} has no example of category {wanted}; there are {there}")
+        raise UsageError(f"{path} has no example of category {wanted}; its categories are {there}")
     return examples
 
 
 def _example(path: Path, name: str, row: Example, schema: Model) -> FewShotExample:
-    """An annotated product with the instance that extraction would build of its labels."""
+    """An annotated document with the instance that extraction would build of its labels."""
     written = get_format("json")
     stated = {label: canonical(value) for label, value in row.attributes.items()}
     try:
@@ -74,6 +74,6 @@ def _example(path: Path, name: str, row: Example, schema: Model) -> FewShotExamp
     found = build(schema, attributes, slots, written, index=0, document_id=None)
     if errors := [*labels.errors, *found.errors]:
         where = f"{errors[0].field}: " if errors[0].field else ""
-        raise InputError(f"{path}: product {name}: {where}{errors[0].message}")
+        raise InputError(f"{path}: document {name}: {where}{errors[0].message}")
     assert found.value is not None  # else there is an error
     return text, found.value

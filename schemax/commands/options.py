@@ -18,6 +18,9 @@ from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.resources import EMBEDDED_WARNING, resource_dir
 
+MODEL_PANEL = "Model and prompt"
+"""The heading that options of model and prompt stand under in --help."""
+
 Schema = Annotated[
     str,
     typer.Argument(
@@ -34,6 +37,7 @@ Model = Annotated[
         "-m",
         metavar="MODEL",
         show_default=False,
+        rich_help_panel=MODEL_PANEL,
         help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model.",
     ),
 ]
@@ -41,16 +45,25 @@ SCHEMAS_HELP = (
     'A file of {"categories": {category: [attribute, ...]}}, or what `extract` takes as SCHEMA. '
     "Default: attributes.json of the folder, else made of the annotations."
 )
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps ...")]
-Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+Device = Annotated[
+    str, typer.Option(rich_help_panel=MODEL_PANEL, help="auto, cpu, cuda, cuda:1, mps ...")
+]
+Dtype = Annotated[
+    str, typer.Option(rich_help_panel=MODEL_PANEL, help="auto, float32, bfloat16 or float16.")
+]
 Format = Annotated[
     str | None,
-    typer.Option(show_default=False, help="json, yaml or xml. Default: the schema's, else json."),
+    typer.Option(
+        show_default=False,
+        rich_help_panel=MODEL_PANEL,
+        help="json, yaml or xml. Default: the schema's, else json.",
+    ),
 ]
 Template = Annotated[
     str | None,
     typer.Option(
         show_default=False,
+        rich_help_panel=MODEL_PANEL,
         help="The prompt: verbatim, standard, generic or a Jinja file. "
         "Default: the schema's, else the model's own, else verbatim.",
     ),
@@ -59,6 +72,7 @@ Decoding = Annotated[
     str | None,
     typer.Option(
         show_default=False,
+        rich_help_panel=MODEL_PANEL,
         help="isolated, paper or autoregressive, and changes: paper:documents_per_prompt=2. "
         "Default: isolated.",
     ),
@@ -68,6 +82,7 @@ Examples = Annotated[
     typer.Option(
         metavar="FILE",
         show_default=False,
+        rich_help_panel=MODEL_PANEL,
         help='Examples that the prompt shows, as JSONL: {"category", "text", "attributes": '
         '{name: value}} a line, "description" too; those of the schema\'s category are taken.',
     ),

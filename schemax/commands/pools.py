@@ -1,30 +1,21 @@
-"""Options of runs on Ray, and what of a run is said differently where others compute it."""
+"""Options of runs on Ray, and the Ray that they ask for."""
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from schemax.commands.console import UsageError, refused_settings
-from schemax.compiler.prompt import template_source
 from schemax.ray import pool as ray_pool
 from schemax.ray.pool import Pool
-from schemax.resources import EMBEDDED_WARNING
-
-if TYPE_CHECKING:
-    from schemax.commands.extraction import Work
 
 
 @dataclass(frozen=True, slots=True)
 class PoolOptions:
-    """What the command line says of actors; None is chosen by what the cluster has."""
+    """What the command line says of actors; None leaves the choice to what the cluster has."""
 
     actors: int | tuple[int, int] | None
     num_gpus: float | None
@@ -43,7 +34,7 @@ class PoolOptions:
         if not ray:
             for name, value in given.items():
                 if value is not None:
-                    raise UsageError(f"{name} is of --ray")
+                    raise UsageError(f"{name} requires --ray")
             return None
         return cls(None if actors is None else _actors(actors), num_gpus, num_cpus)
 
@@ -71,16 +62,3 @@ def connected(options: PoolOptions) -> Iterator[Pool]:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)  # Ray has put its own in place
         yield pool
-
-
-def shippable(work: Work, pool: Pool) -> Work:
-    """The same work where neither this process's folder nor its environment is."""
-    model = work.model or os.environ.get("SCHEMAX_MODEL")
-    if model is None:
-        warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
-    elif Path(model).is_dir():
-        model = str(Path(model).resolve())
-    settings = dict(work.settings)
-    if settings["template"] is not None:
-        settings["template"] = template_source(settings["template"])
-    return replace(work, model=model, settings=settings, device=pool.device(work.device), pool=None)

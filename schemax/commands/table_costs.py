@@ -25,15 +25,15 @@ from schemax.attributes import compile_attributes
 from schemax.calibration import Calibration
 from schemax.catalog import load_schema
 from schemax.commands import options
-from schemax.commands.extraction import Work
 from schemax.config import DecodingConfig
 from schemax.documents import Shown, read_documents
 from schemax.extractor import Extractor
 from schemax.formats import get_format
+from schemax.io.job import run_job, source_of
+from schemax.io.storage import optional
+from schemax.io.task import Task
+from schemax.resources import resource_dir
 from schemax.results import Extraction, SlotText, build
-from schemax.tables.places import optional
-from schemax.tables.reading import Source
-from schemax.tables.run import PART_ROWS
 
 _SCHEMA = "shoes"
 _FEW = 10_000
@@ -149,33 +149,14 @@ def _titles(first: int, count: int) -> list[dict[str, str]]:
 def run_without_model(folder: str, format: str, rows: int) -> RunCost:
     os.chdir(folder)
     schema = load_schema(_SCHEMA)
-    work = _Unmodelled(
-        source=Source.of([f"in{format}"], ["title", "id"]),
-        schemas=schema,
-        settings={"format": None, "template": None, "decoding": None, "examples": None},
-        shown=Shown.of("title", "id", None),
-        category=None,
-        details=False,
-        examples=None,
-        model=None,
-        device="auto",
-        dtype="auto",
-        quiet=True,
-    )
+    made = _ReadyMade(schema)
+    task = Task(schema, {"text": "title"}, lambda: cast(Extractor, made), resource_dir("embedded"))
+    source = source_of([f"in{format}"], task.options)
     started = time.perf_counter()
-    tally = work.run(f"out{format}", None, 1, PART_ROWS, overwrite=False)
+    summary = run_job(task, source, f"out{format}")
     seconds = time.perf_counter() - started
-    assert (tally.rows, tally.failed) == (rows, 0)
+    assert (summary.rows, summary.failed) == (rows, 0)
     return RunCost(format, rows, seconds, _peak())
-
-
-class _Unmodelled(Work):
-    """A run with a stand-in for the model."""
-
-    __slots__ = ()
-
-    def _load(self) -> Extractor:
-        return cast(Extractor, _ReadyMade(self.schemas))
 
 
 class _ReadyMade:
@@ -193,9 +174,9 @@ class _ReadyMade:
         )
 
     def stream(
-        self, records: Iterable[Any], schema: Any, *, text: Any, id: str, **_: Any
+        self, records: Iterable[Any], schema: Any, *, text: Any
     ) -> Iterator[Extraction[Any]]:
-        for document in read_documents(records, Shown.of(text, id, None)):
+        for document in read_documents(records, Shown.of(text, "id", None)):
             yield replace(self._made, index=document.index, document_id=document.id)
 
 

@@ -64,7 +64,7 @@ def train(
         )
         teaching = resolve_decoding(labelling.teacher_decoding)
     _check_folder(out, resume)
-    # Here and not above: it imports torch, which other commands need not wait for.
+    # Imported here because it imports torch, which takes seconds.
     from schemax.training.run import TrainingJob
 
     with plain_warnings(quiet=_rank() > 0):
@@ -107,7 +107,7 @@ def _check_choices(labelling: given.LabelOptions, device: str) -> None:
     if labels not in ("gold", "teacher", "self"):
         raise UsageError(f"--labels takes gold, teacher or self, not {labels!r}")
     if (labels == "teacher") != (teacher is not None):
-        raise UsageError("--labels teacher and --teacher go together")
+        raise UsageError("--labels teacher requires --teacher, and the reverse")
     if device not in ("auto", "cpu", "cuda", "mps"):
         raise UsageError(
             f"--device takes auto, cpu, cuda or mps, not {device!r}; CUDA_VISIBLE_DEVICES chooses "
@@ -116,7 +116,7 @@ def _check_choices(labelling: given.LabelOptions, device: str) -> None:
     by_model = labels == "self" or (teacher is not None and not teacher.endswith(".jsonl"))
     if by_model and _num_processes() > 1:
         raise UsageError(
-            "with several processes, each would predict the labels anew; write them with "
+            "with several processes, each would predict the labels again; write them with "
             "`schemax extract` first, and give the file as --teacher"
         )
 
@@ -126,7 +126,7 @@ def _check_folder(out: Path, resume: bool) -> None:
         raise UsageError(f"{out} is a file; --out takes a folder")
     if not resume and _rank() == 0 and out.is_dir() and any(out.iterdir()):
         raise UsageError(
-            f"{out} holds something already: --resume goes on with a run, or name another folder"
+            f"{out} is not empty: resume its run with --resume, or name another folder"
         )
 
 
@@ -231,7 +231,7 @@ def _run(
         if type(error).__name__ != "OutOfMemoryError":
             raise
         raise ModelError(
-            "out of memory; a smaller --batch-tokens needs less, with a larger "
+            "out of memory; use a smaller --batch-tokens, and a larger "
             "--gradient-accumulation for the same steps"
         ) from error
 

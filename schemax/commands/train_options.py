@@ -15,7 +15,7 @@ Train = Annotated[
     typer.Argument(
         metavar="TRAIN.jsonl or FOLDER",
         show_default=False,
-        help='JSONL with one {"category", "text", "attributes": {name: value}} a line, and '
+        help='JSONL with one {"category", "text", "attributes": {name: value}} per line, and '
         'optionally "id" and "description". In a folder: train.jsonl, and test.jsonl and '
         "attributes.json if present.",
     ),

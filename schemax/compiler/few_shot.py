@@ -47,7 +47,7 @@ def read_few_shot_examples(
     by_name = examples if isinstance(examples, Mapping) else dict.fromkeys(schemas, examples)
     if strange := [name for name in by_name if name not in schemas]:
         known = ", ".join(map(repr, schemas))
-        raise InputError(f"examples of category {strange[0]!r} have no schema; there are {known}")
+        raise InputError(f"examples of the unknown category {strange[0]!r}; known are {known}")
     found: dict[str, list[FewShotExample]] = {}
     for name, some in by_name.items():
         found[name] = []
@@ -70,7 +70,7 @@ def written_examples(
     Where outputs name their document, the ids of examples are "X1", "X2", ..., so that none of them
     is taken for a document's.
 
-    Raises InputError, naming the example, for a document that is no text, and for values that are
+    Raises InputError, naming the example, for a document that is not text, and for values that are
     not of the schema; SchemaError for lists that the decoding cannot write.
     """
     attributes = as_decoded(schema.__name__, compile_attributes(schema), config)
@@ -112,7 +112,7 @@ def _instance_of(values: Any, schema: type[BaseModel]) -> BaseModel:
     if isinstance(values, schema):
         return values
     if not isinstance(values, Mapping):
-        raise TypeError(f"a {type(values).__name__} where a {schema.__name__} belongs")
+        raise TypeError(f"expected {schema.__name__}, got {type(values).__name__}")
     # A name that is misspelt would otherwise be an example of null.
     return schema.model_validate(dict(values), extra="forbid", by_alias=True, by_name=True)
 

@@ -116,11 +116,13 @@ def check_grammar(grammar: str, *, schema: str, attribute: Attribute) -> None:
         raise SchemaError(
             schema,
             attribute.name,
-            f"{what} cannot be made a grammar of; simplify it, or check it in a validator "
+            f"{what} cannot be turned into a grammar; simplify it, or check it in a validator "
             f"instead ({reason})",
         )
     if not any(matcher.compute_bitmask()) or matcher.is_error():
-        raise SchemaError(schema, attribute.name, f"no value meets its conditions ({conditions})")
+        raise SchemaError(
+            schema, attribute.name, f"no value satisfies its conditions ({conditions})"
+        )
 
 
 def parser_limits() -> Any:

@@ -46,7 +46,7 @@ def as_decoded(
             raise SchemaError(
                 schema,
                 attribute.name,
-                "a list of nested models needs isolated documents in the layout 'branched' (the "
+                "a list of nested models requires isolated documents in the layout 'branched' (the "
                 f"preset 'isolated'), not {config.documents} ones in {config.layout!r}",
             )
     return tuple(replace(attribute, two_phase=False) for attribute in attributes)

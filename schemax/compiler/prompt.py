@@ -148,7 +148,7 @@ def render_prompt(
     except jinja2.TemplateError as error:
         raise TemplateError(f"template cannot be rendered: {error}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise TemplateError(f"template fails: {type(error).__name__}: {error}") from error
+        raise TemplateError(f"template failed: {type(error).__name__}: {error}") from error
     if reasons:
         warnings.warn(f"examples are not shown: {reasons[0]}", UserWarning, stacklevel=2)
         examples = ()
@@ -264,7 +264,7 @@ def is_template_text(text: str) -> bool:
 def template_source(template: str | Path) -> str:
     """The text of a template that is named, stored at a path, or given as text itself.
 
-    Raises TemplateError if there is no such template.
+    Raises TemplateError for an unknown template.
     """
     text = str(template)
     if isinstance(template, str) and is_template_text(text):
@@ -276,7 +276,7 @@ def template_source(template: str | Path) -> str:
     if path.is_file():
         return path.read_text("utf-8")
     raise TemplateError(
-        f"no template {text!r}: it is neither a file nor one of {', '.join(template_names())}"
+        f"unknown template {text!r}: neither a file nor one of {', '.join(template_names())}"
     )
 
 

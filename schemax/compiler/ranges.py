@@ -79,7 +79,7 @@ def number(kind: str, conditions: Iterable[tuple[str, Any]]) -> str:
 
 
 def _decimal(digits: int, limits: Sequence[tuple[str, Any]]) -> str:
-    """A number without sign or exponent; at most so many digits, before and after the point."""
+    """A number without sign or exponent; `total` digits at most, before and after the point."""
     totals = [value for keyword, value in limits if keyword == "max_digits"]
     places = [value for keyword, value in limits if keyword == "decimal_places"]
     steps = [_places_of(value) or 0 for keyword, value in limits if keyword == "multipleOf"]

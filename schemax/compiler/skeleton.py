@@ -71,12 +71,16 @@ def check_boundaries(
                 odd.append(attribute.name)
                 break
     if odd:
-        warnings.warn(
-            f"in format {output_format.name!r} this tokenizer merges the end of the key with the "
-            f"value for {', '.join(odd)}; another format may suit it better",
-            stacklevel=2,
-        )
+        warnings.warn(boundary_warning(output_format, odd), stacklevel=2)
     return tuple(odd)
+
+
+def boundary_warning(output_format: OutputFormat, names: Sequence[str]) -> str:
+    """What a user should know about odd boundaries, naming the attributes."""
+    return (
+        f"in format {output_format.name!r} this tokenizer merges the end of the key with the "
+        f"value for {', '.join(names)}; another format may suit it better"
+    )
 
 
 def _typical_values(attribute: Attribute) -> list[str | list[str] | None]:

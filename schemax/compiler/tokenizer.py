@@ -115,7 +115,7 @@ def load_codec(folder: str | Path) -> TextCodec:
     folder = Path(folder)
     path = folder / "tokenizer.json"
     if not path.is_file():
-        raise ModelError(f"{folder} holds no tokenizer.json")
+        raise ModelError(f"{folder} has no tokenizer.json")
     config_path = folder / "tokenizer_config.json"
     chat_path = folder / "chat_template.jinja"
     try:
@@ -240,8 +240,8 @@ def _model_vocab(spec: Mapping[str, Any]) -> dict[str, int]:
     if model["type"] == "Unigram":
         return {token: index for index, (token, _score) in enumerate(model["vocab"])}
     raise ModelError(
-        f"{model['type']} tokenizers drop characters; a decoder-only model with a BPE or "
-        "Unigram tokenizer is needed"
+        f"{model['type']} tokenizers drop characters; use a decoder-only model with a BPE "
+        "or Unigram tokenizer"
     )
 
 

@@ -77,14 +77,20 @@ def oracle_logits(
             plan.slot_ids, plan.slot_document, plan.last_position, outputs, strict=True
         )
     ]
-    if all(len(value.ids) < k_max for value, k_max in zip(values, plan.k_max, strict=True)):
-        yield from _one_pass(model, config, plan, values, range(len(values)))
-        return
-    for place in range(len(values)):
-        # A slot beyond its gap goes on by itself: later keys, whose positions it reaches, are not
-        # there, and neither are the values behind them.
+    # What goes beyond a slot's gap, in a retry, is seen by no other slot.
+    within = [
+        replace(value, ids=value.ids[: int(k_max) - 1])
+        for value, k_max in zip(values, plan.k_max, strict=True)
+    ]
+    together = _one_pass(model, config, plan, within, range(len(values)))
+    for place, logits in enumerate(together):
+        if len(values[place].ids) == len(within[place].ids):
+            yield logits
+            continue
+        # By itself: later keys, whose positions it reaches, are not there.
         end = int(plan.last_index[place]) + 1
-        yield from _one_pass(model, config, _cut(plan, end), values[: place + 1], [place])
+        alone = [*within[:place], values[place]]
+        yield from _one_pass(model, config, _cut(plan, end), alone, [place])
 
 
 def next_token(

@@ -66,7 +66,9 @@ def compare(
     differing = []
     for name, one, other in zip(row_ids(examples), first, second, strict=True):
         if one.keys() != other.keys():
-            raise ValueError(f"product {name} has other attributes in the two sets of predictions")
+            raise ValueError(
+                f"the two sets of predictions have different attributes for product {name}"
+            )
         differing.append(sum(_written(one[key]) != _written(other[key]) for key in one))
     ids = zip(row_ids(examples), differing, strict=True)
     ours, theirs = score_predictions(examples, first), score_predictions(examples, second)

@@ -67,7 +67,7 @@ def read_examples(path: Path) -> list[Example]:
                 "it needs category, text and attributes"
             ) from error
     if not examples:
-        raise InputError(f"{path} holds no products")
+        raise InputError(f"{path} contains no products")
     return examples
 
 
@@ -105,19 +105,19 @@ def attribute_names(examples: Sequence[Example], category: str) -> list[str]:
 
 
 class _NumberText(str):
-    """A number as it is written in the file: 1.50 stays 1.50, and is no text where text belongs."""
+    """A number as the file writes it: 1.50 stays 1.50; refused where text is expected."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _example(row: Any) -> Example:
     if not isinstance(row, dict):
-        raise ValueError(f"{_kind(row)} where an object belongs")
+        raise ValueError(f"expected an object, got {_kind(row)}")
     attributes = row.get("attributes")
     if not isinstance(attributes, dict):
-        raise ValueError(f"attributes: {_kind(attributes)} where an object belongs")
+        raise ValueError(f"attributes: expected an object, got {_kind(attributes)}")
     return Example(
         category=_text(row, "category"),
         text=_text(row, "text"),
@@ -130,14 +130,14 @@ def _example(row: Any) -> Example:
 def _text(row: Mapping[str, Any], key: str) -> str:
     value = row.get(key)
     if type(value) is not str:
-        raise ValueError(f"{key}: {_kind(value)} where text belongs")
+        raise ValueError(f"{key}: expected text, got {_kind(value)}")
     return value
 
 
 def _id(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return None if value is None else str(value)
-    raise ValueError(f"id: {_kind(value)} where text or a number belongs")
+    raise ValueError(f"id: expected text or a number, got {_kind(value)}")
 
 
 def _label(name: str, value: Any) -> Label:
@@ -147,7 +147,7 @@ def _label(name: str, value: Any) -> Label:
         return _scalar(name, value)
     accepted = tuple(dict.fromkeys(_scalar(name, item) for item in value))
     if not accepted:
-        raise ValueError(f"attribute {name!r}: an empty list; null says that there is no value")
+        raise ValueError(f"attribute {name!r}: an empty list; use null where there is no value")
     return accepted if len(accepted) > 1 else accepted[0]
 
 
@@ -156,7 +156,7 @@ def _scalar(name: str, value: Any) -> str:
         return json.dumps(value)
     if isinstance(value, str):
         return str(value)
-    raise ValueError(f"attribute {name!r}: {_kind(value)} where a value belongs")
+    raise ValueError(f"attribute {name!r}: expected a value, got {_kind(value)}")
 
 
 def _kind(value: Any) -> str:

@@ -1,7 +1,7 @@
 """How far an F1 would move with other products: bootstrap intervals.
 
 Products are drawn with replacement, with all their pairs, since the pairs of one product depend on
-each other. The interval is the middle 95 % of what so many draws give (the percentile bootstrap;
+each other. The interval is the middle 95 % of the F1s of all draws (the percentile bootstrap;
 Efron and Tibshirani, An Introduction to the Bootstrap, 1993).
 """
 

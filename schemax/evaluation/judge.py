@@ -1,4 +1,4 @@
-"""A language model as the judge of values for which there is no annotation.
+"""A language model as the judge of values without annotations.
 
 The five classes and the scores are those of the HPD paper (arXiv 2604.26209, appendix E); unlike
 there, every value is judged by itself. The judge may be any function from a prompt to a reply, or

@@ -141,7 +141,7 @@ def _refused(
 def _misfits(
     schema: type[BaseModel], attribute: Attribute, value: Writable
 ) -> Iterator[FieldError]:
-    """Why a value is none of its field's type, judged by itself."""
+    """Why a value does not match its field's type, without the rest of the instance."""
     model: type[BaseModel] | None = schema
     for name in attribute.path[:-1]:
         assert model is not None  # every path leads through nested models

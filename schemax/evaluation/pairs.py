@@ -65,7 +65,7 @@ def outcome_of(label: str | None | tuple[str, ...], prediction: str | None) -> O
 
 
 def is_null(value: str | None) -> bool:
-    """Whether a value says that there is none: None, "", "n/a", "none" or "null"."""
+    """Whether a value stands for null: None, "", "n/a", "none" or "null"."""
     return value is None or value.strip().lower() in _NULLS
 
 

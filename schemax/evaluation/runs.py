@@ -36,7 +36,7 @@ class EvaluationRun:
     """One decoding setting on all examples.
 
     predictions: attribute -> value or None, one mapping per example.
-    confidences: attribute -> confidence of its prediction, None where there is none.
+    confidences: attribute -> confidence of its prediction, None where it has no confidence.
     passes: forward passes that a product took part in, on average. seconds: for all products.
     finish_reasons: how many fields ended by "stop", "eos" and "length".
     invalid_fields: fields whose value could not be used; invalid_rows: products with any error;
@@ -160,10 +160,10 @@ def read_run(path: Path) -> SavedRun:
     try:
         data = json.loads(path.read_bytes())
         if not isinstance(data, list) or not data:
-            raise ValueError("it holds no list of settings")
+            raise ValueError("it contains no list of settings")
         if len(data) > 1:
             names = ", ".join(str(item["decoding"]) for item in data)
-            raise ValueError(f"it holds {len(data)} settings ({names}), not one")
+            raise ValueError(f"it contains {len(data)} settings ({names}), not one")
         rows = [_saved(row) for row in data[0]["predictions"]]
         name = str(data[0]["decoding"])
     except KeyError as error:
@@ -232,4 +232,4 @@ def _saved_label(value: Any) -> Label:
         return value
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         return tuple(value)
-    raise ValueError(f"{value!r} is no label")
+    raise ValueError(f"{value!r} is not a label")

@@ -86,7 +86,7 @@ def for_categories(
         return dict.fromkeys(found, schemas)
     if lacking := [name for name in found if name not in schemas]:
         raise InputError(
-            f"no schema for category {lacking[0]!r}; there are {', '.join(map(repr, schemas))}"
+            f"no schema for category {lacking[0]!r}; known are {', '.join(map(repr, schemas))}"
         )
     return {name: schemas[name] for name in found}
 

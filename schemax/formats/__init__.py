@@ -72,15 +72,15 @@ def _checked(format: object) -> OutputFormat:
     if isinstance(format, OutputFormat):
         return format
     missing = [member for member in _MEMBERS if not hasattr(format, member)]
-    raise TypeError(f"{format!r} is no OutputFormat: it lacks {', '.join(missing)}")
+    raise TypeError(f"{format!r} is not an OutputFormat: it lacks {', '.join(missing)}")
 
 
 def register_format(name: str, format: OutputFormat, *, replace: bool = False) -> None:
     """Makes a format available under a name, wherever a format is asked for."""
     if not name:
-        raise ValueError("a format needs a name")
+        raise ValueError("a format requires a name")
     if _FORMATS.get(name, format) is not format and not replace:
-        raise ValueError(f"there is a format {name!r} already; replace=True takes its place")
+        raise ValueError(f"format {name!r} is already registered; pass replace=True to replace it")
     _FORMATS[name] = _checked(format)
 
 

@@ -222,7 +222,7 @@ def scalar_text(value: Scalar) -> tuple[str, ScalarKind]:
         return str(value), "bare" if value.is_finite() else "text"
     if isinstance(value, (date, datetime, time)):
         return value.isoformat(), "date"
-    raise TypeError(f"a slot holds text, numbers, dates and lists of these, not {value!r}")
+    raise TypeError(f"a slot takes text, numbers, dates and lists of these, not {value!r}")
 
 
 def is_sequence(value: Writable) -> bool:
@@ -243,7 +243,7 @@ def count_in(raw: str, format: OutputFormat) -> int | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip().isdecimal():
-        raise ValueError(f"{value!r} is no number of items")
+        raise ValueError(f"expected a number of items, got {value!r}")
     return int(value)
 
 
@@ -284,7 +284,7 @@ def split_items(text: str, position: int) -> tuple[list[str], int]:
     while True:
         match = _ITEM.match(text, position)
         if match is None:
-            raise ValueError("a list that is not closed, or holds more than single values")
+            raise ValueError("the list is not closed, or contains more than single values")
         if item := match[1].strip():
             items.append(item)
         position = match.end()

@@ -175,7 +175,7 @@ class JsonFormat(BaseFormat):
         if text.startswith('"'):
             match = _STRING.match(text)
             if match is None:
-                raise ValueError("a string that is not closed")
+                raise ValueError("the string is not closed")
             value: str | None = decode_escapes(match[0][1:-1], _ESCAPES)
         else:
             match = _BARE.match(text)
@@ -217,7 +217,7 @@ def _value(literal: str) -> str | None:
         return None
     first = literal[0]
     if first == "{":
-        raise ValueError("an object where a single value belongs")
+        raise ValueError("expected a single value, got an object")
     if first == '"':
         return decode_escapes(literal[1:-1], _ESCAPES)
     if first == "'" and literal[-1] == "'" and len(literal) > 1:
@@ -237,7 +237,7 @@ def _read_object(text: str, position: int, into: Tree, depth: int) -> int:
     holds what was complete before.
     """
     if depth > 50:
-        raise ValueError("too deep")
+        raise ValueError("nested too deeply")
     while True:
         position = _end(_BETWEEN, text, position)
         if position == len(text):
@@ -291,7 +291,7 @@ def _literal_end(text: str, position: int) -> int:
 
 def _repaired(text: str) -> Tree:
     """What a repairer of broken JSON makes of the text; numbers lose how they were written."""
-    import json_repair  # rarely needed, so not paid for by everyone who imports schemax
+    import json_repair  # rarely used, so imported only here
 
     def tree_of(node: object) -> Tree:
         tree: Tree = {}

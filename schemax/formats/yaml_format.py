@@ -116,7 +116,7 @@ class YamlFormat(BaseFormat):
         text = raw.split("\n", 1)[0].strip(" \t\r")
         if text.startswith("["):
             items, end = split_items(text, 1)
-            # `[NEW] Acme TV` is no list, and broken YAML: taken for the text it must be.
+            # `[NEW] Acme TV` is not a list but broken YAML: it can only be meant as text.
             if _is_blank(text[end:]):
                 return [_scalar(item) for item in items]
         value = _scalar(text)
@@ -139,7 +139,7 @@ class YamlFormat(BaseFormat):
 
     def _composed(self, text: str) -> Tree | None:
         """The output as a YAML parser sees it, or None if it is not YAML."""
-        # Heavy, so not paid for by everyone who imports schemax.
+        # Slow to import, so imported only where it is used.
         from ruamel.yaml import YAML
         from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
@@ -264,14 +264,14 @@ def _scalar(text: str) -> str | None:
     if first in "\"'":
         match = (_DOUBLE if first == '"' else _SINGLE).match(text)
         if match is None:
-            raise ValueError("a string that is not closed")
+            raise ValueError("the string is not closed")
         if _is_blank(text[match.end() :]):
             body = match[0][1:-1]
             return decode_escapes(body, _ESCAPES) if first == '"' else body.replace("''", "'")
     elif first == "{":
-        raise ValueError("a mapping where a single value belongs")
+        raise ValueError("expected a single value, got a mapping")
     elif _BLOCK_SCALAR.fullmatch(text):
-        raise ValueError("a block of lines where a value on one line belongs")
+        raise ValueError("expected a value on one line, got a block of lines")
     if "#" in text and (comment := _COMMENT.search(text)):
         text = text[: comment.start()].rstrip(" \t")
         if text in _NULLS:

@@ -16,15 +16,16 @@ from schemax.documents import Shown, shown_text
 from schemax.errors import InputError, SchemaError, SchemaxError
 from schemax.extractor import Extractor, Options
 from schemax.formats import get_format
-from schemax.io import Record
+from schemax.io.arrow import record_batch
+from schemax.io.arrow_in import plain_record
+from schemax.io.columns import Schemas
+from schemax.io.records import Record
+from schemax.io.resumable import PART_ROWS
+from schemax.io.stream import as_row
+from schemax.io.table_schema import TableSchema
 from schemax.ray.parcel import Parcel
 from schemax.ray.pool import Concurrency, Pool, ray_module, use_threads
 from schemax.resources import EMBEDDED_WARNING, resource_dir
-from schemax.tables.arrow import record_batch
-from schemax.tables.arrow_in import plain_record
-from schemax.tables.columns import Schemas
-from schemax.tables.rows import Layout
-from schemax.tables.run import PART_ROWS, as_row
 
 ModelLike: TypeAlias = str | Path | Callable[[], Extractor] | None
 
@@ -81,19 +82,19 @@ def extract(
     if batch_rows < 1:
         raise ValueError(f"batch_rows must be at least 1, not {batch_rows}")
     settings = _checked(schema, options)
-    layout = Layout.of(schema, details=details)
+    table = TableSchema.of(schema, details=details)
     if (columns := dataset.columns(fetch_if_missing=False)) is not None:
-        _kept(columns, keep, layout)
+        _kept(columns, keep, table)
     pool = Pool.of(concurrency, num_gpus, num_cpus)
     if pool.is_greedy():
         warnings.warn(
-            "the actors take all CPUs that Ray has; a dataset that has still to be read waits for "
-            "one without end: give a smaller num_cpus",
+            "the actors take all CPUs that Ray has, so a dataset that has yet to be read would "
+            "wait for one forever; give a smaller num_cpus",
             UserWarning,
             stacklevel=2,
         )
     load = _Load.of(model, pool.device(device), dtype)
-    reader = _Reader(load, schema, settings, layout, details, None if keep is None else [*keep])
+    reader = _Reader(load, schema, settings, table, details, None if keep is None else [*keep])
     return dataset.map_batches(
         _Actor,
         fn_constructor_args=(Parcel.of(reader, schema),),
@@ -166,16 +167,16 @@ class _Reader:
     load: _Load
     schema: Schemas
     settings: Mapping[str, Any]
-    layout: Layout
+    table: TableSchema
     details: bool
     keep: list[str] | None
 
     def read(self, extractor: Extractor, batch: Any) -> Any:
-        kept = _kept(batch.column_names, self.keep, self.layout)
+        kept = _kept(batch.column_names, self.keep, self.table)
         cells: list[Any] = [None] * batch.num_rows
         for item in extractor.stream(self._records(batch), self.schema, **self.settings):
-            cells[item.index] = self.layout.cells(as_row(item, details=self.details)[1])
-        found = record_batch(self.layout.results, cells)
+            cells[item.index] = self.table.cells(as_row(item, details=self.details)[1])
+        found = record_batch(self.table.results, cells)
         columns = [batch.column(name) for name in kept]
         names = [*kept, *found.schema.names]
         pyarrow = ray_module("pyarrow")
@@ -189,17 +190,17 @@ class _Reader:
         return [plain_record(row) for row in batch.to_pylist()]
 
 
-def _kept(columns: Sequence[str], keep: Sequence[str] | None, layout: Layout) -> list[str]:
+def _kept(columns: Sequence[str], keep: Sequence[str] | None, table: TableSchema) -> list[str]:
     """The columns that stand beside the results. Raises InputError."""
     kept = list(columns if keep is None else keep)
     for name in kept:
         if name not in columns:
             raise InputError(f"keep names {name!r}, but the dataset has {', '.join(columns)}")
-    taken = {column.name for column in layout.results}
+    taken = {column.name for column in table.results}
     if twice := [name for name in kept if name in taken]:
         rest = [name for name in kept if name not in taken]
         raise InputError(
-            f"the dataset has a column {twice[0]!r}, and so have the results; rename it, or say "
+            f"the dataset and the results both have a column {twice[0]!r}; rename it, or say "
             f"which columns to keep beside the results: keep={rest!r}"
         )
     return kept

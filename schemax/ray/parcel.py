@@ -11,8 +11,8 @@ from typing import Any
 
 from schemax.errors import InputError
 from schemax.formats import format_names, get_format, register_format
+from schemax.io.columns import Schemas
 from schemax.ray.pool import ray_module
-from schemax.tables.columns import Schemas
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A run over files on Ray: the parts of `schemax.tables.run`, computed by actors.
+"""A run over files on Ray: the parts of `schemax.io.resumable`, computed by actors.
 
 A Ray Dataset carries them, a part a row: one task on this machine reads the input, actors compute,
 and the parts come back to this process, which alone writes. Ray takes no more from the reader than
@@ -13,37 +13,46 @@ import pickle
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import chdir, closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeAlias
 
 from schemax.errors import InputError, SchemaxError
+from schemax.io.checkpoint import to_line
+from schemax.io.columns import Schemas
+from schemax.io.resumable import Part, ResumableRun
+from schemax.io.stream import Extract, as_row, stream_rows
+from schemax.io.task import Backend, Task
 from schemax.ray.parcel import Parcel
 from schemax.ray.pool import Pool, ray_module, use_threads
 from schemax.results import Extraction
-from schemax.tables.columns import Schemas
-from schemax.tables.parts import Row
-from schemax.tables.run import Extract, Job
 
-T = TypeVar("T")
-
-Load = Callable[[], Extract]
+Load: TypeAlias = Callable[[], Extract]
 """Makes, in an actor, what computes rows: loads the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """A part that is finished, with what is to be counted and shown of it."""
+    """The rows of a part that were missing, as it keeps them, and what is to be told of them."""
 
     number: int
-    mark: str
-    rows: list[Row]
+    digest: str
+    lines: list[bytes]
     items: list[Extraction[Any]]
 
 
-def ask(question: Callable[[], T], schemas: Schemas, pool: Pool) -> T:
-    """What a process with the resources of one actor answers.
+@contextmanager
+def on_ray(task: Task, pool: Pool) -> Iterator[Backend]:
+    """Actors that compute the rows of a run. `task.load` is called by each of them.
 
-    Raises InputError for what cannot be sent there, and what `question` raises.
+    Raises InputError for what cannot be sent to actors, and what `Task.facts` raises.
     """
+    known, independent = _ask(task, pool)
+    load = partial(task.computing, known)
+    yield Backend(known, independent, lambda run: _fill(run, load, task.schemas, pool))
+
+
+def _ask(task: Task, pool: Pool) -> tuple[dict[str, Any], bool]:
+    """`Task.facts`, of a process with the resources of one actor."""
     ray = ray_module()
 
     def answer(parcel: Parcel) -> Any:
@@ -55,40 +64,40 @@ def ask(question: Callable[[], T], schemas: Schemas, pool: Pool) -> T:
 
     # One call, as a worker that stays would keep its memory of the GPU.
     remote = ray.remote(num_gpus=pool.num_gpus, num_cpus=pool.num_cpus, max_calls=1)(answer)
-    found = ray.get(remote.remote(Parcel.of(question, schemas)))
+    found = ray.get(remote.remote(Parcel.of(task.facts, task.schemas)))
     if isinstance(found, SchemaxError):
         raise found
-    answered: T = found
-    return answered
+    known, independent = found
+    return known, independent
 
 
-def fill(
-    job: Job, load: Load, schemas: Schemas, pool: Pool
+def _fill(
+    run: ResumableRun, load: Load, schemas: Schemas, pool: Pool
 ) -> Generator[Extraction[Any], None, None]:
-    """Computes and keeps what is missing, like `Job.fill`; yields it part by part, in any order.
+    """Computes and keeps what is missing; yields it part by part, in any order.
 
-    Raises InputError for an input that is not the one of the rows that are there or breaks off,
+    Raises InputError for an input that is not the one of the rows that are kept or breaks off,
     once all before it is kept; SchemaxError if no actor can be kept alive, and what `load` raises.
     """
     broken: InputError | None = None
-    with closing(_computed(job, load, schemas, pool)) as stream:
+    with closing(_computed(run, load, schemas, pool)) as stream:
         for found in stream:
             if isinstance(found, InputError):
                 broken = found
             elif isinstance(found, SchemaxError):
                 raise found
             else:
-                job.parts.finish(found.number, found.mark, found.rows)
+                run.checkpoint.write_part(found.number, found.digest, found.lines)
                 yield from found.items
     if broken is not None:
         raise broken
 
 
 def _computed(
-    job: Job, load: Load, schemas: Schemas, pool: Pool
+    run: ResumableRun, load: Load, schemas: Schemas, pool: Pool
 ) -> Generator[_Computed | SchemaxError, None, None]:
     ray, data = ray_module(), ray_module("ray.data")
-    reader = _Reader(Parcel.of(job, schemas), job.parts.finished(), os.getcwd())
+    reader = _Reader(Parcel.of(run, schemas), run.checkpoint.finished(), os.getcwd())
     here = ray.get_runtime_context().get_node_id()
     with _settings():
         # Takes no CPU, as all of them may be the actors', who wait for it.
@@ -97,7 +106,7 @@ def _computed(
         )
         computed = parts.map_batches(
             _Actor,
-            fn_constructor_args=(Parcel.of(load, schemas), job.details),
+            fn_constructor_args=(Parcel.of(load, schemas), run.details),
             batch_size=1,
             batch_format="pyarrow",
             **pool.settings,
@@ -135,7 +144,7 @@ class _Reader:
     finished: as of the beginning, since Ray may have to read once more, and must get the same.
     """
 
-    job: Parcel
+    run: Parcel
     finished: Mapping[int, str]
     folder: str
 
@@ -151,8 +160,8 @@ class _Reader:
 
     def _read(self) -> Generator[dict[str, list[bytes]], None, None]:
         try:
-            job: Job = self.job.unpack()
-            for part in job.missing(self.finished):
+            run: ResumableRun = self.run.unpack()
+            for part in run.parts(self.finished):
                 yield _packed(part)
         except InputError as error:
             yield _packed(error)
@@ -171,18 +180,19 @@ class _Actor:
             self._problem = error
 
     def __call__(self, batch: Any) -> Any:
-        part = _unpacked(batch)
+        part: Part | SchemaxError = _unpacked(batch)
         if isinstance(part, SchemaxError) or self._problem is not None:
-            return _packed(part if self._problem is None else self._problem)
-        rows: dict[int, Row] = {}
-        items = []
+            return _packed(self._problem or part)
+        lines, items = [], []
+        rows = (((index, known), record) for index, known, record in part.pending)
         try:
-            for item, row in part.compute(self._extract, details=self._details):
-                rows[item.index] = row
+            for (index, known), found in stream_rows(self._extract, rows):
+                item, row = as_row(replace(found, index=index), details=self._details)
+                lines.append(to_line(known, row))
                 items.append(replace(item, slots=()))  # which nobody asks for any more
         except SchemaxError as error:
             return _packed(error)
-        return _packed(_Computed(part.number, part.mark, part.in_order(rows), items))
+        return _packed(_Computed(part.number, part.digest, lines, items))
 
 
 def _packed(value: Any) -> dict[str, list[bytes]]:

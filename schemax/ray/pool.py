@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from schemax.tables.places import optional
+from schemax.io.storage import optional
 
 EXTRA = "ray"
 
@@ -62,8 +62,8 @@ class Pool:
         pool = cls(fewest, most, num_gpus, num_cpus)
         if (room := sum(map(pool._fits, nodes))) < fewest:
             said = (
-                f"{fewest} actors of {num_gpus:g} GPUs and {num_cpus:g} CPUs do not fit what Ray "
-                f"has: {room} of them do"
+                f"Ray has no room for {fewest} actors with {num_gpus:g} GPUs and {num_cpus:g} CPUs "
+                f"each, only for {room}"
             )
             if _is_own():
                 raise ValueError(said)
@@ -108,7 +108,7 @@ def _check(concurrency: Concurrency, num_gpus: float | None, num_cpus: float | N
         )
     for name, value in (("num_gpus", num_gpus), ("num_cpus", num_cpus)):
         if value is not None and not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
+            raise ValueError(f"{name} must be a number of 0 or more, not {value!r}")
     if num_gpus is not None and num_gpus > 1 and num_gpus != int(num_gpus):
         raise ValueError(f"num_gpus must be a whole number or less than 1, not {num_gpus!r}")
 

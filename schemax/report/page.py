@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from string import Template
 from typing import Any
 
 from schemax.errors import InputError
+from schemax.io.storage import writing
 from schemax.report.rows import FieldSets, plain_row, to_json
 from schemax.results import Extraction
 
@@ -83,7 +83,7 @@ class Report:
 
 
 @contextmanager
-def open_report(name: str, title: str, limit: int) -> Iterator[Report]:
+def open_report(name: str, title: str) -> Iterator[Report]:
     """A report that is written in the end, even if an error or an interrupt is that end.
 
     Raises InputError at once where nothing could be written.
@@ -91,7 +91,7 @@ def open_report(name: str, title: str, limit: int) -> Iterator[Report]:
     path = Path(name)
     if path.is_dir() or not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
         raise InputError(f"cannot write {name}: not a file in a folder that can be written to")
-    report = Report(title, limit=limit)
+    report = Report(title)
     try:
         yield report
     except BaseException as error:
@@ -105,19 +105,8 @@ def open_report(name: str, title: str, limit: int) -> Iterator[Report]:
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
     """Writes a file that is never half there: it gets its name only when it is complete."""
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():  # a device, a pipe
-        target.write_bytes(text.encode())
-        return
-    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(text.encode())
-        if target.exists():
-            shutil.copymode(target, partial)
-        os.replace(partial, target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with writing(os.fspath(path)) as handle:
+        handle.write(text.encode())
 
 
 def _asset(name: str) -> str:

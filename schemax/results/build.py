@@ -32,7 +32,7 @@ def build(
     steps: int = 0,
     texts: Mapping[str, str] | None = None,
 ) -> Extraction[T]:
-    """One document's slots as an instance of `schema`, or as a row that says why there is none.
+    """One document's slots as an instance of `schema`, or as a failed row that says why.
 
     `slots` is aligned with `attributes`; None is a field that the output did not mention, and
     counts as null. `texts` are the document's, by field; without them no result has spans. Nothing

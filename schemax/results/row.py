@@ -179,7 +179,7 @@ class Row:
     # What is passed to Pydantic.
 
     def assembled(self, group: Group) -> dict[str, Any] | list[Any] | Fallback:
-        """The group's data by field name, or LOST; goes on to the end to report all reasons."""
+        """The group's data by field name, or LOST, once the reasons of all fields are known."""
         data: dict[str, Any] = {}
         lost = False
         for name, child in group.children.items():

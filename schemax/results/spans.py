@@ -64,7 +64,7 @@ class Source:
         self._work_left = _FUZZY_WORK
 
     def locate(self, value: str) -> Span | None:
-        """The place that states `value`, a text as a model wrote it; None if there is none."""
+        """The place that states `value`, a text as a model wrote it; None if no place does."""
         value = value.strip()
         short = len(value) <= _SHORT
         allowed = _NUMBER_AND_UNIT if short else _THROUGH
@@ -235,6 +235,6 @@ def _numbers(text: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words that similar texts share; "and" is none, since "&" and "," are none."""
+    """The words that similar texts share; "and" does not count, since "&" and "," do not."""
     words = (folded(word, bare) for word in _SEPARATORS.split(folded(text, loose)))
     return [word for word in words if word and word != "and"]

@@ -35,7 +35,7 @@ def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat) -> list[str] | No
     if leaf.attribute.is_list:
         return texts
     if len(texts) > 1:
-        raise ValueError(f"{len(texts)} values where one belongs")
+        raise ValueError(f"expected one value, got {len(texts)}")
     return texts or None
 
 
@@ -77,7 +77,7 @@ def _date_reader(kind: str) -> TypeAdapter[Any]:
 
 
 def as_seconds(leaf: Leaf, text: Any) -> Iterator[Any]:
-    """What Pydantic makes of a bare number as a date: so many seconds since 1970."""
+    """What Pydantic makes of a bare number as a date: seconds since 1970."""
     if isinstance(text, str) and _BARE_NUMBER.fullmatch(text):
         try:
             yield _date_reader(leaf.attribute.kind).validate_python(text)

@@ -26,6 +26,9 @@ from schemax.runtime.plan import Ints
 from schemax.runtime.staging import stage
 from schemax.runtime.visibility import Span, within_span
 
+OWN_ONLY = 1 << 32
+"""Added to the order of a token that no other slot sees."""
+
 
 class Kind(Enum):
     """Where a segment's keys and values lie; see the module."""
@@ -154,6 +157,7 @@ def mask_of(segment: KVSegment, span: Span, furthest: int) -> Tensor | None:
         column = torch.arange(segment.length, device=segment.orders.device)
         orders, own = segment.orders[:, None, :], segment.own_orders[:, :, None]
         seen = torch.where(orders < 0, column < segment.visible[:, :, None], orders <= own)
+        seen |= orders == own + OWN_ONLY
         seen |= (segment.visible == 0)[:, :, None] & (column == 0)
     elif segment.visible is not None:
         # Rows without tokens, and padding, see something: their results are never read.

@@ -90,6 +90,7 @@ class Sampler:
         modes = self._table.mode[slots]
         for slot in slots[modes == NODE].tolist():
             self._nodes.pop(slot, None)
+            self._deferred.pop(slot, None)  # where a budget ends before them
         for slot in slots[modes == MATCHER].tolist():
             if (matcher := self._matchers.pop(slot, None)) is not None:
                 grammar = self._table.specs[slot].grammar
@@ -388,6 +389,7 @@ class Sampler:
         reason = "" if matcher is None else matcher.get_error().strip().partition("\n")[0]
         self._automata.of(grammar).fail(reason)
         self._nodes.pop(slot, None)
+        self._deferred.pop(slot, None)
         self._table.mode[slot] = UNBOUND
 
     # --- what is forced --------------------------------------------------------------------------

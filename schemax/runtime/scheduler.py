@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from schemax.runtime.batch import OWN_ONLY
 from schemax.runtime.children import ChildQueue
 from schemax.runtime.document_rows import DocumentRows, RunningRequest
 from schemax.runtime.limits import AdmissionControl
@@ -133,6 +134,7 @@ class Scheduler:
                 "position": layout.last_position + request.first_position,
                 "state": self.table.stops.start(request.stop),
                 "budget": request.budgets,
+                "k_max": layout.budgets,
                 "visible": layout.visible + before if has_skeleton else count,
                 "digest": np.array(request.digests, np.int64)[layout.owners],
                 "number": layout.numbers,
@@ -217,7 +219,9 @@ class Scheduler:
         column = rows.length[row] + rank
         rows.length += counts
         rows.positions[row, column] = table.position[slots]
-        rows.orders[row, column] = table.order[slots]
+        # What goes beyond a slot's own budget is for no other slot: a retry is the slot's alone.
+        is_beyond = table.step[slots] >= table.k_max[slots]
+        rows.orders[row, column] = table.order[slots] + is_beyond * OWN_ONLY
         return row, column
 
     def _reserve_blocks(self, columns: int) -> None:

@@ -29,6 +29,7 @@ COLUMNS = (
     "passes",  # forward passes so far
     "state",  # of the stop rule, among those of all rules
     "budget",  # tokens, retries included
+    "k_max",  # tokens, without retries
     "visible",  # how many of its request's stem tokens the slot sees
     "num_kv",  # own tokens in the KV pool
     "num_shared",  # the first of these, which lie in slots of the pool that its parent holds
@@ -109,6 +110,7 @@ class SlotTable:
     passes: Ints
     state: Ints
     budget: Ints
+    k_max: Ints
     visible: Ints
     num_kv: Ints
     num_shared: Ints

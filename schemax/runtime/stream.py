@@ -90,9 +90,10 @@ def stream(
             control.restore()
             continue
         source.waiting.extendleft(reversed(again))
-        control.halve(sum(request.num_documents for request in again))
+        count = sum(request.num_documents for request in again)
+        control.halve(count)
         logger.warning(
-            "out of memory with %d documents; going on with %d", len(again), control.now.documents
+            "out of memory with %d documents; going on with %d", count, control.now.documents
         )
     if source.error is not None:
         raise source.error
@@ -101,13 +102,14 @@ def stream(
 class _Source:
     """The input, apart from what decodes it: where it fails, what was taken is finished first.
 
-    waiting: requests that were taken and are not in flight. What the input raises is never taken
-    for a failure of a pass.
+    waiting: requests that were taken and are not in flight. refused: what was met on the way and
+    cannot be run. What the input raises is never taken for a failure of a pass.
     """
 
     def __init__(self, requests: Iterator[Request | Refused]) -> None:
         self._requests = requests
         self.waiting: deque[Request | Refused] = deque()
+        self.refused: deque[Refused] = deque()
         self.error: Exception | None = None
 
     def head(self, *, may_take: bool) -> Request | Refused | None:
@@ -145,10 +147,12 @@ class _Run:
     def passes(self) -> Iterator[Filled | Refused]:
         model, scheduler = self.model, self.scheduler
         while True:
-            refused = self._admit()
-            yield from refused
+            self._admit()
+            has_refused = bool(self.source.refused)
+            while self.source.refused:
+                yield self.source.refused.popleft()
             if not scheduler.num_running:
-                if refused:
+                if has_refused:
                     continue
                 return
             self.prefixes.read(scheduler)
@@ -161,7 +165,7 @@ class _Run:
             self.control.count(sum(request.num_documents for request, _ in done))
             yield from done
 
-    def _admit(self) -> list[Refused]:
+    def _admit(self) -> None:
         """Takes up whole requests while a pass has room for them; a long one gets its own pass.
 
         Slots that requests in flight have called for come first: these are done all the sooner. A
@@ -170,13 +174,12 @@ class _Run:
         scheduler, source, limits = self.scheduler, self.source, self.control.now
         room = limits.pass_tokens - len(scheduler.growing)
         room -= scheduler.spawn(room)
-        refused: list[Refused] = []
-        while len(refused) < _MOST_REFUSED:
+        while len(source.refused) < _MOST_REFUSED:
             request = source.head(may_take=scheduler.num_repeated < _MOST_REPEATED)
             if request is None:
                 break
             if isinstance(request, Refused):
-                refused.append(request)
+                source.refused.append(request)
                 source.waiting.popleft()
                 continue
             size = request.num_tokens
@@ -195,7 +198,6 @@ class _Run:
         if rows.is_sparse or scheduler.needed_width > rows.width:
             self._resize(rows.num_rows, scheduler.needed_width)
         scheduler.begin_pass()
-        return refused
 
     def _resize(self, rows: int, width: int) -> None:
         kept, used = self.scheduler.resize(rows, width)

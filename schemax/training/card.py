@@ -53,11 +53,11 @@ def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> No
         path.write_text(json.dumps(plain, indent=2) + "\n", "utf-8")
         return
     if not path.is_file():
-        raise InputError(f"there is no run in {folder.parent} to go on with")
+        raise InputError(f"there is no run in {folder.parent} to resume")
     before = json.loads(path.read_text("utf-8"))
     changed = [key for key in {**before, **plain} if before.get(key) != plain.get(key)]
     if odd := [key for key in changed if key not in _MAY_CHANGE]:
         raise InputError(
-            f"the run in {folder.parent} had other settings ({', '.join(sorted(odd))}); resume it "
-            "with the same ones, or train into another folder"
+            f"the run in {folder.parent} had different settings ({', '.join(sorted(odd))}); "
+            "resume it with the same settings, or train into another folder"
         )

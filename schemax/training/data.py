@@ -29,7 +29,7 @@ def read_training_examples(
     shared = overlap(tested, annotated)
     if not shared:
         return annotated
-    what = "kept all the same" if keep_overlap else "dropped from training"
+    what = "kept in training" if keep_overlap else "dropped from training"
     warnings.warn(
         f"{len(shared)} products of {train} are also in {test}, {what}: {_some(shared)}",
         stacklevel=2,
@@ -39,7 +39,9 @@ def read_training_examples(
     texts = {example.text for example in tested}
     left = [example for example in annotated if example.text not in texts]
     if not left:
-        raise InputError(f"all products of {train} are also in {test}; none is left to train on")
+        raise InputError(
+            f"all products of {train} are also in {test}; no product is left to train on"
+        )
     return left
 
 

@@ -14,7 +14,7 @@ from schemax.evaluation.examples import Example, row_ids, shown_record
 from schemax.evaluation.labels import Stated, as_stated
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
-from schemax.io import read_records
+from schemax.io.records import read_records
 from schemax.progress import track
 from schemax.results import Extraction
 from schemax.training.training_examples import TrainingExample, training_example
@@ -106,17 +106,17 @@ def examples_by_predictions(
             if isinstance(row, InputError):
                 raise InputError(f"{path}, {row}")
             if isinstance(row, str) or not isinstance(row.get("attributes", 0), dict | None):
-                raise InputError(f"{where}: no prediction; it needs attributes")
+                raise InputError(f"{where}: not a prediction: attributes must be an object")
             place = _place(row, number - 1, by_id, len(annotated))
             if place is None:
-                raise InputError(f"{where}: there is no product {row.get('id')!r} to train on")
+                raise InputError(f"{where}: no product to train on has the id {row.get('id')!r}")
             if row["attributes"] is None:
                 continue
             examples[place] = _predicted(
                 where, row, names[place], annotated[place], schemas, output
             )
     if not examples:
-        raise InputError(f"{path} holds no predictions")
+        raise InputError(f"{path} contains no predictions")
     return [examples[place] for place in sorted(examples)]
 
 

@@ -52,7 +52,7 @@ def make_features(
     absent: the chance that a value which was not annotated is learnt as null.
 
     Warns of documents that are too long for the model, by name, and leaves them out; and of values
-    that are longer than their slot's budget, of which only the beginning can be learnt. Raises
+    that are longer than their slot's budget, so that only their beginning is learnt. Raises
     InputError for lists in two phases, and if nothing is left to be learnt.
     """
     for category, schema in compiled.items():

@@ -23,14 +23,17 @@ def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
     config: a config.json, or a folder or Hub id that has one. tokenizer: of which model; None takes
     the config's own. Never runs remote code.
 
-    Raises ModelError for a config that cannot be read or is no causal language model's.
+    Raises ModelError for a config that cannot be read or does not describe a causal language
+    model.
     """
     path = Path(config)
     source = str(path.parent) if path.is_file() else config
     with refusing(config):
         settings = AutoConfig.from_pretrained(config, trust_remote_code=False)
     if type(settings) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise ModelError(f"{config} is of the type {settings.model_type!r}; a decoder is needed")
+        raise ModelError(
+            f"{config} has the model type {settings.model_type!r}, which is not a decoder"
+        )
     torch.manual_seed(seed)
     with refusing(config):
         model = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]

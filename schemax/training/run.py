@@ -78,7 +78,7 @@ def run_training(
 ) -> TrainingResult:
     """Trains a model, and writes it with its tokenizer, prompt and card.
 
-    Checkpoints go to a folder of their own in `out`; resume goes on from the last one.
+    Checkpoints go to a folder of their own in `out`; resume continues from the last one.
 
     Raises ModelError for models that cannot be trained like this, InputError where nothing is left
     to train on or a run cannot be resumed.
@@ -161,7 +161,7 @@ def run_training(
 def _last_checkpoint(folder: Path) -> str:
     """The newest complete checkpoint: the Trainer writes its own state last.
 
-    Raises InputError if there is none.
+    Raises InputError if no checkpoint is complete.
     """
     complete = [path.parent for path in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}")]
     if not complete:

@@ -32,7 +32,7 @@ class TrainingSettings:
     bf16: computes in bfloat16, and writes the model so.
     absent: the share of values without an annotation that are learnt as null; 0 ignores them.
     held_out: the share of products that are never trained on; their loss chooses the weights.
-    patience: stops after so many checks without a better held-out loss; None never stops early.
+    patience: stops after this many checks without a better held-out loss; None never stops early.
     check_every: steps between checks, which also save; None checks once an epoch.
 
     Raises ValueError for settings that make no sense.
@@ -72,14 +72,14 @@ class TrainingSettings:
         if not 0 <= self.held_out < 1:
             raise ValueError(f"held_out must be from 0 to less than 1, not {self.held_out!r}")
         if self.patience is not None and not self.held_out:
-            raise ValueError("patience needs a held-out part: give held_out a share above 0")
+            raise ValueError("patience requires a held-out part: set held_out above 0")
         if self.lora is not None and self.from_scratch:
-            raise ValueError("LoRA goes on trained weights; from scratch, train all of them")
+            raise ValueError("LoRA requires trained weights; from scratch, train all weights")
         if self.keep_adapter and self.lora is None:
-            raise ValueError("there is no adapter to keep without LoRA")
+            raise ValueError("keep_adapter requires LoRA")
 
     def peak(self, num_parameters: int) -> float:
-        """The learning rate at its peak, for a model of so many parameters."""
+        """The learning rate at its peak, for a model with this many parameters."""
         if self.learning_rate is not None:
             return self.learning_rate
         if self.from_scratch or self.lora is not None:

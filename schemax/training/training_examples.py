@@ -65,7 +65,7 @@ def training_example(
     if schema is None:
         known = ", ".join(map(repr, schemas))
         raise InputError(
-            f"product {name}: no schema for category {annotated.category!r}; there are {known}"
+            f"product {name}: no schema for category {annotated.category!r}; known are {known}"
         )
     labels = typed_labels(name, annotated.category, stated, schema, output)
     unknown = frozenset(error.field for error in labels.errors if error.field)

@@ -18,20 +18,23 @@ from itertools import chain, islice
 from typing import Any, BinaryIO, TypeAlias
 
 from schemax.errors import InputError
-from schemax.io import STANDARD, Record, read_records
-from schemax.tables.arrow_in import arrow_columns, parquet_columns, read_arrow, read_parquet
-from schemax.tables.csv_in import read_csv, read_header
-from schemax.tables.places import expand, optional, reading, suffixes
+from schemax.io.arrow_in import arrow_columns, parquet_columns, read_arrow, read_parquet
+from schemax.io.csv_in import read_csv, read_header
+from schemax.io.records import STANDARD, Record, read_records
+from schemax.io.storage import expand, optional, reading, suffixes
 
 PARQUET = (".parquet", ".pq")
-ARROW = (".arrow", ".feather", ".ipc")
+ARROW = (".arrow", ".feather")
 CSV = (".csv", ".tsv")
 
 # What is surely not JSON Lines, which any other suffix stands for.
 _FOREIGN = (
-    *(".7z", ".avro", ".bz2", ".db", ".docx", ".gz", ".html", ".ods", ".orc", ".pdf"),
+    *(".7z", ".avro", ".bz2", ".db", ".docx", ".gz", ".html", ".ipc", ".ods", ".orc", ".pdf"),
     *(".sqlite", ".tar", ".xls", ".xlsx", ".xml", ".xz", ".zip", ".zst"),
 )
+
+# What readers raise for bytes that are not what they should be; pyarrow's errors are ValueErrors.
+_BROKEN = (OSError, EOFError, ValueError, zlib.error, csv.Error)
 
 # Records of JSON Lines that tell what a file's keys are; and how many keys a message names.
 _LOOKED_AT, _SHOWN = 1000, 40
@@ -54,7 +57,7 @@ class Shard:
         except ValueError:
             number, count = 0, 0
         if not 0 <= number < count:
-            raise ValueError(f"--shard must be 0/N to N-1/N, such as 0/4, not {text!r}")
+            raise ValueError(f"shard must be one of 0/N to N-1/N, such as 0/4, not {text!r}")
         return cls(number, count)
 
     def __str__(self) -> str:
@@ -94,6 +97,8 @@ class Source:
         Raises InputError for what matches nothing, cannot be opened, or lacks columns.
         """
         files = tuple(file for name in names for file in expand(name))
+        if not files:
+            raise InputError("no input is named")
         if STANDARD in files and len(files) > 1:
             raise InputError("stdin (-) cannot be read together with other inputs")
         for file in files:
@@ -103,8 +108,8 @@ class Source:
         return cls(files, found, limit, shard or Shard())
 
     @property
-    def standard(self) -> bool:
-        """Whether it is stdin, which can be read only once."""
+    def is_stdin(self) -> bool:
+        """Whether the source can be read only once."""
         return self.files == (STANDARD,)
 
     def rows(self) -> Generator[tuple[int, Record], None, None]:
@@ -112,10 +117,6 @@ class Source:
         with closing(self._records()) as records:
             numbered = enumerate(islice(records, self.limit))
             yield from islice(numbered, self.shard.number, None, self.shard.count)
-
-    def index(self, place: int) -> int:
-        """The index of a row, by its place among those that `rows` gives."""
-        return self.shard.number + place * self.shard.count
 
     def count(self) -> int | None:
         """How many rows that gives; None where nothing less than reading all would tell."""
@@ -128,7 +129,7 @@ class Source:
         return self.shard.of(total if self.limit is None else min(total, self.limit))
 
     def _records(self) -> Generator[Record, None, None]:
-        if self.standard:
+        if self.is_stdin:
             yield from read_records(sys.stdin.buffer)
             return
         several = len(self.files) > 1
@@ -173,7 +174,7 @@ def _first_keys(records: Iterator[Record]) -> list[str] | None:
     try:
         for record in islice(records, _LOOKED_AT):
             found |= dict.fromkeys(record if isinstance(record, Mapping) else ())
-    except _broken():  # what stands before is still to be read
+    except _BROKEN:  # what stands before is still to be read
         return None
     return list(found) or None
 
@@ -197,7 +198,7 @@ def _opened(name: str, extent: str) -> Iterator[Any]:
                 yield handle
         except InputError:
             raise
-        except _broken() as error:
+        except _BROKEN as error:
             raise InputError(f"cannot read {name} {extent}: {error}") from error
 
 
@@ -220,43 +221,9 @@ def decompressed(raw: BinaryIO, compression: str) -> Any:
     if compression == ".gz":
         return gzip.GzipFile(fileobj=raw, mode="rb")
     if compression == ".zst":
-        return io.BufferedReader(_Zstd(raw), 1 << 20)
+        pyarrow = optional("pyarrow", "a .zst file")
+        return io.BufferedReader(pyarrow.input_stream(raw, compression="zstd"), 1 << 20)
     return nullcontext(raw)
-
-
-class _Zstd(io.RawIOBase):
-    """The plain bytes of frames of zstd; unlike the package's own reader, it sees a missing end."""
-
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-        self._decompressor = optional("zstandard", "a .zst file").ZstdDecompressor()
-        self._frame: Any = None
-        self._rest = self._plain = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._plain:
-            if self._frame is not None and self._frame.eof:
-                self._rest, self._frame = self._frame.unused_data, None
-            data, self._rest = self._rest or self._raw.read(1 << 14), b""
-            if not data and self._frame is not None:
-                raise EOFError("it ends in the middle of a frame")
-            if not data:
-                return 0
-            self._frame = self._frame or self._decompressor.decompressobj()
-            self._plain = self._frame.decompress(data)
-        count = min(len(buffer), len(self._plain))
-        buffer[:count], self._plain = self._plain[:count], self._plain[count:]
-        return count
-
-
-def _broken() -> tuple[type[Exception], ...]:
-    """What readers raise for bytes that are not what they should be; pyarrow's are ValueErrors."""
-    module = sys.modules.get("zstandard")
-    own = () if module is None else (module.ZstdError,)
-    return (OSError, EOFError, ValueError, zlib.error, csv.Error, *own)
 
 
 def _reader(name: str) -> Reader:
@@ -265,7 +232,7 @@ def _reader(name: str) -> Reader:
     if reason := unusable(name):
         raise InputError(f"cannot read {name}: {reason}")
     if compression == ".zst":
-        optional("zstandard", "a .zst file")
+        optional("pyarrow", "a .zst file")
     if suffix in CSV:
         return read_csv
     if suffix not in (*PARQUET, *ARROW):
@@ -278,9 +245,9 @@ def unusable(name: str) -> str | None:
     """Why a file of this name is neither read nor written; None if it is."""
     suffix, compression = suffixes(name)
     if compression and suffix in (*PARQUET, *ARROW):
-        return f"{suffix} files compress themselves"
+        return f"{suffix} files are compressed inside; leave {compression} out of the name"
     if suffix in _FOREIGN:
-        return f"{suffix} files are neither read nor written; take CSV, Parquet or JSON Lines"
+        return f"unknown format {suffix}; use CSV, Parquet, Arrow or JSON Lines"
     return None
 
 
@@ -288,7 +255,5 @@ def _json_lines(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> I
     lines = iter(handle)
     first = next(lines, b"")
     if suffixes(name)[0] == ".json" and (first[:1] == b"[" or first.strip() == b"{"):
-        raise InputError(
-            f"cannot read {name}: JSON, but not JSON Lines, which have a record on every line"
-        )
+        raise InputError(f"cannot read {name}: expected JSON Lines, with one record on every line")
     return read_records(chain((first,), lines))

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from schemax.attributes import compile_attributes
-from schemax.tables.columns import Column, Model, Schemas, columns_of
+from schemax.io.columns import Column, Model, Schemas, columns_of
 
 _FAULT = tuple(Column(name, "string") for name in ("field", "message", "raw"))
 _ERROR = Column("_error", "string")
@@ -22,7 +22,7 @@ _SPAN = (Column("start", "integer"), Column("end", "integer"), Column("field", "
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableSchema:
     """The columns of a table of results.
 
     fields: those of the schema; details: the fields whose results stand beside them.
@@ -32,7 +32,7 @@ class Layout:
     details: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, schemas: Schemas, *, details: bool = False) -> Layout:
+    def of(cls, schemas: Schemas, *, details: bool = False) -> TableSchema:
         """Raises SchemaError for schemas that cannot be compiled, or not share a table."""
         models: Sequence[Model]
         models = list(schemas.values()) if isinstance(schemas, Mapping) else [schemas]

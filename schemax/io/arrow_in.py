@@ -7,8 +7,8 @@ from datetime import date, time
 from typing import Any, BinaryIO
 
 from schemax.errors import InputError
-from schemax.io import Record
-from schemax.tables.places import optional
+from schemax.io.records import Record
+from schemax.io.storage import optional
 
 # Rows that are made Python objects at a time.
 _BATCH = 1024
@@ -44,13 +44,11 @@ def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> It
 def _open_arrow(handle: BinaryIO, name: str) -> tuple[Sequence[str], Iterable[Any]]:
     """Columns and batches: of the file format (Feather, version 2), or else the stream format."""
     pyarrow = optional("pyarrow", name)
-    magic = handle.read(6)
+    is_file = handle.read(6) == b"ARROW1"
     handle.seek(0)
-    if magic == b"ARROW1":
+    if is_file:
         file = pyarrow.ipc.open_file(handle)
         return file.schema.names, map(file.get_batch, range(file.num_record_batches))
-    if magic.startswith(b"FEA1"):
-        raise InputError(f"cannot read {name}: Feather of version 1; write it anew as version 2")
     stream = pyarrow.ipc.open_stream(handle)
     return stream.schema.names, stream
 

@@ -7,9 +7,9 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
-from schemax.tables.columns import Column, Schemas
-from schemax.tables.places import optional
-from schemax.tables.rows import Layout
+from schemax.io.columns import Column, Schemas
+from schemax.io.storage import optional
+from schemax.io.table_schema import TableSchema
 
 
 def arrow_schema(schema: Schemas, *, details: bool = False) -> Any:
@@ -26,18 +26,18 @@ def arrow_schema(schema: Schemas, *, details: bool = False) -> Any:
     Raises InputError without pyarrow; SchemaError for what cannot be declared, and for categories
     that differ in the type of a field.
     """
-    return table_schema(Layout.of(schema, details=details).columns)
+    return schema_of(TableSchema.of(schema, details=details).columns)
 
 
-def table_schema(columns: Sequence[Column]) -> Any:
+def schema_of(columns: Sequence[Column]) -> Any:
     pyarrow = _pyarrow()
     return pyarrow.schema([(column.name, arrow_type(column)) for column in columns])
 
 
 def record_batch(columns: Sequence[Column], cells: Sequence[Mapping[str, Any]]) -> Any:
-    """Rows of cells, as `Layout.cells` gives them, as a pyarrow.RecordBatch."""
+    """Rows of cells, as `TableSchema.cells` gives them, as a pyarrow.RecordBatch."""
     arrays = [_array(column, [row[column.name] for row in cells]) for column in columns]
-    return _pyarrow().record_batch(arrays, schema=table_schema(columns))
+    return _pyarrow().record_batch(arrays, schema=schema_of(columns))
 
 
 @lru_cache(maxsize=1024)

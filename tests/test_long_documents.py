@@ -13,9 +13,9 @@ from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec
 from schemax.documents import Shown
 from schemax.formats import get_format
+from schemax.io.long_documents import compiled_schemas, fitted
 from schemax.results import Extraction, SlotText, build
 from schemax.schema import AttrSchema
-from schemax.tables.fitting import compiled_schemas, fitted
 
 JSON = get_format("json")
 WIDTH = 30

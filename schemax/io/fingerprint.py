@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from hashlib import blake2b, file_digest
 from importlib import metadata
@@ -14,24 +15,27 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from schemax.attributes import compile_attributes
 from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.calibration import FILE as CALIBRATION
 from schemax.calibration import Calibration
+from schemax.compiler import as_codec
+from schemax.compiler.few_shot import FewShotExamples
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
-from schemax.tables.columns import Schemas
-from schemax.tables.places import filesystem, is_remote, reading
+from schemax.io.columns import Schemas
+from schemax.io.storage import reading, size_of
 
 # Weights, configurations, tokenizers, templates; not cards and logs.
 _MODEL_FILES = (".json", ".jinja", ".model", ".safetensors", ".tiktoken", ".txt")
 
 _EDGE = 1 << 20  # bytes of a file's beginning and end that stand for what it holds
 
-# Rows do not depend on it where documents are isolated, in float32 and greedily; and who runs out
-# of memory must be able to go on with a smaller one.
+# batch_size is left out: rows do not depend on it, and a run that ran out of memory must be able to
+# go on with a smaller one.
 _FREE = ("batch_size",)
 
 
@@ -51,11 +55,7 @@ def of_files(files: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _of_file(name: str) -> dict[str, Any]:
-    if is_remote(name):
-        system, path = filesystem(name)
-        size = int(system.size(path) or 0)
-    else:
-        size = Path(name.removeprefix("file://")).stat().st_size
+    size = size_of(name)
     with reading(name) as handle:
         edges = blake2b(handle.read(_EDGE), digest_size=8)
         if size > _EDGE:
@@ -116,8 +116,11 @@ def of_template(template: TemplateLike) -> str:
     return _digest(source)
 
 
-def of_file(path: Path | None) -> str | None:
-    return None if path is None else _digest_of_file(path)
+def of_examples(examples: FewShotExamples | None) -> str | None:
+    """A digest of what the prompt shows, wherever it came from."""
+    if examples is None:
+        return None
+    return _digest(json.dumps(to_jsonable_python(examples, fallback=str), sort_keys=True))
 
 
 def of_model(name: str | Path, loaded: Any) -> str:
@@ -145,8 +148,24 @@ def of_model(name: str | Path, loaded: Any) -> str:
     return _digest("\n".join(said))
 
 
+def of_weights(model: Any, tokenizer: Any, eos_ids: Sequence[int]) -> str:
+    """A digest of a model in memory, whatever it was loaded from, and of its tokenizer.
+
+    Parameters that do not give their bytes (some quantized ones) count by name, type and shape.
+    """
+    import torch
+
+    said = [str(model.config), as_codec(tokenizer).to_str(), repr(tuple(eos_ids))]
+    for name, tensor in model.state_dict().items():
+        said.append(f"{name} {tensor.dtype} {tuple(tensor.shape)}")
+        with suppress(RuntimeError, NotImplementedError):
+            values = tensor.detach().contiguous().flatten().view(torch.uint8).cpu().numpy()
+            said.append(blake2b(values, digest_size=16).hexdigest())
+    return _digest("\n".join(said))
+
+
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What a run that goes on may not change: one phrase for each."""
+    """What has changed since an unfinished run, so that it cannot go on: a phrase for each."""
     found = []
     for key, value in now.items():
         if key not in before:

@@ -14,8 +14,8 @@ from contextlib import closing
 from typing import BinaryIO
 
 from schemax.errors import InputError
-from schemax.io import Record
-from schemax.tables.places import suffixes
+from schemax.io.records import Record
+from schemax.io.storage import suffixes
 
 _DELIMITERS = ",;\t"
 # A cell in quotes, whichever of these it stands behind.
@@ -47,7 +47,9 @@ def read_csv(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iter
 
 def _record(header: Sequence[str], cells: Sequence[str], line: int) -> Record:
     if len(cells) != len(header):
-        return InputError(f"line {line}: {len(cells)} cells, where the header has {len(header)}")
+        return InputError(
+            f"line {line}: number of cells {len(cells)}, but the header has {len(header)}"
+        )
     if any(map(_is_broken, cells)):
         return InputError(f"line {line}: not valid UTF-8")
     return {key: cell or None for key, cell in zip(header, cells, strict=True)}
@@ -109,7 +111,7 @@ def _check_header(header: Sequence[str], name: str) -> None:
         raise InputError(f"cannot read {name}: its header is not UTF-8; save it as CSV in UTF-8")
     if len(set(header)) < len(header):
         twice = next(key for key in header if header.count(key) > 1)
-        raise InputError(f"cannot read {name}: two columns are called {twice!r}")
+        raise InputError(f"cannot read {name}: two columns are named {twice!r}")
 
 
 def _is_broken(cell: str) -> bool:

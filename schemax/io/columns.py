@@ -74,7 +74,7 @@ class Column:
             return None
         if self.is_list:
             if not isinstance(value, list):
-                raise ValueError(f"a {type(value).__name__} where a list is declared")
+                raise ValueError(f"expected a list, got {type(value).__name__}")
             return [_CELLS[self.type](self, item) if item is not None else None for item in value]
         return _CELLS[self.type](self, value)
 
@@ -218,7 +218,7 @@ def _string(column: Column, value: Any) -> str:
 def _integer(column: Column, value: Any) -> int:
     number = int(value)
     if not -(2**63) <= number < 2**63:
-        raise ValueError("more than 64 bits hold")
+        raise ValueError("outside the range of 64 bits")
     return number
 
 
@@ -229,7 +229,7 @@ def _decimal(column: Column, value: Any) -> Decimal:
             number = Decimal(str(value))
             rounded = number.quantize(Decimal(1).scaleb(-places), context=context)
         except InvalidOperation:
-            raise ValueError(f"no number of {digits} digits") from None
+            raise ValueError(f"not a number of at most {digits} digits") from None
     if rounded != number or rounded.adjusted() >= digits - places:
         raise ValueError(f"more than {digits} digits, {places} of them after the point")
     return rounded
@@ -259,7 +259,7 @@ def _one_of(column: Column, value: Any) -> Any:
 
 def _struct(column: Column, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"a {type(value).__name__} where fields are declared")
+        raise ValueError(f"expected an object, got {type(value).__name__}")
     return {child.name: child.cell(value.get(child.name)) for child in column.children}
 
 

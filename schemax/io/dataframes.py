@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Unpack
@@ -10,12 +11,13 @@ from typing import Any, Unpack
 from schemax.documents import Shown
 from schemax.errors import InputError
 from schemax.extractor import Extractor, Options
+from schemax.io.arrow import record_batch
+from schemax.io.columns import Schemas
+from schemax.io.storage import optional
+from schemax.io.stream import as_row, in_order
+from schemax.io.table_schema import TableSchema
 from schemax.progress import track
-from schemax.tables.arrow import record_batch
-from schemax.tables.columns import Schemas
-from schemax.tables.places import optional
-from schemax.tables.rows import Layout
-from schemax.tables.run import as_row, in_order
+from schemax.results import Extraction
 
 _BATCH = 1024
 _KINDS = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("datasets", "Dataset"))
@@ -58,16 +60,17 @@ def extract_frame(
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
     pyarrow = optional("pyarrow", "extract_frame")
-    layout = Layout.of(schema, details=details)
+    table_schema = TableSchema.of(schema, details=details)
     if extractor is None:
         extractor = Extractor.default() if model is None else Extractor.from_pretrained(model)
     wanted = _wanted(options)
     records = _records(frame, kind) if kind != "datasets" else _records_of_dataset(frame, wanted)
-    stream: Any = extractor.stream(records, schema, **options)
+    extract = partial(extractor.stream, schema=schema, **options)
+    stream: Iterator[Extraction[Any]] = in_order(extract, enumerate(records))
     if show_progress:
-        stream = track(stream, total=len(frame))
-    cells = (layout.cells(as_row(item, details=details)[1]) for item in in_order(stream))
-    columns = layout.results
+        stream = track(stream, total=len(frame), unit="rows")
+    cells = (table_schema.cells(as_row(item, details=details)[1]) for item in stream)
+    columns = table_schema.results
     batches, gathered = [], []
     for row in cells:
         gathered.append(row)

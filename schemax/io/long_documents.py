@@ -1,4 +1,4 @@
-"""Documents that a model's context does not hold: cut, or read piece by piece."""
+"""Documents that a model's context does not hold: cut, or read chunk by chunk."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
 from schemax.compiler.few_shot import read_few_shot_examples
 from schemax.documents import Shown, shown_text
-from schemax.extractor import Extractor
+from schemax.extractor import Extractor, Options
 from schemax.formats import OutputFormat
-from schemax.io import Record
+from schemax.io.columns import Schemas
+from schemax.io.records import Record
+from schemax.io.stream import Extract
 from schemax.results import Extraction, FieldError, SlotText, build
-from schemax.tables.columns import Schemas
-from schemax.tables.run import Extract
 
 TooLong = Literal["error", "truncate", "chunk"]
 
 Fits: TypeAlias = Callable[[str, str], bool]
 """Whether a document (category, text) fits, together with its instruction, keys and budgets."""
 
-# Of a piece that the next one repeats, so that a value at the seam is whole in one of them.
+# Of a chunk that the next one repeats, so that a value at the seam is whole in one of them.
 _OVERLAP = 0.1
-# How far back the end of a piece moves to stand between words.
+# How far back the end of a chunk moves to stand between words.
 _WORD = 40
 
 
 @dataclass(slots=True)
 class _Row:
-    """A record on its way: how many pieces are out, and what has come back of them."""
+    """A record on its way: how many chunks are out, and what has come back of them."""
 
     index: int
     record: Record
-    pieces: list[Record]
+    chunks: list[Record]
     results: list[Extraction[Any] | None]
 
 
@@ -50,8 +50,8 @@ def fitted(
     """Like `extract`, but for records that are too long.
 
     truncate: they lose the end of their longest text; `errors` say how much is left.
-    chunk: they are read in pieces of their longest text, and every field is taken, with all that
-        was decoded for it, from the piece that states it with the highest confidence, of lists
+    chunk: they are read in chunks of their longest text, and every field is taken, with all that
+        was decoded for it, from the chunk that states it with the highest confidence, of lists
         from the one that states most; spans are offsets into the whole text.
     compiled: by category; of one schema, under "".
     """
@@ -60,21 +60,21 @@ def fitted(
     def run(records: Iterable[Record]) -> Iterator[Extraction[Any]]:
         owners: dict[int, tuple[_Row, int]] = {}
 
-        def pieces() -> Iterator[Record]:
+        def chunks() -> Iterator[Record]:
             place = 0
             for index, record in enumerate(records):
-                made = shaper.pieces(record)
+                made = shaper.chunks(record)
                 row = _Row(index, record, made, [None] * len(made))
-                for number, piece in enumerate(made):
+                for number, chunk in enumerate(made):
                     owners[place] = row, number
                     place += 1
-                    yield piece
+                    yield chunk
 
-        for item in extract(pieces()):
+        for item in extract(chunks()):
             row, number = owners.pop(item.index)
             row.results[number] = replace(item, index=row.index)
             found = [result for result in row.results if result is not None]
-            if len(found) == len(row.pieces):
+            if len(found) == len(row.chunks):
                 yield shaper.joined(row, found, compiled)
 
     return run
@@ -92,7 +92,7 @@ class _Shaper:
             return str(record.get(self.shown.category))
         return ""
 
-    def pieces(self, record: Record) -> list[Record]:
+    def chunks(self, record: Record) -> list[Record]:
         """The record itself, if it fits or cannot be shown; else what is read in its place."""
         try:
             text, texts = shown_text(record, self.shown)
@@ -130,7 +130,7 @@ class _Shaper:
         self, row: _Row, found: Sequence[Extraction[Any]], compiled: Mapping[str, CompiledSchema]
     ) -> Extraction[Any]:
         first = found[0]
-        if row.pieces[0] is row.record or any(not item.fields for item in found):
+        if row.chunks[0] is row.record or any(not item.fields for item in found):
             return next((item for item in found if not item.fields), first)
         texts = shown_text(row.record, self.shown)[1]
         if self.mode == "truncate":
@@ -161,7 +161,7 @@ def _with(record: Record, key: str, text: str) -> Record:
 def _rank(
     item: Extraction[Any], place: int, attribute: Attribute, format: OutputFormat
 ) -> tuple[bool, int, float]:
-    """How well a piece states an attribute, to be compared with the other pieces."""
+    """How well a chunk states an attribute, to be compared with the other chunks."""
     result, slot = item.fields[attribute.name], item.slots[place]
     stated = result.value is not None and result.value != [] and _is_stated(slot, format)
     # In two phases an error may be one item's, and is no reason to drop the others.
@@ -179,19 +179,24 @@ def _is_stated(slot: SlotText | None, format: OutputFormat) -> bool:
 
 
 def compiled_schemas(
-    extractor: Extractor, schemas: Schemas, shown: Shown, settings: Mapping[str, Any]
+    extractor: Extractor, schemas: Schemas, shown: Shown, options: Options
 ) -> dict[str, CompiledSchema]:
     """What `Extractor.stream` compiles, by category, or under "". Raises what it raises."""
     named = schemas if isinstance(schemas, Mapping) else {"": schemas}
-    plain = dict(settings)
     shots = read_few_shot_examples(
-        plain.pop("examples", None),
+        options.get("examples"),
         named,
         isinstance(schemas, Mapping),
         lambda document: shown_text(document, shown)[0],
     )
     return {
-        name: extractor.compile(schema, examples=shots.get(name, ()), **plain)
+        name: extractor.compile(
+            schema,
+            format=options.get("format"),
+            template=options.get("template"),
+            decoding=options.get("decoding"),
+            examples=shots.get(name, ()),
+        )
         for name, schema in named.items()
     }
 

@@ -1,4 +1,4 @@
-"""Tables out: rows as JSON Lines, CSV, Parquet or Arrow, by the name of the file.
+"""Rows out, as JSON Lines, CSV, Parquet or Arrow, by the name of the file.
 
 A file gets its name only when all of its rows are written, so that it is never half a result and
 may be the file that is being read.
@@ -10,18 +10,19 @@ import csv
 import gzip
 import io
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from decimal import Decimal
 from typing import Any, BinaryIO, Protocol
 
 from schemax.errors import InputError
-from schemax.io import RowWriter
-from schemax.tables.arrow import record_batch, table_schema
-from schemax.tables.columns import at, leaves, printable
-from schemax.tables.places import optional, suffixes, writing
-from schemax.tables.reading import ARROW, CSV, PARQUET, unusable
-from schemax.tables.rows import Layout
+from schemax.io.arrow import record_batch, schema_of
+from schemax.io.columns import at, leaves, printable
+from schemax.io.readers import ARROW, CSV, PARQUET, unusable
+from schemax.io.records import STANDARD
+from schemax.io.storage import is_replaceable, optional, suffixes, writing
+from schemax.io.table_schema import TableSchema
 
 # Rows that are held back to become one row group.
 _GROUP = 16_384
@@ -43,33 +44,40 @@ def check_target(name: str) -> None:
     suffix, compression = suffixes(name)
     if reason := unusable(name):
         raise InputError(f"cannot write {name}: {reason}")
-    if compression == ".zst":
-        optional("zstandard", "a .zst file")
-    if suffix in (*PARQUET, *ARROW):
-        optional("pyarrow", f"a {suffix} file")
+    if compression == ".zst" or suffix in (*PARQUET, *ARROW):
+        optional("pyarrow", f"a {compression or suffix} file")
 
 
 @contextmanager
-def open_table(name: str, layout: Layout | None, *, scratch: str | None = None) -> Iterator[Writer]:
-    """A writer of a new file; nothing stays of it if an error ends the run.
+def open_writer(
+    name: str, table: TableSchema | None, *, scratch: str | None = None
+) -> Iterator[Writer]:
+    """A writer of a new file, or of lines to stdout for "-".
 
-    layout: of the columns; None for JSON Lines, which need none.
-    scratch: see `writing`.
+    table: the columns; None for JSON Lines, which need none.
+    scratch: the name of the file until it is complete, see `writing`. Without it, what was written
+        of a local file of JSON Lines stays beside it if an error ends the run.
+
     Raises InputError for what cannot be written.
     """
+    if name == STANDARD:
+        # The handle is taken now: a progress bar puts itself in place of sys.stdout.
+        yield JsonLines(sys.stdout.buffer, flush=True)
+        return
     check_target(name)
     suffix, compression = suffixes(name)
-    with writing(name, scratch) as raw, _compressed(raw, compression) as handle:
+    keep = scratch is None and not is_typed(name)
+    with writing(name, scratch, keep_partial=keep) as raw, _compressed(raw, compression) as handle:
         if not is_typed(name):
-            yield RowWriter(handle, flush=False)
+            yield JsonLines(handle, flush=not is_replaceable(name))
             return
-        assert layout is not None
+        assert table is not None
         if suffix in CSV:
-            yield _Csv(handle, layout, "\t" if suffix == ".tsv" else ",")
+            yield _Csv(handle, table, "\t" if suffix == ".tsv" else ",")
             return
-        table = _Arrow(handle, layout, parquet=suffix in PARQUET)
-        yield table
-        table.close()
+        arrow = _Arrow(handle, table, parquet=suffix in PARQUET)
+        yield arrow
+        arrow.close()
 
 
 def _compressed(raw: BinaryIO, compression: str) -> Any:
@@ -77,23 +85,51 @@ def _compressed(raw: BinaryIO, compression: str) -> Any:
         # Without name and time: equal rows give equal files.
         return gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0)
     if compression == ".zst":
-        compressor = optional("zstandard", "a .zst file").ZstdCompressor()
-        return compressor.stream_writer(raw, closefd=False)
+        pyarrow = optional("pyarrow", "a .zst file")
+        return pyarrow.output_stream(_Unclosed(raw), compression="zstd")
     return nullcontext(raw)
+
+
+class _Unclosed:
+    """A file that stays open when pyarrow closes what it has put around it."""
+
+    closed = False
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self.write, self.flush = raw.write, raw.flush
+
+    def close(self) -> None: ...
+
+
+class JsonLines:
+    """A row per line; `flush`: each of them right away, as somebody may be waiting for it."""
+
+    def __init__(self, handle: BinaryIO, *, flush: bool) -> None:
+        self._handle = handle
+        self._flush = flush
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        try:
+            line = json.dumps(row, ensure_ascii=False, allow_nan=False).encode()
+        except UnicodeEncodeError:  # a lone surrogate, which JSON can hold only escaped
+            line = json.dumps(row, allow_nan=False).encode()
+        self._handle.write(line + b"\n")
+        if self._flush:
+            self._handle.flush()
 
 
 class _Csv:
     """A cell per value: nested models have one per field, lists are JSON, null is empty."""
 
-    def __init__(self, handle: BinaryIO, layout: Layout, delimiter: str) -> None:
-        self._layout = layout
+    def __init__(self, handle: BinaryIO, table: TableSchema, delimiter: str) -> None:
+        self._table = table
         self._delimiter = delimiter
-        self._paths = leaves(layout.columns)
+        self._paths = leaves(table.columns)
         self._handle = handle
         self._put([".".join(path) for path in self._paths])
 
     def write(self, row: Mapping[str, Any]) -> None:
-        cells = self._layout.cells(row)
+        cells = self._table.cells(row)
         self._put([_text(at(cells, path)) for path in self._paths])
 
     def _put(self, cells: list[str]) -> None:
@@ -117,10 +153,10 @@ def _text(value: Any) -> str:
 class _Arrow:
     """Parquet, or Arrow's file format: rows are gathered to groups."""
 
-    def __init__(self, handle: BinaryIO, layout: Layout, *, parquet: bool) -> None:
-        self._layout = layout
+    def __init__(self, handle: BinaryIO, table: TableSchema, *, parquet: bool) -> None:
+        self._table = table
         self._cells: list[Mapping[str, Any]] = []
-        schema = table_schema(layout.columns)
+        schema = schema_of(table.columns)
         self._writer: Any
         if parquet:
             module = optional("pyarrow.parquet", "a Parquet file")
@@ -129,7 +165,7 @@ class _Arrow:
             self._writer = optional("pyarrow.ipc", "an Arrow file").new_file(handle, schema)
 
     def write(self, row: Mapping[str, Any]) -> None:
-        self._cells.append(self._layout.cells(row))
+        self._cells.append(self._table.cells(row))
         if len(self._cells) >= _GROUP:
             self._flush()
 
@@ -139,5 +175,5 @@ class _Arrow:
 
     def _flush(self) -> None:
         if self._cells:
-            self._writer.write_batch(record_batch(self._layout.columns, self._cells))
+            self._writer.write_batch(record_batch(self._table.columns, self._cells))
             self._cells = []

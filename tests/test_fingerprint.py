@@ -12,9 +12,9 @@ from pydantic import BaseModel, create_model, field_validator
 
 from schemax.attributes import attr
 from schemax.calibration import FILE, Calibration, write_calibration
+from schemax.io import checkpoint
+from schemax.io.fingerprint import of_schemas
 from schemax.schema import AttrSchema
-from schemax.tables import parts
-from schemax.tables.identity import of_schemas
 
 SHOWN = {"category": "television", "text": "LG 4K", "attributes": {"brand": "LG"}}
 
@@ -33,7 +33,7 @@ def begun(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
 
     def begin(*args: str) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(parts.Parts, "finish", interrupt)
+            patch.setattr(checkpoint.OpenPart, "complete", interrupt)
             assert run(*args).exit_code == 130
         assert (tmp_path / "out.jsonl.parts" / "manifest.json").is_file()
 

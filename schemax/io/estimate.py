@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from schemax.documents import Shown, read_documents
-from schemax.extractor import Extractor
-from schemax.io import Record
-from schemax.tables.columns import Schemas
-from schemax.tables.fitting import compiled_schemas, fits_model
-from schemax.tables.reading import Source
-from schemax.tables.summary import Duplicates, counted
+from schemax.documents import read_documents
+from schemax.io.long_documents import compiled_schemas, fits_model
+from schemax.io.readers import Source
+from schemax.io.records import Record
+from schemax.io.summary import Duplicates, counted
+from schemax.io.task import Task
 
 SAMPLE = 1000
 """Rows that are looked at."""
@@ -63,26 +63,19 @@ class Estimate:
             return
         hours = self.seconds_per_row * self.rows / 3600
         speed = 1 / max(1e-9, self.seconds_per_row)
-        yield f"speed: {speed:,.1f} products/s, measured on {counted(self.timed, 'row')}"
+        yield f"speed: {speed:,.1f} documents/s, measured on {counted(self.timed, 'row')}"
         yield f"expected: {hours:,.3g} hours"
         if price_per_hour is not None:
             yield f"expected cost: {hours * price_per_hour:,.2f}"
 
 
-def estimate(
-    source: Source,
-    extractor: Extractor,
-    schemas: Schemas,
-    shown: Shown,
-    settings: Mapping[str, Any],
-    *,
-    mixed_by: str | None = None,
-) -> Estimate:
+def estimate(source: Source, task: Task) -> Estimate:
     """Counts, and extracts up to 128 rows for at most about ten seconds.
 
     Raises what `Extractor.stream` raises.
     """
-    compiled = compiled_schemas(extractor, schemas, shown, settings)
+    extractor = task.loaded()
+    compiled = compiled_schemas(extractor, task.schemas, task.shown, task.options)
     fits = fits_model(extractor.model, compiled)
     with closing(source.rows()) as rows:
         sample = [record for _, record in islice(rows, SAMPLE)]
@@ -92,25 +85,20 @@ def estimate(
     duplicates = Duplicates()
     sizes: list[int] = []
     unreadable = too_long = 0
-    for document in read_documents(sample, shown):
+    for document in read_documents(sample, task.shown):
         duplicates.add(document.id)
-        name = (document.category or "") if isinstance(schemas, Mapping) else ""
+        name = (document.category or "") if isinstance(task.schemas, Mapping) else ""
         if document.text is None or name not in compiled:
             unreadable += 1
             continue
         sizes.append(len(compiled[name].codec.encode(document.text)))
         too_long += not fits(name, document.text)
 
-    def run(records: Iterable[Record]) -> Iterator[Any]:
-        return extractor.stream(
-            records, schemas, text=shown.text, id=shown.id, category=mixed_by, **settings
-        )
-
-    timed, seconds = _timed(run, sample)
+    timed, seconds = _timed(partial(task.stream, extractor), sample)
     return Estimate(
         rows=total,
         sample=len(sample),
-        duplicates=duplicates.warning(),
+        duplicates=duplicates.note(),
         tokens=sum(sizes),
         longest=max(sizes, default=0),
         instruction_tokens=max(len(item.instruction) for item in compiled.values()),

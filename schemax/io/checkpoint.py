@@ -1,0 +1,237 @@
+"""Finished rows of a run that is not finished: OUT.parts, from which the next run goes on.
+
+    manifest.json              what the rows depend on; written first
+    part-00000-DIGEST.jsonl    rows of the first N records, in the order in which they finished;
+                               DIGEST is one of these records
+    open-00001.jsonl           the same, of a part that is not complete
+
+A line is [digest of the record, row]. The names alone say what is done, so no two files have to
+agree: a part that is complete and on the disk is renamed from open to part. An open part may end in
+half a line, which is dropped. Open parts are kept on local disks only, and only where rows do not
+depend on what they were computed with; elsewhere a part is written when it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from typing import Any, BinaryIO, TypeAlias
+
+from schemax.errors import InputError
+from schemax.io.records import Record
+from schemax.io.storage import Folder, is_remote
+
+Row: TypeAlias = Mapping[str, Any]
+
+REMEDY = "start anew with --overwrite (overwrite=True)"
+
+_MANIFEST = "manifest.json"
+_PART = re.compile(r"part-(\d+)-([0-9a-f]+)\.jsonl")
+_OPEN = re.compile(r"open-(\d+)\.jsonl")
+
+
+def digest(record: Record) -> str:
+    """Of all that a record says, whatever kind of file it came from."""
+    said = str(record) if isinstance(record, InputError) else record
+    return _digest(json.dumps(said, sort_keys=True, default=str))
+
+
+def digest_of_all(digests: Iterable[str]) -> str:
+    """Of several records, in order, by the digests of each."""
+    return _digest("".join(digests))
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def to_line(record_digest: str, row: Row) -> bytes:
+    """A row as parts hold it."""
+    text = json.dumps([record_digest, row], separators=(",", ":"), allow_nan=False)
+    return text.encode() + b"\n"
+
+
+class Checkpoint:
+    """The finished rows beside an output `name`."""
+
+    def __init__(self, name: str) -> None:
+        if not is_remote(name) and os.path.islink(name):
+            name = os.path.realpath(name)  # where the whole can be put in place by renaming it
+        self.name = f"{name}.parts"
+        self._folder = Folder(self.name)
+
+    def manifest(self) -> dict[str, Any] | None:
+        """What an unfinished run wrote down of itself; None if no row of one is there."""
+        if not self.has_rows() or _MANIFEST not in self._folder.names():
+            return None
+        found: dict[str, Any] = json.loads(self._folder.read(_MANIFEST))
+        return found
+
+    @contextmanager
+    def opened(self, manifest: Mapping[str, Any], *, overwrite: bool = False) -> Iterator[None]:
+        """Makes the folder where there is none, and keeps others out.
+
+        It goes again if an error ends the run before a row is finished: then there is nothing to
+        go on with. Raises InputError, also for a folder that holds what no run has written.
+        """
+        self._folder.make()
+        with self._folder.locked():
+            if foreign := [name for name in self._folder.names() if not _is_own(name)]:
+                raise InputError(
+                    f"cannot write {self.name}: {foreign[0]} in it was not written by a run; "
+                    "move it elsewhere"
+                )
+            if overwrite or self.manifest() is None:
+                for name in self._folder.names():
+                    self._folder.delete(name)
+                self._folder.write(_MANIFEST, json.dumps(manifest, indent=1).encode())
+            try:
+                yield
+            except BaseException:
+                with suppress(Exception):  # the first error is the one to tell
+                    if not self.has_rows():
+                        self.remove()
+                raise
+
+    def has_rows(self) -> bool:
+        """Whether a run has finished any, so that there is something to go on with."""
+        for name in self._folder.names():
+            if _PART.fullmatch(name):
+                return True
+            if _OPEN.fullmatch(name) and (path := self._folder.path) is not None:
+                with suppress(FileNotFoundError):  # it became a part at this very moment
+                    if (path / name).stat().st_size:
+                        return True
+        return False
+
+    def remove(self) -> None:
+        """The manifest first: what a kill leaves of the rest is nothing to go on with."""
+        if _MANIFEST in self._folder.names():
+            self._folder.delete(_MANIFEST)
+        self._folder.remove()
+
+    @property
+    def scratch(self) -> str:
+        """A place for what is being written: whatever stays of it goes with the parts."""
+        return f"{self.name}/whole.tmp"
+
+    def finished(self) -> dict[int, str]:
+        """The digests of the parts that are complete, by number."""
+        found = map(_PART.fullmatch, self._folder.names())
+        return {int(match[1]): match[2] for match in found if match}
+
+    def finished_rows(self) -> int:
+        """How many rows are kept, in complete parts and open ones."""
+        there = self.finished()
+        complete = sum(self._folder.read(_name(*part)).count(b"\n") for part in there.items())
+        opened = {int(match[1]) for match in map(_OPEN.fullmatch, self._folder.names()) if match}
+        return complete + sum(len(self.open_rows(number)) for number in opened - there.keys())
+
+    def rows(self, number: int, part_digest: str) -> list[Row]:
+        """Of a complete part, in the order of the input.
+
+        Raises InputError if these are not the rows of the records that the digest stands for.
+        """
+        lines = self._folder.read(_name(number, part_digest)).splitlines()
+        try:
+            found = sorted(map(json.loads, lines), key=lambda line: line[1]["index"])
+        except (ValueError, TypeError, KeyError, IndexError):
+            found = []
+        if digest_of_all(record for record, _ in found) != part_digest:
+            raise InputError(f"{self.name}/{_name(number, part_digest)} is damaged; {REMEDY}")
+        return [row for _, row in found]
+
+    def open_rows(self, number: int) -> dict[int, str]:
+        """The digests of the records whose rows an open part holds, by the index of the row."""
+        if self._folder.path is None:
+            return {}
+        path = self._folder.path / _open_name(number)
+        whole = 0
+        found: dict[int, str] = {}
+        try:
+            with open(path, "rb") as handle:
+                for line in handle:
+                    try:
+                        record, row = json.loads(line)
+                    except (ValueError, TypeError):  # what a kill or a power cut left of it
+                        break
+                    if not line.endswith(b"\n"):
+                        break
+                    found[row["index"]] = record
+                    whole += len(line)
+            os.truncate(path, whole)
+        except FileNotFoundError:  # there is none, or it became a part at this very moment
+            return {}
+        return found
+
+    def open_part(self, number: int, *, row_by_row: bool) -> OpenPart:
+        """A part to add rows to; row_by_row keeps each as it comes, where there is a disk."""
+        path = self._folder.path if row_by_row else None
+        handle = None if path is None else open(path / _open_name(number), "ab")  # noqa: SIM115
+        return OpenPart(self, number, handle)
+
+    def write_part(self, number: int, part_digest: str, lines: Iterable[bytes]) -> None:
+        """Completes a part at once: with these rows, and with those of the open part, if any.
+
+        lines: as `to_line` gives them. Leaves a part that is complete as it is.
+        """
+        if self.finished().get(number) == part_digest:
+            return
+        before = self._folder.read(_open_name(number)) if self.open_rows(number) else b""
+        self._folder.write(_name(number, part_digest), before + b"".join(lines))
+        if _open_name(number) in self._folder.names():
+            self._folder.delete(_open_name(number))
+
+    def rename_part(self, number: int, part_digest: str) -> None:
+        """Completes an open part, all of whose rows are on the disk."""
+        self._folder.rename(_open_name(number), _name(number, part_digest))
+
+
+class OpenPart:
+    """Rows of a part as they finish: in a file, each handed to the system at once; or in memory."""
+
+    def __init__(self, checkpoint: Checkpoint, number: int, handle: BinaryIO | None) -> None:
+        self._checkpoint = checkpoint
+        self._number = number
+        self._handle = handle
+        self._lines: list[bytes] = []
+
+    def add(self, line: bytes) -> None:
+        """Takes what `to_line` gives."""
+        if self._handle is None:
+            self._lines.append(line)
+        else:
+            self._handle.write(line)
+            self._handle.flush()
+
+    def complete(self, part_digest: str) -> None:
+        """Gives the part its name, once all of its rows are on the disk."""
+        if self._handle is None:
+            self._checkpoint.write_part(self._number, part_digest, self._lines)
+            return
+        with self._handle:
+            os.fsync(self._handle.fileno())
+        self._checkpoint.rename_part(self._number, part_digest)
+
+    def close(self) -> None:
+        """Leaves the part open, for the next run."""
+        if self._handle is not None:
+            with suppress(OSError):  # a full disk has been reported by `add`
+                self._handle.close()
+
+
+def _is_own(name: str) -> bool:
+    known = _PART.fullmatch(name) or _OPEN.fullmatch(name)
+    return bool(known) or name == _MANIFEST or name.endswith(".tmp")
+
+
+def _name(number: int, part_digest: str) -> str:
+    return f"part-{number:05}-{part_digest}.jsonl"
+
+
+def _open_name(number: int) -> str:
+    return f"open-{number:05}.jsonl"

@@ -1,0 +1,272 @@
+"""Files in, a file out: the job of `schemax extract`, as a function."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias, Unpack
+
+from schemax.errors import InputError
+from schemax.extractor import Extractor, Options
+from schemax.io import fingerprint, resumable
+from schemax.io.checkpoint import REMEDY, Checkpoint
+from schemax.io.columns import Schemas
+from schemax.io.long_documents import TooLong
+from schemax.io.readers import Shard, Source
+from schemax.io.records import STANDARD
+from schemax.io.resumable import ResumableRun
+from schemax.io.storage import check_folder, is_replaceable
+from schemax.io.stream import as_row, in_order
+from schemax.io.summary import Summary, Tally
+from schemax.io.table_schema import TableSchema
+from schemax.io.task import Backend, Task, in_process
+from schemax.io.writers import check_target, is_typed, open_writer
+from schemax.progress import track
+from schemax.resources import resource_dir
+from schemax.results import Extraction
+
+Place: TypeAlias = str | os.PathLike[str]
+"""A path, or an address such as s3://bucket/key."""
+
+
+def extract_files(
+    schema: Schemas,
+    inputs: Place | Iterable[Place],
+    output: Place,
+    *,
+    model: str | Path | None = None,
+    extractor: Extractor | None = None,
+    details: bool = False,
+    limit: int | None = None,
+    shard: str | None = None,
+    on_too_long: TooLong = "error",
+    overwrite: bool = False,
+    on_extraction: Callable[[Extraction[Any]], None] | None = None,
+    show_progress: bool = False,
+    **options: Unpack[Options],
+) -> Summary:
+    """Reads the attributes of a schema from every record of some files, and writes them to a file.
+
+    The job of `schemax extract`, in bounded memory. Finished rows are kept beside the output, in
+    OUTPUT.parts: if anything stops the run, the same call (or command) goes on from there. OUTPUT
+    gets its name when all rows are done. A record that fails stops nothing: its row says why.
+
+    schema: a Pydantic model, or one per category.
+    inputs, output: paths, addresses (s3://...) and, of inputs, patterns ("*.parquet"): JSON Lines
+        (also .gz, .zst), CSV, Parquet or Arrow, by their suffix. "-" is stdin or stdout, which hold
+        JSON Lines; a run that reads stdin or writes to stdout cannot be resumed.
+    model: a folder or Hub id; extractor: one that is loaded already. Without either,
+        `Extractor.default()`.
+    details: with the raw text, the confidence and the place of every value.
+    limit: read the first so many records only.
+    shard: "I/N" reads every N-th record only, from the I-th on.
+    on_too_long: what becomes of documents that the model's context does not hold: "error" is a
+        failed row, "truncate" reads their beginning, "chunk" all of them in overlapping pieces.
+    overwrite: start anew where an unfinished run has left rows.
+    on_extraction: is called with every extraction that this run computes, as it finishes.
+    show_progress: on stderr.
+    options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
+        takes them.
+
+    Raises InputError for files that cannot be read or written, and for an unfinished run with other
+    settings or another input (the message names the difference); SchemaError, TemplateError,
+    ModelError, TypeError and ValueError for what is wrong with schema, model and options. A note on
+    an error that ends the run says where finished rows are.
+    """
+    if model is not None and extractor is not None:
+        raise ValueError("give a model or an extractor, not both")
+    if strange := sorted(options.keys() - Options.__annotations__.keys()):
+        known = ", ".join(Options.__annotations__)
+        raise TypeError(f"extract_files() has no option {strange[0]!r}; it has {known}")
+    if on_too_long not in ("error", "truncate", "chunk"):
+        raise ValueError(f'on_too_long must be "error", "truncate" or "chunk", not {on_too_long!r}')
+    load: Callable[[], Extractor]
+    place: str | Path | None
+    if extractor is not None:
+        load, place = lambda: extractor, None
+    elif model is not None:
+        load, place = partial(Extractor.from_pretrained, model), model
+    else:
+        load = Extractor.default
+        place = os.environ.get("SCHEMAX_MODEL") or resource_dir("embedded")
+    names = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
+    source = source_of(names, options, limit, None if shard is None else Shard.parse(shard))
+    task = Task(schema, options, load, place, details, on_too_long)
+    return run_job(
+        task,
+        source,
+        os.fspath(output),
+        overwrite=overwrite,
+        on_extraction=on_extraction,
+        show_progress=show_progress,
+    )
+
+
+def source_of(
+    inputs: Iterable[Place], options: Options, limit: int | None = None, shard: Shard | None = None
+) -> Source:
+    """The records of some files. Raises InputError, also for columns that the options name in vain.
+
+    options: those of `Extractor.stream`.
+    """
+    given = options.get("text")
+    text = [given] if isinstance(given, str) else given
+    id, category = options.get("id", "id"), options.get("category")
+    needed = None if text is None else [*text, id, category or "category"]
+    named = [[] if id == "id" else [id], list(text or ()), [category] if category else []]
+    files = [os.fspath(place) for place in inputs]
+    return Source.of(files, needed, limit, shard, required=[*filter(None, named)])
+
+
+def is_resumable(source: Source, output: str) -> bool:
+    """Whether a run from there to here can be stopped and go on."""
+    return output != STANDARD and not source.is_stdin and is_replaceable(output)
+
+
+def run_job(
+    task: Task,
+    source: Source,
+    output: str,
+    *,
+    overwrite: bool = False,
+    backend: Callable[[Task], AbstractContextManager[Backend]] = in_process,
+    on_extraction: Callable[[Extraction[Any]], None] | None = None,
+    on_resume: Callable[[int, str], None] | None = None,
+    show_progress: bool = False,
+) -> Summary:
+    """Like `extract_files`, of a task.
+
+    backend: what computes the rows of a run that can go on; others compute them in this process.
+    on_resume: is called with the number of rows that an earlier run has finished, and their place.
+    """
+    table = None
+    if output != STANDARD:
+        check_target(output)
+        if is_typed(output):
+            table = TableSchema.of(task.schemas, details=task.details)
+    watch = _Watch(source, show_progress, on_extraction, on_resume)
+    if is_resumable(source, output):
+        _run_in_parts(task, source, output, table, overwrite, backend, watch)
+    else:
+        _run_in_order(task, source, output, table, watch)
+    return watch.tally.summary(source.files, output)
+
+
+class _Watch:
+    """Counts what happens in a run, and tells those who want to know."""
+
+    def __init__(
+        self,
+        source: Source,
+        show_progress: bool,
+        on_extraction: Callable[[Extraction[Any]], None] | None,
+        on_resume: Callable[[int, str], None] | None,
+    ) -> None:
+        self.tally = Tally()
+        self._source = source
+        self._show_progress = show_progress
+        self._on_extraction = on_extraction
+        self._on_resume = on_resume
+
+    def tracked(
+        self, stream: Iterable[Extraction[Any]], finished: int = 0, place: str = ""
+    ) -> Iterable[Extraction[Any]]:
+        """The same, with progress; that many rows are finished already, and kept at that place."""
+        if finished and self._on_resume is not None:
+            self._on_resume(finished, place)
+        total = self._source.count() if self._show_progress else None
+        self.tally.start()
+        if not self._show_progress:
+            return stream
+        return track(
+            stream, total=None if total is None else max(0, total - finished), unit="documents"
+        )
+
+    def add(self, item: Extraction[Any]) -> None:
+        self.tally.add_cost(item)
+        if self._on_extraction is not None:
+            self._on_extraction(item)
+
+
+def _run_in_order(
+    task: Task, source: Source, output: str, table: TableSchema | None, watch: _Watch
+) -> None:
+    """Rows as soon as all before them are there; nothing to go on with."""
+    with open_writer(output, table) as writer:
+        extract = task.extract(task.loaded())
+        with closing(in_order(extract, source.rows())) as stream:
+            for found in watch.tracked(stream):
+                item, row = as_row(found, details=task.details)
+                writer.write(row)
+                watch.add(item)
+                watch.tally.add_row(row)
+
+
+def _run_in_parts(
+    task: Task,
+    source: Source,
+    output: str,
+    table: TableSchema | None,
+    overwrite: bool,
+    backend: Callable[[Task], AbstractContextManager[Backend]],
+    watch: _Watch,
+) -> None:
+    """Rows as they finish, kept in parts, which become the output in the end."""
+    check_folder(output)
+    checkpoint = Checkpoint(output)
+    part_rows = resumable.PART_ROWS
+    known = {
+        **task.fingerprint(),
+        **fingerprint.of_files(source.files),
+        "limit": source.limit,
+        "shard": str(source.shard),
+        "part rows": part_rows,
+    }
+    if not overwrite:
+        _can_go_on(checkpoint, known)  # before a model is loaded
+    with backend(task) as engine:
+        manifest = {**known, **engine.fingerprint}
+        goes_on = not overwrite and _can_go_on(checkpoint, manifest)
+        run = ResumableRun(source, checkpoint, task.details, engine.independent, part_rows)
+        with checkpoint.opened(manifest, overwrite=overwrite):
+            finished = checkpoint.finished_rows() if goes_on else 0
+            with _noting(checkpoint), closing(engine.fill(run)) as stream:
+                for item in watch.tracked(stream, finished, checkpoint.name):
+                    watch.add(item)
+            scratch = checkpoint.scratch
+            with _noting(checkpoint), open_writer(output, table, scratch=scratch) as writer:
+                for row in run.assemble(writer):
+                    watch.tally.add_row(row)
+            checkpoint.remove()
+
+
+def _can_go_on(checkpoint: Checkpoint, now: Mapping[str, Any]) -> bool:
+    """Whether there is an unfinished run to go on with.
+
+    Raises InputError if that has other settings or another input, and names what differs.
+    """
+    before = checkpoint.manifest()
+    if before is None:
+        return False
+    if found := fingerprint.differences(before, now):
+        raise InputError(
+            f"{checkpoint.name} holds an unfinished run with other settings or another input: "
+            f"{'; '.join(found)}; restore these, or {REMEDY}"
+        )
+    return True
+
+
+@contextmanager
+def _noting(checkpoint: Checkpoint) -> Generator[None, None, None]:
+    """Says of what ends the run where its rows are."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, GeneratorExit) and checkpoint.has_rows():
+            error.add_note(
+                f"finished rows are kept in {checkpoint.name}: run the same again to go on"
+            )
+        raise

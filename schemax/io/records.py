@@ -1,0 +1,46 @@
+"""Records, and JSON Lines of them."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from schemax.errors import InputError
+
+Record: TypeAlias = "Mapping[str, Any] | str | InputError"
+"""What a reader gives for every record; the error stands for one that it could not read."""
+
+STANDARD = "-"
+"""The name that stands for stdin and stdout."""
+
+_NAMES = {list: "an array", bool: "true or false", type(None): "null"}
+
+
+def read_records(lines: Iterable[bytes]) -> Iterator[Record]:
+    """The records of a JSON Lines file: one object or string per line; blank lines are skipped.
+
+    In place of a line that holds no record comes an InputError that names the line. Extracting
+    from it gives a failed row, so that order and count hold and the other lines are done.
+    """
+    for number, line in enumerate(lines, 1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        if line.strip():
+            yield _record(line, number)
+
+
+def _record(line: bytes, number: int) -> Record:
+    try:
+        value = json.loads(line.decode().rstrip("\r\n"))
+    except UnicodeDecodeError as error:
+        return InputError(f"line {number}: not valid UTF-8 at byte {error.start + 1}")
+    except json.JSONDecodeError as error:
+        return InputError(f"line {number}: broken JSON: {error.msg} at column {error.colno}")
+    except (ValueError, RecursionError) as error:  # numbers too long, brackets too deep
+        return InputError(f"line {number}: JSON that cannot be read: {error}")
+    if isinstance(value, (dict, str)):
+        return value
+    found = _NAMES.get(type(value), "a number")
+    return InputError(f"line {number}: a record must be an object or a string, not {found}")

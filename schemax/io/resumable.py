@@ -1,0 +1,152 @@
+"""A run over files, in parts: each row is computed once, whatever stops the run in between."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from typing import Any
+
+from schemax.errors import InputError
+from schemax.io.checkpoint import (
+    REMEDY,
+    Checkpoint,
+    OpenPart,
+    Row,
+    digest,
+    digest_of_all,
+    to_line,
+)
+from schemax.io.readers import Source
+from schemax.io.records import Record
+from schemax.io.stream import Extract, as_row, stream_rows
+from schemax.io.writers import Writer
+from schemax.results import Extraction
+
+PART_ROWS = 2048
+"""Rows of a part: what is lost at most where open parts are not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Records whose rows are kept together.
+
+    digest: of all of its records, those whose rows are there already among them.
+    pending: (index in the input, digest, record) of the others.
+    """
+
+    number: int
+    digest: str
+    pending: tuple[tuple[int, str, Record], ...]
+
+
+@dataclass(slots=True)
+class _Filling:
+    """A part that is being computed, and how many of its rows are missing."""
+
+    part: Part
+    kept: OpenPart
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumableRun:
+    """Rows of a source on their way to an output.
+
+    details: of every field, see `Extraction.to_row`.
+    independent: whether a row is the same, whichever others it is computed with. Then all go
+        through one stream, and each is kept as it finishes; else parts are computed one by one,
+        and kept as a whole.
+    """
+
+    source: Source
+    checkpoint: Checkpoint
+    details: bool
+    independent: bool
+    part_rows: int = PART_ROWS
+
+    def parts(self, finished: Mapping[int, str]) -> Generator[Part, None, None]:
+        """The parts that are not among those finished, given with their digests.
+
+        They are the same, whatever has been finished since. Raises InputError for an input that is
+        not the one of the rows that are kept.
+        """
+        rows = self.source.rows()
+        for number in count():
+            some = list(islice(rows, self.part_rows))
+            if not some:
+                break
+            pending = tuple((index, digest(record), record) for index, record in some)
+            found = digest_of_all(known for _, known, _ in pending)
+            if number not in finished:
+                done = self.checkpoint.open_rows(number) if self.independent else {}
+                now = {index: known for index, known, _ in pending}
+                if any(now.get(index) != known for index, known in done.items()):
+                    raise self._changed(some[0][0], some[-1][0])
+                yield Part(number, found, tuple(row for row in pending if row[0] not in done))
+            elif finished[number] != found:
+                raise self._changed(some[0][0], some[-1][0])
+        if any(done >= number for done in finished):
+            raise InputError(
+                f"the input has fewer rows than are kept in {self.checkpoint.name}; {REMEDY}"
+            )
+
+    def fill(self, extract: Extract) -> Generator[Extraction[Any], None, None]:
+        """Computes and keeps what is missing; yields it as it finishes, `index` as in the input.
+
+        Raises InputError for an input that is not the one of the rows that are kept.
+        """
+        missing = self.parts(self.checkpoint.finished())
+        if self.independent:
+            yield from self._fill(missing, extract)
+        else:
+            for part in missing:
+                yield from self._fill([part], extract)
+
+    def _fill(
+        self, parts: Iterable[Part], extract: Extract
+    ) -> Generator[Extraction[Any], None, None]:
+        filling: dict[int, _Filling] = {}
+
+        def pending() -> Iterator[tuple[tuple[_Filling, int, str], Record]]:
+            for part in parts:
+                kept = self.checkpoint.open_part(part.number, row_by_row=self.independent)
+                state = filling[part.number] = _Filling(part, kept, len(part.pending))
+                if not part.pending:
+                    complete(state)
+                for index, known, record in part.pending:
+                    yield (state, index, known), record
+
+        def complete(state: _Filling) -> None:
+            state.kept.complete(state.part.digest)
+            del filling[state.part.number]
+
+        try:
+            with closing(stream_rows(extract, pending())) as stream:
+                for (state, index, known), found in stream:
+                    item, row = as_row(replace(found, index=index), details=self.details)
+                    state.kept.add(to_line(known, row))
+                    state.missing -= 1
+                    if not state.missing:
+                        complete(state)
+                    yield item
+        finally:
+            for state in filling.values():
+                state.kept.close()
+
+    def assemble(self, writer: Writer) -> Iterator[Row]:
+        """Writes all rows, in order, and passes them on. Raises InputError if some are missing."""
+        finished = self.checkpoint.finished()
+        for number in range(len(finished)):
+            if number not in finished:
+                raise InputError(f"{self.checkpoint.name} lacks part {number}; {REMEDY}")
+            for row in self.checkpoint.rows(number, finished[number]):
+                writer.write(row)
+                yield row
+
+    def _changed(self, first: int, last: int) -> InputError:
+        return InputError(
+            f"the input has changed since {self.checkpoint.name} was written: it differs between "
+            f"rows {first} and {last}; {REMEDY}"
+        )

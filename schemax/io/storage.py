@@ -1,0 +1,277 @@
+"""Where files lie: on a local disk, or anywhere that fsspec knows the way to.
+
+A place is a path, or an address such as `s3://bucket/key`. What is written to one appears there
+whole or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import importlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, cast
+
+from schemax.errors import InputError
+
+EXTRA = "tables"
+
+# Windows' drive letters are one letter long.
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_WILDCARDS = re.compile(r"[*?\[]")
+
+
+def optional(module: str, purpose: str, extra: str = EXTRA) -> Any:
+    """A module of an extra. Raises InputError, which says how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise InputError(
+            f'{purpose} needs {package}, which is not installed: pip install "schemax-hpd[{extra}]"'
+        ) from error
+
+
+def is_remote(name: str) -> bool:
+    """Whether the place is an address. file:// is not remote: the rest of it is a path."""
+    return bool(_ADDRESS.match(name)) and not name.startswith("file://")
+
+
+def local_path(name: str) -> Path:
+    """The path of a place that is not remote; links are followed, so that they stay links."""
+    return Path(name.removeprefix("file://")).resolve()
+
+
+def is_replaceable(name: str) -> bool:
+    """Whether a new file can take the place of what is there; a device or a pipe cannot go."""
+    return is_remote(name) or local_path(name).is_file() or not local_path(name).exists()
+
+
+def filesystem(name: str) -> tuple[Any, str]:
+    """The fsspec file system of a place, and the path in it. Raises InputError."""
+    if not is_remote(name):
+        from fsspec.implementations.local import LocalFileSystem
+
+        return LocalFileSystem(), str(local_path(name))
+    from fsspec.core import url_to_fs
+
+    try:
+        system, path = url_to_fs(name)
+    except (ImportError, ValueError) as error:  # unknown protocol, or its package is missing
+        raise InputError(f"cannot reach {name}: {error}") from error
+    return system, path
+
+
+def expand(name: str) -> list[str]:
+    """The files that a name stands for, sorted: itself, or what its wildcards match.
+
+    A file whose name holds such characters is meant itself. Raises InputError for no match.
+    """
+    if not _WILDCARDS.search(name):
+        return [name]
+    if is_remote(name):
+        system, path = filesystem(name)
+        found = sorted(system.unstrip_protocol(one) for one in system.glob(path))
+    elif os.path.exists(name):
+        return [name]
+    else:
+        found = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
+    if not found:
+        raise InputError(f"cannot read {name}: no file matches")
+    return found
+
+
+def size_of(name: str) -> int:
+    """Bytes of a file."""
+    system, path = filesystem(name)
+    return int(system.size(path) or 0)
+
+
+@contextmanager
+def reading(name: str) -> Iterator[BinaryIO]:
+    """The bytes of a place. Raises InputError if the place cannot be opened."""
+    try:
+        handle = _opened(name, "rb")
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror or error}") from error
+    with handle:
+        yield handle
+
+
+@contextmanager
+def writing(
+    name: str, scratch: str | None = None, *, keep_partial: bool = False
+) -> Iterator[BinaryIO]:
+    """A new file that gets its name when all is written and on the disk, else never.
+
+    A device or a pipe is written to as it is.
+
+    scratch: the name until then, on the same file system; None chooses one beside the file.
+    keep_partial: if an error ends the writing of a local file, what was written stays under the
+        other name, which a note on the error gives.
+
+    Raises InputError if the place cannot be opened.
+    """
+    if not is_replaceable(name):
+        with _opened_to_write(name, name) as handle:
+            yield handle
+        return
+    remote = is_remote(name)
+    target = name if remote else str(local_path(name))
+    partial = scratch or f"{target}.{os.getpid()}.partial"
+    handle = _opened_to_write(name, partial)
+    try:
+        with handle:
+            yield handle
+            handle.flush()
+            if not remote:
+                os.fsync(handle.fileno())
+        _rename(partial, target)
+    except BaseException as error:
+        with suppress(Exception):  # the first error is the one to tell
+            if keep_partial and not remote and os.path.getsize(partial):
+                error.add_note(f"what was written so far is in {partial}")
+            else:
+                system, path = filesystem(partial)
+                system.rm(path)
+        raise
+
+
+def _opened(name: str, mode: str) -> BinaryIO:
+    """fsspec opens what is remote: its local files want to know the size of pipes."""
+    if is_remote(name):
+        system, path = filesystem(name)
+        return cast(BinaryIO, system.open(path, mode))
+    return cast(BinaryIO, open(name.removeprefix("file://"), mode))
+
+
+def _opened_to_write(name: str, partial: str) -> BinaryIO:
+    try:
+        return _opened(partial, "wb")
+    except OSError as error:
+        raise InputError(f"cannot write {name}: {error.strerror or error}") from error
+
+
+def _rename(old: str, new: str) -> None:
+    """Puts a file in the place of another, whose permissions it takes over."""
+    if is_remote(new):
+        system, path = filesystem(old)
+        system.mv(path, filesystem(new)[1])
+        return
+    if os.path.exists(new):
+        shutil.copymode(new, old)
+    os.replace(old, new)
+    sync_folder(Path(new).parent)
+
+
+def check_folder(name: str) -> None:
+    """Raises InputError if no file of that name could be made."""
+    if is_remote(name):
+        filesystem(name)
+        return
+    path = local_path(name)
+    if path.is_dir():
+        raise InputError(f"cannot write {name}: {os.strerror(errno.EISDIR)}")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {name}: {os.strerror(errno.ENOENT)}")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"cannot write {name}: {os.strerror(errno.EACCES)}")
+
+
+def sync_folder(path: Path) -> None:
+    """Makes new and gone names in a folder survive a power cut."""
+    if os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass  # some network file systems cannot, and do it by themselves
+    finally:
+        os.close(handle)
+
+
+def suffixes(name: str) -> tuple[str, str]:
+    """The format's and the compression's suffix, in lower case: (".jsonl", ".gz"), (".csv", "")."""
+    found = [one.lower() for one in PurePosixPath(name.replace(os.sep, "/")).suffixes[-2:]]
+    compression = found.pop() if found and found[-1] in (".gz", ".zst") else ""
+    return (found[-1] if found else "", compression)
+
+
+class Folder:
+    """A folder of small files that appear whole or not at all; it need not be there yet.
+
+    path: on a local disk, where alone a file can grow and a lock be held; None elsewhere.
+
+    Raises InputError for an unknown kind of address.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._system, self._place = filesystem(name)
+        self.path = None if is_remote(name) else Path(self._place)
+
+    def make(self) -> None:
+        try:
+            self._system.makedirs(self._place, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot write {self.name}: {error.strerror or error}") from error
+        if self.path is not None:
+            sync_folder(self.path.parent)
+
+    def names(self) -> list[str]:
+        self._system.invalidate_cache()
+        if not self._system.isdir(self._place):
+            return []
+        found = self._system.ls(self._place, detail=False)
+        return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
+
+    def read(self, name: str) -> bytes:
+        data: bytes = self._system.cat_file(f"{self._place}/{name}")
+        return data
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replaces the file, which is on the disk when this returns."""
+        with writing(f"{self.name}/{name}", f"{self.name}/{name}.tmp") as handle:
+            handle.write(data)
+
+    def rename(self, old: str, new: str) -> None:
+        _rename(f"{self.name}/{old}", f"{self.name}/{new}")
+
+    def delete(self, name: str) -> None:
+        self._system.rm(f"{self._place}/{name}")
+
+    def remove(self) -> None:
+        """With all that is in it."""
+        if self._system.exists(self._place):
+            self._system.rm(self._place, recursive=True)
+        if self.path is not None:
+            sync_folder(self.path.parent)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps a second run out of a local folder. The lock ends with the process, at the latest.
+
+        Raises InputError if somebody else holds it.
+        """
+        if self.path is None or os.name != "posix":
+            yield
+            return
+        import fcntl
+
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(f"another run is writing to {self.name}") from None
+            except OSError:
+                pass  # a file system without locks
+            yield
+        finally:
+            os.close(handle)

@@ -1,0 +1,93 @@
+"""One stream over all rows of a run, in bounded memory: no row may hold back too many others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
+
+from schemax.errors import InputError
+from schemax.io.records import Record
+from schemax.results import Extraction, failed
+
+K = TypeVar("K")
+
+Extract: TypeAlias = Callable[[Iterable[Record]], Iterator[Extraction[Any]]]
+"""Extracts from records; `index` of what comes, in any order, is the place among the records."""
+
+MOST_AHEAD = 16_384
+"""Rows that are read beyond the first one that is not finished, at most."""
+
+
+def stream_rows(
+    extract: Extract, rows: Iterable[tuple[K, Record]], *, most_ahead: int = MOST_AHEAD
+) -> Generator[tuple[K, Extraction[Any]], None, None]:
+    """(key, extraction) of all (key, record), as they finish; the index is left as it comes.
+
+    All rows go through one stream, so that the model never waits at a seam. Only where a row
+    takes so long that `most_ahead` rows behind it have been read, no more are: the stream ends
+    with those in flight, and the next one goes on behind them.
+
+    Raises InputError for an input that breaks off, once all rows before that are done.
+    """
+    source = iter(rows)
+    keys: dict[int, K] = {}  # of rows that are read and not finished, by their place
+    read = oldest = 0
+    broken: InputError | None = None
+    is_open = True
+
+    def admitted() -> Iterator[Record]:
+        nonlocal read, oldest, broken, is_open
+        while True:
+            while oldest < read and oldest not in keys:
+                oldest += 1
+            if read - oldest >= most_ahead:
+                return
+            try:
+                key, record = next(source)
+            except StopIteration:
+                is_open = False
+                return
+            except InputError as error:
+                broken, is_open = error, False
+                return
+            keys[read] = key
+            read += 1
+            yield record
+
+    while is_open:
+        first = read
+        for item in extract(admitted()):
+            yield keys.pop(first + item.index), item
+    if broken is not None:
+        raise broken
+
+
+def in_order(
+    extract: Extract, rows: Iterable[tuple[int, Record]], *, most_ahead: int = MOST_AHEAD
+) -> Generator[Extraction[Any], None, None]:
+    """Extractions in the order of the rows, each as soon as all before it are there.
+
+    rows: (index, record); `index` of the extractions is this. No more than `most_ahead` of them
+    are held back.
+    """
+    numbered = (((place, index), record) for place, (index, record) in enumerate(rows))
+    waiting: dict[int, Extraction[Any]] = {}
+    due = 0
+    with closing(stream_rows(extract, numbered, most_ahead=most_ahead)) as stream:
+        for (place, index), item in stream:
+            waiting[place] = replace(item, index=index)
+            while due in waiting:
+                yield waiting.pop(due)
+                due += 1
+
+
+def as_row(item: Extraction[Any], *, details: bool) -> tuple[Extraction[Any], dict[str, Any]]:
+    """The row of an extraction, and the extraction: failed, if its own serializers raise."""
+    try:
+        return item, item.to_row(details=details)
+    except Exception as error:  # a serializer's of the user's schema: costs this row only
+        reason = f"cannot be written: {type(error).__name__}: {error}"
+        item = failed(item.index, item.document_id, reason, steps=item.steps)
+        return item, item.to_row(details=details)

@@ -1,0 +1,181 @@
+"""What became of the rows of a run, counted."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemax.results import Extraction
+from schemax.results.lists import without_items
+
+_MOST_IDS = 10
+_MOST_KINDS = 5
+# What is remembered, so that memory stays bounded: ids, and kinds of errors.
+_MOST_KNOWN = 500_000
+_MOST_COUNTED = 10_000
+_OTHER = "of other kinds"
+# Of a message, what differs from row to row.
+_PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
+_ITEM = re.compile(r"(?<=\.)\d+(?=\.|$)")  # in the field of an error, of a list of nested models
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What became of a run over files.
+
+    inputs: the files that were read, patterns resolved; output: the file that was written.
+    rows: of the output; computed: those that this run has computed, the others are an earlier
+        run's.
+    failed: rows without an instance; their `_error`, or in JSON Lines `errors`, says why.
+    field_errors: what could not be used of the other rows; error_kinds: the kinds of these, as
+        (field and message, how many), commonest first; numbers and quotations are left out.
+    duplicates: rows with an id that an earlier row has; duplicate_ids: some of these ids. Looked
+        for among the first 500,000 ids, by their hashes.
+    seconds: since the model was loaded.
+    decoded: documents that this run has decoded; passes: forward passes that these took part in,
+        in all; tokens: of their values. Documents in one batch share passes.
+    """
+
+    inputs: tuple[str, ...]
+    output: str
+    rows: int
+    failed: int
+    field_errors: int
+    error_kinds: tuple[tuple[str, int], ...]
+    computed: int
+    duplicates: int
+    duplicate_ids: tuple[str, ...]
+    seconds: float
+    decoded: int
+    passes: int
+    tokens: int
+
+    def lines(self) -> Iterator[str]:
+        """The summary as text: duplicate ids, the commonest kinds of field errors, the numbers."""
+        if self.duplicates:
+            yield f"note: {duplicates_note(self.duplicates, self.duplicate_ids)}"
+        for kind, number in self.error_kinds[:_MOST_KINDS]:
+            yield f"field errors: {number:,} times {kind}"
+        if rest := len(self.error_kinds[_MOST_KINDS:]):
+            yield f"field errors: and {rest:,} more kinds"
+        parts = [
+            counted(self.rows, "row"),
+            f"{self.failed:,} failed",
+            counted(self.field_errors, "field error"),
+            f"{self.computed / self.seconds:,.1f} documents/s",
+        ]
+        if self.decoded:
+            parts.append(f"{self.passes / self.decoded:.1f} passes per document")
+            parts.append(counted(self.tokens, "token"))
+        if self.computed < self.rows:
+            parts.append(f"{self.rows - self.computed:,} of the rows from an earlier run")
+        yield ", ".join(parts)
+
+
+class Tally:
+    """Counts rows, what they cost, and what went wrong; the clock starts with it."""
+
+    def __init__(self) -> None:
+        self._rows = self._failed = self._computed = 0
+        self._decoded = self._passes = self._tokens = 0
+        self._kinds: Counter[str] = Counter()
+        self._ids = Duplicates()
+        self._started = time.monotonic()
+
+    def start(self) -> None:
+        """Sets the clock back to zero, once everything is loaded."""
+        self._started = time.monotonic()
+
+    def add_cost(self, item: Extraction[Any]) -> None:
+        """Counts what an extraction has cost: only this run's have been paid by it."""
+        self._computed += 1
+        self._passes += item.steps
+        self._decoded += item.steps > 0
+        self._tokens += sum(result.tokens for result in without_items(item.fields).values())
+
+    def add_row(self, row: Mapping[str, Any]) -> None:
+        """Counts a row of the output, whichever run has computed it."""
+        self._rows += 1
+        self._ids.add(row["id"])
+        if row["attributes"] is None:
+            self._failed += 1
+        else:
+            for error in row["errors"]:
+                kind = kind_of(error)
+                full = len(self._kinds) >= _MOST_COUNTED and kind not in self._kinds
+                self._kinds[_OTHER if full else kind] += 1
+
+    def summary(self, inputs: Sequence[str] = (), output: str = "-") -> Summary:
+        return Summary(
+            inputs=tuple(inputs),
+            output=output,
+            rows=self._rows,
+            failed=self._failed,
+            field_errors=self._kinds.total(),
+            error_kinds=tuple(self._kinds.most_common()),
+            computed=self._computed,
+            duplicates=self._ids.rows,
+            duplicate_ids=self._ids.some,
+            seconds=max(1e-9, time.monotonic() - self._started),
+            decoded=self._decoded,
+            passes=self._passes,
+            tokens=self._tokens,
+        )
+
+
+def kind_of(error: Mapping[str, Any]) -> str:
+    """Field and message of an error, without numbers and quotations."""
+    message = _PARTICULARS.sub("…", str(error["message"]))
+    return f"{_ITEM.sub('…', error['field'])}: {message}" if error["field"] else message
+
+
+class Duplicates:
+    """Finds ids that several rows have, among the first 500,000: known by their hashes."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+        self._twice: dict[str, None] = {}
+        self.rows = 0
+
+    @property
+    def some(self) -> tuple[str, ...]:
+        """The first ids that came again."""
+        return tuple(self._twice)
+
+    def add(self, id: str | None) -> None:
+        if id is None:
+            return
+        key = hash(id)
+        if key in self._known:
+            self.rows += 1
+            if len(self._twice) < _MOST_IDS:
+                self._twice[id] = None
+        elif len(self._known) < _MOST_KNOWN:
+            self._known.add(key)
+
+    def note(self) -> str | None:
+        """Names some of them; None if there are none."""
+        return duplicates_note(self.rows, self.some) if self.rows else None
+
+
+def duplicates_note(rows: int, ids: Sequence[str]) -> str:
+    more = ", ..." if len(ids) == _MOST_IDS else ""
+    return (
+        f"duplicate ids, all rows kept: {counted(rows, 'row')} with an id that an earlier row has: "
+        f"{', '.join(ids)}{more}"
+    )
+
+
+def reasons(errors: Iterable[Any]) -> str:
+    """Of a failed extraction, on one line."""
+    return "; ".join(
+        f"{error.field}: {error.message}" if error.field else error.message for error in errors
+    )
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

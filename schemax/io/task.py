@@ -1,0 +1,163 @@
+"""What is asked of every record, and with which model: the same wherever rows are computed."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schemax.attributes import settings_of
+from schemax.config import resolve_decoding
+from schemax.documents import Shown
+from schemax.errors import ModelError
+from schemax.extractor import Extractor, Options
+from schemax.io import fingerprint
+from schemax.io.columns import Schemas
+from schemax.io.long_documents import TooLong, compiled_schemas, fits_model, fitted
+from schemax.io.records import Record
+from schemax.io.resumable import ResumableRun
+from schemax.io.stream import Extract
+from schemax.results import Extraction
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to extract, and with what.
+
+    options: those of `Extractor.stream`.
+    load: gives the model; place: its folder or Hub id, None for a model that is only in memory.
+    details: of every field, see `Extraction.to_row`.
+    """
+
+    schemas: Schemas
+    options: Options
+    load: Callable[[], Extractor]
+    place: str | Path | None
+    details: bool = False
+    on_too_long: TooLong = "error"
+
+    @property
+    def shown(self) -> Shown:
+        """Which keys of a record mean what."""
+        options = self.options
+        return Shown.of(options.get("text"), options.get("id", "id"), options.get("category"))
+
+    def loaded(self) -> Extractor:
+        """The model, once it is sure that it takes these schemas and options.
+
+        Raises what `Extractor.stream` raises before the first record is read.
+        """
+        extractor = self.load()
+        self.stream(extractor, ())
+        return extractor
+
+    def stream(self, extractor: Extractor, records: Iterable[Record]) -> Iterator[Extraction[Any]]:
+        return extractor.stream(records, self.schemas, **self.options)
+
+    def extract(self, extractor: Extractor) -> Extract:
+        """What computes rows, documents that are too long among them."""
+
+        def extract(records: Iterable[Record]) -> Iterator[Extraction[Any]]:
+            return self.stream(extractor, records)
+
+        if self.on_too_long == "error":
+            return extract
+        compiled = compiled_schemas(extractor, self.schemas, self.shown, self.options)
+        return fitted(
+            extract,
+            compiled,
+            fits_model(extractor.model, compiled),
+            self.shown,
+            mixed=isinstance(self.schemas, Mapping),
+            mode=self.on_too_long,
+        )
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What rows depend on, as far as it is known before a model is loaded."""
+        shown = self.shown
+        return {
+            "version": fingerprint.version(),
+            **fingerprint.of_schemas(self.schemas),
+            "examples": fingerprint.of_examples(self.options.get("examples")),
+            "text": None if shown.text is None else list(shown.text),
+            "id": shown.id,
+            "category": self.options.get("category"),
+            "details": self.details,
+            "on too long": self.on_too_long,
+        }
+
+    def model_fingerprint(self, extractor: Extractor) -> dict[str, Any]:
+        """The rest of what rows depend on."""
+        named = self.schemas if isinstance(self.schemas, Mapping) else {"": self.schemas}
+        found = fingerprint.of_decoding(self._decoding(extractor))
+        for name, schema in named.items():
+            own = settings_of(schema)
+            format = self.options.get("format") or own.format or extractor.format or "json"
+            template = self.options.get("template") or own.template or extractor.template
+            found[f"format {name}".strip()] = fingerprint.of_format(format)
+            found[f"template {name}".strip()] = fingerprint.of_template(template or "verbatim")
+        model = extractor.model.model
+        return {
+            **found,
+            **fingerprint.of_calibration(extractor.calibration),
+            "model": fingerprint.of_weights(model, extractor.tokenizer, extractor.eos_ids)
+            if self.place is None
+            else fingerprint.of_model(self.place, model),
+            "dtype": str(extractor.model.dtype).removeprefix("torch."),
+        }
+
+    def is_independent(self, extractor: Extractor) -> bool:
+        """Whether a row is the same, whichever others it is computed with."""
+        config = self._decoding(extractor)
+        return (config.documents, config.slots) == ("isolated", "independent")
+
+    def _decoding(self, extractor: Extractor) -> Any:
+        given = self.options.get("decoding")
+        return extractor.decoding if given is None else resolve_decoding(given)
+
+    def facts(self) -> tuple[dict[str, Any], bool]:
+        """`model_fingerprint` and `is_independent`, as the process that calls this finds them."""
+        extractor = self.loaded()
+        return self.model_fingerprint(extractor), self.is_independent(extractor)
+
+    def computing(self, expected: Mapping[str, Any]) -> Extract:
+        """What computes rows in the process that calls this.
+
+        Raises ModelError if the model that this process loads is not the one that is expected.
+        """
+        extractor = self.loaded()
+        written = json.loads(json.dumps(expected))
+        if found := fingerprint.differences(written, self.model_fingerprint(extractor)):
+            raise ModelError(
+                f"{platform.node()} loaded a different model from the others: {'; '.join(found)}"
+            )
+        return self.extract(extractor)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What computes the rows of a run: a model in this process, or actors elsewhere.
+
+    fingerprint, independent: see `Task.model_fingerprint` and `Task.is_independent`.
+    fill: computes and keeps what is missing, like `ResumableRun.fill`.
+    """
+
+    fingerprint: Mapping[str, Any]
+    independent: bool
+    fill: Callable[[ResumableRun], Generator[Extraction[Any], None, None]]
+
+
+@contextmanager
+def in_process(task: Task) -> Iterator[Backend]:
+    """A model that is loaded here."""
+    extractor = task.loaded()
+    extract = task.extract(extractor)
+    yield Backend(
+        task.model_fingerprint(extractor),
+        task.is_independent(extractor),
+        lambda run: run.fill(extract),
+    )
