@@ -23,9 +23,9 @@ from schemax.formats.base import (
     opened_groups,
     scalar_text,
     select,
-    stop_at,
 )
 from schemax.formats.spelling import Form, Spelling, written
+from schemax.formats.stop_rules import stop_at
 
 _ROOT = "result"
 _EMPTY = "<![CDATA[]]>"

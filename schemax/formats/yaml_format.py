@@ -9,7 +9,6 @@ from typing import Any
 
 from schemax.formats.base import (
     DOUBLE_QUOTED,
-    NEWLINE,
     SINGLE_QUOTED,
     BaseFormat,
     DocumentKey,
@@ -27,11 +26,11 @@ from schemax.formats.base import (
     scalar_text,
     select,
     split_items,
-    stop_at,
     without_fence,
 )
 from schemax.formats.json_format import quote
 from schemax.formats.spelling import Form, Spelling, written
+from schemax.formats.stop_rules import NEWLINE, stop_at
 
 # What a plain scalar would not be read back from, each from end to end, in what Python's regular
 # expressions share with Rust's: an indicator or white space first, white space last, what looks

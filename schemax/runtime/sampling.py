@@ -146,11 +146,10 @@ class Draw:
         given = self.given[some]
         ids = choose(source, self.keys[some], self.steps[some], self.config)
         ids = torch.where(given >= 0, given, ids)
-        part = part.float()
-        top = part.amax(dim=-1, keepdim=True)
-        total = top + (part - top).exp_().sum(dim=-1, keepdim=True).log()
         wanted = torch.stack([ids, self.null_ids[some]], dim=1)
-        logprobs = part.gather(1, wanted) - total
+        # One kernel, which reads the logits once while they are in the cache.
+        logprobs = part.log_softmax(dim=-1, dtype=torch.float32).gather(1, wanted)
+        total = part.gather(1, wanted[:, :1]).float() - logprobs[:, :1]
         return torch.cat([ids[None].float(), logprobs.T, total.T])
 
 
