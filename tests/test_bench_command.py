@@ -170,10 +170,10 @@ def test_what_cannot_be_compared(
     refused(bench(*arguments), said)
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_files_without_results_or_products(tmp_path: Path) -> None:
     results = tmp_path / "b.json"
     results.write_text("{}")
     refused(bench("--from", str(results)), "not a report")
     data = tmp_path / "empty.jsonl"
     data.write_text("")
-    refused(bench("--data", str(data)), "holds no products")
+    refused(bench("--data", str(data)), "contains no products")

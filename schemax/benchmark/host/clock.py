@@ -51,12 +51,15 @@ def model_clock(module: nn.Module) -> Iterator[ModelTime]:
             args: Sequence[Any] = (),
             kwargs: Mapping[str, Any] | None = None,
         ) -> Any:
-            start = time.thread_time()
+            start = 0.0
+            if counts := getattr(func, "__name__", "") != "__get__":  # a property, as the shape is
+                start = time.thread_time()
             with torch._C.DisableTorchFunctionSubclass():
                 result = func(*args, **(kwargs or {}))
                 if type(result) is Tensor:
                     result = result.as_subclass(cls)
-            spent.logits += time.thread_time() - start
+            if counts:
+                spent.logits += time.thread_time() - start
             return result
 
     def begin(*_: Any) -> None:
