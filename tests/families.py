@@ -96,13 +96,11 @@ IN_SEQUENCE = [
     _row("starcoder2", "GQA", "rotary", _GQA, sliding_window=9),
     _row("gpt_neox", "MHA", "rotary, partial"),
     _row("gpt2", "MHA", "learned", _OLD),
-    _row("gptj", "MHA", "rotary, partial", _OLD, rotary_dim=4),
     _row("opt", "MHA", "learned", ffn_dim=48, word_embed_proj_dim=32),
     _row("glm4", "GQA", "rotary, partial", _GQA, _HEAD),
     _row("smollm3", "GQA", "rotary, none", _GQA, no_rope_layers=[1, 0]),
     _row("exaone4", "GQA", "rotary, none", _GQA, _SLIDING),
     _row("nemotron", "GQA", "rotary, partial", _GQA),
-    _row("falcon", "MQA", "rotary", alibi=False, multi_query=True, new_decoder_architecture=False),
     _row("gpt_oss", "GQA, sinks", "rotary", _GQA, _HEAD, _SLIDING, num_local_experts=4),
     _row(
         "deepseek_v3",
@@ -140,6 +138,16 @@ IN_SEQUENCE = [
 FORK = [
     _row("bloom", "MHA", "ALiBi", _OLD, mode="fork"),
     _row("mpt", "MHA", "ALiBi", mode="fork", d_model=32, n_layers=2, n_heads=4, max_seq_len=4096),
+    _row("gptj", "MHA", "rotary, partial", _OLD, mode="fork", rotary_dim=4),
+    _row(
+        "falcon",
+        "MQA",
+        "rotary",
+        mode="fork",
+        alibi=False,
+        multi_query=True,
+        new_decoder_architecture=False,
+    ),
     _row(
         "falcon (ALiBi)",
         "MHA",

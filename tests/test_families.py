@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import TITLES, tiny_config
+from decoding import TEMPLATE, assert_right, run
 from families import FORK, IN_SEQUENCE, NEARLY, REFUSED, Family
 from transformers import Qwen3ForCausalLM
 
@@ -18,17 +19,17 @@ from schemax import Extractor, doctor
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.diagnosis.agreement import agreements
+from schemax.diagnosis.oracle import oracle_outputs
 from schemax.errors import ModelError
-from schemax.runtime.engine import fill
+from schemax.runtime.engine import checked, fill
 from schemax.runtime.fork import ForkModel
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
+from schemax.runtime.requests import Request, new_request
 from schemax.runtime.self_test import prepare
 from schemax.runtime.visibility import TokenInfo
 from schemax.tokens import SlotOutput
 
-# Longer than any window and chunk of the tiny models; the titles differ in length.
-TEMPLATE = "Read the attributes.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
 
 
 # Near its switch, longrope's plain requests choose by their own length: see further down.
@@ -41,6 +42,26 @@ def test_every_layout_is_exact(family: Family, codec: TextCodec) -> None:
     found = list(agreements(model, codec))
     assert len(found) == 7
     assert all(item.exact and item.tokens == item.agreeing > 0 for item in found), found
+
+
+@pytest.mark.parametrize("family", IN_SEQUENCE, ids=lambda family: family.name)
+@pytest.mark.parametrize("layout", ["branched", "gapped"])
+def test_constrained_slots_equal_the_oracle(
+    family: Family, layout: str, codec: TextCodec, small: Any
+) -> None:
+    """With types and retries: all that users have by default; and the paper's way, whole."""
+    paper = {"documents": "stacked", "slots": "causal", "documents_per_prompt": 2, "k_max": 4}
+    config = DecodingConfig(layout=layout, **(paper if layout == "gapped" else {}))
+    if "longrope" in family.name and layout == "branched":
+        pytest.skip("plain requests choose by their own length")
+    model = DecoderModel(family.model(codec.vocab_size))
+    compiled = compile_schema(
+        small, codec, template=TEMPLATE, decoding=config, vocab_size=model.vocab_size
+    )
+    outputs = assert_right(model, compiled, TITLES[:4])
+    written = [slot for slots in outputs for slot in slots]
+    assert len(written) == 16
+    assert {"stop", "length"} & {slot.finish_reason for slot in written}
 
 
 def test_llama4_scales_nothing_that_fits(codec: TextCodec, small: Any) -> None:
@@ -163,7 +184,7 @@ def test_uneven_steps_nearly_agree(family: Family, codec: TextCodec, record_prop
     """What can be said of a model that does not agree with itself."""
     prepared = prepare(family.model(codec.vocab_size))
     record(record_property, family, prepared, refused="nearly exact: see below")
-    assert prepared.anatomy.uneven_steps
+    assert prepared.architecture.uneven_steps
     found = [item for item in agreements(prepared, codec) if item.tokens]
     assert found
     assert all(item.ok and item.exact is None for item in found), found
@@ -202,7 +223,7 @@ def longrope(codec: TextCodec) -> Any:
 
 
 def test_longrope_is_chosen_by_each_prompt_alone(codec: TextCodec, small: Any) -> None:
-    """Long and short documents in one batch and one prompt: each as it is by itself."""
+    """Long and short documents at once: each as it is by itself."""
     texts = [TITLES[6], LONG, TITLES[1], TITLES[2]]
     model = DecoderModel(longrope(codec))
     compiled = {
@@ -215,17 +236,40 @@ def test_longrope_is_chosen_by_each_prompt_alone(codec: TextCodec, small: Any) -
         for count in (1, 4)
     }
     plans = [plan_prompt(p, compiled[1].decoding) for p in compiled[1].encode(texts)]
-    assert {model.is_long(plan) for plan in plans} == {True, False}
+    assert {model.uses_long_rope(plan) for plan in plans} == {True, False}
     alone = [outputs_of(model, compiled[1], [text])[0] for text in texts]
     assert outputs_of(model, compiled[1], texts) == alone
-    extractor = Extractor(model.model, codec, eos_ids=(0,))
-    assert isinstance(extractor.model, DecoderModel)
-    for extractor.model.packs in (True, False):
-        prompts = [*extractor._prompts(compiled[4], texts)]
-        # In batches, the long one would have changed the others.
-        assert len(prompts) == 1 if extractor.model.packs else len(prompts) > 1
-        found = dict(fill(extractor.model, prompts, compiled[4].stop, compiled[4].decoding))
-        assert [found[place].slots for place in range(4)] == alone
+    assert outputs_of(model, compiled[4], texts) == alone
+    assert outputs_of(model, compiled[4], texts[::-1]) == alone[::-1]
+
+
+@pytest.mark.parametrize("layout", ["branched", "gapped"])
+@pytest.mark.parametrize("max_retries", [0, 2])
+def test_longrope_equals_the_oracle_around_the_switch(
+    codec: TextCodec, small: Any, layout: Any, max_retries: int
+) -> None:
+    """Budgets decide which factors a prompt gets; a retry never changes them."""
+    model = DecoderModel(longrope(codec))
+    config = DecodingConfig(layout=layout, max_retries=max_retries)
+    template = "{% for d in documents %}{{ d.text }}\n{% endfor %}"
+    compiled = compile_schema(small, codec, template=template, decoding=config)
+    texts = ["x" * length for length in range(0, 60, 3)]
+    prompts = compiled.encode(texts)
+    chosen = set()
+    for prompt, slots in zip(prompts, run(model, compiled, texts), strict=True):
+        request = checked(model, new_request(prompt, compiled.stop, config), config)
+        assert isinstance(request, Request)
+        plan = plan_prompt(prompt, config)
+        assert request.use_long_rope == model.uses_long_rope(plan)
+        chosen.add(request.use_long_rope)
+        reached = plan.last_position + [len(slot.ids) - 1 for slot in slots]
+        assert request.use_long_rope or max(reached) < 64
+        if layout == "gapped":
+            expected = oracle_outputs(
+                model, prompt, compiled.stop, config, slots, request.budgets.tolist()
+            )
+            assert tuple(slots) == expected
+    assert chosen == {True, False}
 
 
 def test_longrope_factors_differ(codec: TextCodec, small: Any) -> None:
@@ -239,7 +283,7 @@ def test_longrope_factors_differ(codec: TextCodec, small: Any) -> None:
         tokens = TokenInfo(places[None], none, none, none + 1, part >= 0)
         selection = torch.zeros_like(places), places
         short, long = (
-            model.forward(part, tokens, tokens, None, selection, DecodingConfig(), chosen)
+            model.forward(part, tokens, selection, DecodingConfig(), chosen)
             for chosen in (False, True)
         )
         plain = model.model(input_ids=part, use_cache=False).logits[0]

@@ -411,7 +411,7 @@ def test_adapters_and_their_base_models(folder: Path, lora: Path, copy: Path) ->
     edit(lora / "adapter_config.json", base_model_name_or_path=str(copy))
     refused(str(copy), "holds an adapter", "`adapter`", name=lora)
     edit(lora / "adapter_config.json", base_model_name_or_path=None)
-    refused(str(lora), "does not say for which model", name=lora)
+    refused(str(lora), "names no base model", name=lora)
     edit(lora / "adapter_config.json", base_model_name_or_path="./nowhere/at/all")
     refused("nowhere", name=lora)
 

@@ -46,7 +46,7 @@ def fetch_adapter(name: str, revision: str | None = None) -> Path:
     for file in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
         if not (folder / file).is_file():
             raise ModelError(
-                f"{name} has no {file}: it is no adapter saved by peft in safetensors format; "
+                f"{name} has no {file}, so it is not an adapter that peft saved as safetensors; "
                 "other formats can run code when loaded and are not read"
             )
     _check_kind(name, adapter_settings(folder))
@@ -66,8 +66,8 @@ def put_adapter(model: Any, folder: Path) -> Any:
     """
     if any(weight.is_meta for weight in model.parameters()):
         raise ModelError(
-            f"{folder}: an adapter cannot be put on weights that the device_map puts off to "
-            "memory or disk; give the model room on devices, or merge the adapter beforehand"
+            f"{folder}: the device_map offloads weights to memory or disk, where no adapter can be "
+            "merged into them; choose a device_map without offloading, or merge the adapter first"
         )
     with refusing(str(folder)), warnings.catch_warnings():
         # peft warns of shared embeddings, which `_untie` sees to, and of matters of training.

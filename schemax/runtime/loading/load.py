@@ -146,7 +146,7 @@ def _pick_dtype(dtype: str | torch.dtype, device: torch.device, config: Any) -> 
         return torch.float32 if device.type == "cpu" or own is None else own
     found = getattr(torch, dtype, None)
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise ModelError(f"dtype {dtype!r} is none; use float32, bfloat16 or float16")
+        raise ModelError(f"unknown dtype {dtype!r}; use float32, bfloat16 or float16")
     return found
 
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from schemax.errors import ModelError
 
-NOT_FOUND = "is no folder here and cannot be fetched from the Hub"
+NOT_FOUND = "is not a folder on this machine and cannot be fetched from the Hub"
 
 
 @contextmanager
@@ -25,12 +25,12 @@ def refusing(name: str, what: str = "cannot be loaded") -> Iterator[None]:
         raise
     except torch.OutOfMemoryError as error:
         raise ModelError(
-            f"{name} does not fit into the memory of its device; take `quantization`, a "
+            f"{name} does not fit into the memory of its device; use `quantization`, a "
             "`device_map` or a smaller model"
         ) from error
     except (json.JSONDecodeError, SafetensorError) as error:
         raise ModelError(
-            f"{name} holds a damaged file, or what Git leaves in place of one that it has not "
+            f"{name} holds a damaged file, or a pointer of Git LFS in place of a file that was not "
             f"fetched ({brief(error)}); download it again"
         ) from error
     except Exception as error:

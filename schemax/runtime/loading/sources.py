@@ -80,19 +80,19 @@ def load_config(source: Source) -> Any:
         kind = written.get("model_type")
         if kind not in CONFIG_MAPPING and "auto_map" in written:
             raise ModelError(
-                f"{name} runs on code of its own (auto_map in its config.json), which is never "
+                f"{name} requires code of its own (auto_map in its config.json), which is never "
                 "executed here; choose a model whose architecture is part of transformers"
             )
         if kind is not None and kind not in CONFIG_MAPPING:
             raise ModelError(
-                f"{name} is of the type {kind!r}, which transformers {transformers.__version__} "
+                f"{name} has the model type {kind!r}, which transformers {transformers.__version__} "
                 "does not know; a newer release may (pip install -U transformers)"
             )
         config = AutoConfig.from_pretrained(name, revision=source.revision, trust_remote_code=False)
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelError(
-            f"{name} is of the type {config.model_type!r}, of which transformers has no causal "
-            "language model; choose a decoder"
+            f"{name} has the model type {config.model_type!r}, for which transformers has no causal "
+            "language model; choose a decoder-only model"
         )
     _check_weights_format(source, config)
     return config
@@ -103,7 +103,7 @@ def _source_of_adapter(folder: Path) -> Source:
     base = settings.get("base_model_name_or_path")
     if not base or not isinstance(base, str):
         raise ModelError(
-            f"{folder} is an adapter that does not say for which model; name the base model, and "
+            f"{folder} is an adapter whose configuration names no base model; name the base model, and "
             "give this folder as `adapter`"
         )
     return Source(base, settings.get("revision"), folder)
@@ -117,7 +117,7 @@ def _check_base(source: Source) -> None:
     if own is not None:
         # transformers would load it or not, depending on whether peft is installed.
         raise ModelError(
-            f"{name} is to be a base model but holds an adapter ({ADAPTER_CONFIG}); keep "
+            f"{name} is named as a base model but holds an adapter ({ADAPTER_CONFIG}); keep "
             "adapters in folders of their own, and name one of them as `adapter`"
         )
     if Path(name).is_dir():
