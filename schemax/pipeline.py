@@ -13,6 +13,7 @@ from schemax.background import Ready, in_background
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
 from schemax.documents import Document
+from schemax.errors import InputError
 from schemax.readout import read_out
 from schemax.results import Extraction, failed
 from schemax.runtime.engine import Model, Windows, outputs, run
@@ -87,9 +88,14 @@ class _Feed:
             prompts: list[tuple[PromptIds, StopTable]] = []
             for category, group in groups.items():
                 schema = self._compiled[category]
+                try:
+                    made = self._prompts(schema, group)
+                except InputError:
+                    group, failures = _encodable(schema, group)
+                    yield from failures
+                    made = self._prompts(schema, group)
                 self.owners.update((next(self._places), (schema, item)) for item in group)
-                texts = [document.text or "" for document in group]
-                prompts += ((prompt, schema.stop) for prompt in self._prompts(schema, texts))
+                prompts += ((prompt, schema.stop) for prompt in made)
             yield from windows.requests(prompts)
 
     def _unknown(self, category: str, document: Document) -> str | None:
@@ -98,19 +104,36 @@ class _Feed:
         known = ", ".join(map(repr, self._compiled))
         return f"no schema for category {document.category!r}; there are {known}"
 
-    def _prompts(self, compiled: CompiledSchema, texts: Sequence[str]) -> Iterator[PromptIds]:
+    def _prompts(self, compiled: CompiledSchema, group: Sequence[Document]) -> list[PromptIds]:
         """Prompts of J documents; one of each where they are too long to share a prompt."""
-        at = 0
+        texts = [document.text or "" for document in group]
+        prompts, at = [], 0
         for prompt in compiled.encode(texts):
             number = len(prompt.documents)
             some, at = texts[at : at + number], at + number
             if number == 1 or not self._model.misfit(
                 new_request(prompt, compiled.stop, compiled.decoding)
             ):
-                yield prompt
+                prompts.append(prompt)
             else:
                 for text in some:
-                    yield from compiled.encode([text])
+                    prompts += compiled.encode([text])
+        return prompts
+
+
+def _encodable(
+    compiled: CompiledSchema, group: Sequence[Document]
+) -> tuple[list[Document], list[Ready[_Item]]]:
+    """The documents that the tokenizer does not fail on; and of the others, what is said of each."""
+    good: list[Document] = []
+    failures: list[Ready[_Item]] = []
+    for document in group:
+        try:
+            compiled.encode([document.text or ""])
+            good.append(document)
+        except InputError as error:
+            failures.append(Ready(failed(document.index, document.id, str(error))))
+    return good, failures
 
 
 def _window(documents: Iterator[Document], size: int) -> list[Document]:

@@ -84,7 +84,10 @@ class CompiledSchema:
         return len(self.keys[0])
 
     def encode(self, texts: Sequence[str]) -> list[PromptIds]:
-        """Prompts in order: of up to J documents each if these are stacked, else of one each."""
+        """Prompts in order: of up to J documents each if these are stacked, else of one each.
+
+        Raises InputError for a text that the tokenizer fails on.
+        """
         stacked = self.decoding.documents == "stacked"
         stride = self.decoding.documents_per_prompt if stacked else 1
         cleaned = [clean_document(text, self.prompt.fence) for text in texts]

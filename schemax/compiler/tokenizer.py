@@ -9,7 +9,8 @@ encoded one by one can be joined.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import tokenizers
 
 from schemax.compiler.control_tokens import BYTE_TOKEN, check_guard, control_tokens, guarded
-from schemax.errors import ModelError
+from schemax.errors import InputError, ModelError
+from schemax.messages import clipped
 
 _PROBE = '  "Size": "M \\" é",\n</x> 12.5'
 
@@ -70,12 +72,17 @@ class TextCodec:
         check_guard(controls, _unknown(self._spec), self.encode_batch, self.decode_bytes)
 
     def encode(self, text: str) -> list[int]:
-        """Data to ids: no special tokens are added, none is recognised in the text."""
-        return list(self._data.encode(text, add_special_tokens=False).ids)
+        """Data to ids: no special tokens are added, none is recognised in the text.
+
+        Raises InputError for a text that the tokenizer fails on.
+        """
+        with _surviving_panics():
+            return list(self._data.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` for many texts, in threads."""
-        encoded = self._data.encode_batch_fast(list(texts), add_special_tokens=False)
+        with _surviving_panics():
+            encoded = self._data.encode_batch_fast(list(texts), add_special_tokens=False)
         return [list(item.ids) for item in encoded]
 
     def encode_markup(self, text: str) -> list[int]:
@@ -115,6 +122,20 @@ class TextCodec:
         """Ids of the tokenizer's own end-of-sequence token."""
         wanted = self.special_tokens.get("eos_token")
         return tuple(a["id"] for a in self._added if a["content"] == wanted)
+
+
+@contextmanager
+def _surviving_panics() -> Iterator[None]:
+    """Makes InputError of whatever a tokenizer raises over a text.
+
+    A panic of its Rust code, such as of a regular expression that gives up, is no Exception.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        raise
+    except BaseException as error:
+        raise InputError(f"the tokenizer fails on this text ({clipped(str(error))})") from error
 
 
 def load_codec(folder: str | Path) -> TextCodec:
