@@ -6,6 +6,7 @@ Exit status: 0 done; 1 more failed rows than allowed; 2 bad usage, or input that
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from io import TextIOWrapper
@@ -35,6 +36,14 @@ _BROKEN_PIPE = 141
 class _Verbs(TyperGroup):
     """Turns the errors that a user can mend into one line and an exit status."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # Typer's own ranges let NaN through, which is neither too small nor too large.
+        for command in self.commands.values():
+            for option in command.params:
+                if option.type.name.startswith("float") and option.callback is None:
+                    option.callback = _finite
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -54,6 +63,12 @@ class _Verbs(TyperGroup):
             _explain("error: out of memory; use a smaller --batch-size", error)
             status = _BAD_USAGE
         raise typer.Exit(status)
+
+
+def _finite(context: Any, option: Any, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number", ctx=context, param=option)
+    return value
 
 
 def _explain(text: str, error: BaseException) -> None:

@@ -124,7 +124,7 @@ class _Feed:
 def _encodable(
     compiled: CompiledSchema, group: Sequence[Document]
 ) -> tuple[list[Document], list[Ready[_Item]]]:
-    """The documents that the tokenizer does not fail on; and of the others, what is said of each."""
+    """The documents that the tokenizer reads; and of the others, what is said of each."""
     good: list[Document] = []
     failures: list[Ready[_Item]] = []
     for document in group:

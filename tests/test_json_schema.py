@@ -319,7 +319,7 @@ def test_json_models_can_extend_a_class() -> None:
         ({"type": "string", "pattern": "("}, "Pydantic does not accept pattern '('"),
         ({"type": "integer", "minimum": "a"}, "Pydantic does not accept minimum"),
         ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, "exclusiveMinimum must be"),
-        ({"type": "string", "k_max": 0}, "k_max must be a positive integer"),
+        ({"type": "string", "k_max": 0}, "k_max must be from 1 to 1,000,000, not 0"),
         ({"type": "string", "title": ""}, "one line of visible text"),
         ({"type": "string", "title": 3}, "title must be text"),
         ({"type": "string", "examples": "a"}, "examples must be a list"),

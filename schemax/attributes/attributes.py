@@ -21,6 +21,7 @@ from schemax.attributes.annotations import (
 )
 from schemax.attributes.constraints import Constraints
 from schemax.attributes.settings import is_unprintable, require_model
+from schemax.config import BOUNDS
 from schemax.errors import SchemaError
 
 
@@ -221,6 +222,11 @@ def _is_two_phase(field: FieldInfo, field_type: FieldType) -> bool:
 def _k_max_of(field: FieldInfo) -> int | None:
     extra = field.json_schema_extra
     k_max = extra.get("k_max") if isinstance(extra, dict) else None
-    if k_max is None or (type(k_max) is int and k_max > 0):
-        return k_max
-    raise UnsupportedType(f"k_max must be a positive integer, not {k_max!r}")
+    if k_max is None:
+        return None
+    try:
+        BOUNDS["k_max"].check("k_max", k_max)
+    except ValueError as error:
+        raise UnsupportedType(str(error)) from None
+    found: int = k_max
+    return found
