@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
@@ -33,8 +32,10 @@ from schemax.attributes.json_document import (
     without,
 )
 from schemax.attributes.json_names import class_name, field_names
+from schemax.attributes.patterns import Pattern
 from schemax.attributes.settings import words_of
 from schemax.errors import SchemaError
+from schemax.messages import clipped
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -49,8 +50,6 @@ _TEXTUAL = {"minLength": "min_length", "maxLength": "max_length", "pattern": "pa
 _LENGTHS = {"minItems": "min_length", "maxItems": "max_length"}
 _SETTINGS = ("category", "format", "template")
 _CONSTRAINTS = (*_NUMERIC, *_TEXTUAL, *_LENGTHS, "uniqueItems", "format", "items")
-# JSON Schema's patterns may look around, which Pydantic's default engine refuses.
-_CONFIG = ConfigDict(regex_engine="python-re")
 
 
 def build_model(
@@ -125,7 +124,7 @@ class _Builder:
                 __base__=base,
                 __doc__=description if isinstance(description, str) else None,
                 __module__=__name__,
-                __cls_kwargs__={**_CONFIG, **settings},
+                __cls_kwargs__=settings,
                 **fields,
             )
         except (PydanticUserError, CoreSchemaError, NameError) as error:
@@ -163,9 +162,7 @@ class _Builder:
         if default is None:
             return None
         try:
-            # A model, since a TypeAdapter takes no configuration for nested models.
-            holder = create_model("Default", __config__=_CONFIG, value=(annotation, ...))
-            return holder.model_validate({"value": default}).__dict__["value"]
+            return TypeAdapter(annotation).validate_python(default)
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise self._error(place, f"default {default!r} does not fit: {reason}") from error
@@ -238,7 +235,10 @@ class _Builder:
     def _constrained(
         self, annotation: Any, node: Node, words: Mapping[str, str], place: Place, **extra: Any
     ) -> Any:
-        options = {words[key]: node[key] for key in words if key in node} | extra
+        names = {key: word for key, word in words.items() if key != "pattern"}
+        options = {names[key]: node[key] for key in names if key in node} | extra
+        if "pattern" in words and "pattern" in node:
+            annotation = Annotated[annotation, self._pattern(node["pattern"], place)]
         if not options:
             return annotation
         flag = next((key for key in words if isinstance(node.get(key), bool)), None)
@@ -246,11 +246,20 @@ class _Builder:
             raise self._error(place, f"{flag} must be a number, as in current JSON Schema drafts")
         constrained: Any = Annotated[annotation, Field(**options)]
         try:
-            TypeAdapter(constrained, config=_CONFIG)
+            TypeAdapter(constrained)
         except (PydanticUserError, CoreSchemaError, TypeError) as error:
-            shown = ", ".join(f"{key} {node[key]!r}" for key in words if key in node)
+            shown = ", ".join(f"{key} {node[key]!r}" for key in names if key in node)
             raise self._error(place, f"Pydantic does not accept {shown}: {error}") from error
         return constrained
+
+    def _pattern(self, pattern: Any, place: Place) -> Pattern:
+        try:
+            if not isinstance(pattern, str):
+                raise ValueError("it must be text")
+            return Pattern(pattern)
+        except ValueError as error:
+            shown = clipped(repr(pattern))
+            raise self._error(place, f"pattern {shown} cannot be used: {error}") from error
 
     def _choices(self, values: Any, place: Place) -> Any:
         if not isinstance(values, list) or not values:

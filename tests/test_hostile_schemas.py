@@ -1,0 +1,101 @@
+"""JSON Schema documents that anyone may have written: whatever they hold, time is bounded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pydantic
+import pytest
+
+from schemax import AttrSchema, SchemaError, attr
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Of the processor: another process must not fail a test."""
+    started = time.process_time()
+    yield
+    assert time.process_time() - started < seconds
+
+
+def declared(**properties: Any) -> type[AttrSchema]:
+    document = {"type": "object", "properties": properties, "required": list(properties)}
+    return AttrSchema.from_json_schema(document)
+
+
+def refused(said: str, **properties: Any) -> None:
+    with within(5), pytest.raises(SchemaError, match=said):
+        declared(**properties)
+
+
+# Patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "is_found"),
+    [
+        ("^(a+)+$", "a" * 40 + "!", False),
+        ("^(a+)+$", "a" * 40, True),
+        ("(x+x+)+y", "x" * 40, False),
+        ("^(?!b)[a-c]+$", "abc", True),
+        ("^(?!b)[a-c]+$", "bc", False),
+        (r"^(.)\1$", "aa", True),
+        (r"^(.)\1$", "ab", False),
+        ("b", "abc", True),
+    ],
+)
+def test_patterns_are_searched_for_in_bounded_time(pattern: str, text: str, is_found: bool) -> None:
+    model = declared(x={"type": "string", "pattern": pattern, "minLength": 1})
+    assert model.model_json_schema()["properties"]["x"]["pattern"] == pattern
+    with within(2):
+        if is_found:
+            assert model.model_validate({"x": text}).model_dump() == {"x": text}
+        else:
+            with pytest.raises(pydantic.ValidationError, match="should match pattern"):
+                model.model_validate({"x": text})
+    with pytest.raises(pydantic.ValidationError, match="at least 1 character"):
+        declared(x={"type": "string", "minLength": 1, "pattern": ""}).model_validate({"x": ""})
+
+
+def test_a_search_that_takes_too_long_is_an_error_of_its_value() -> None:
+    """Look-around is beyond the engine that is always fast."""
+    model = declared(x={"type": "string", "pattern": "^(?=a)(a|a)+$"})
+    with within(3), pytest.raises(pydantic.ValidationError, match=r"more than 0\.25 seconds"):
+        model.model_validate({"x": "a" * 40 + "!"})
+    assert model.model_validate({"x": "aaa"}).model_dump() == {"x": "aaa"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("(", "cannot be used"),
+        ("(" * 5_000, "cannot be used"),
+        ("a" * 10_001, "at most 10,000 characters"),
+        ("((a{1000}){1000}){1000}", "repeats too much"),
+        ("(?!b)" + "(" * 9 + "a" + "{9})" * 9, "repeats too much"),
+        (5, "must be text"),
+    ],
+)
+def test_patterns_that_are_refused(pattern: Any, said: str) -> None:
+    refused(said, x={"type": "string", "pattern": pattern})
+
+
+def test_common_patterns_with_look_around_are_taken() -> None:
+    mail = r"^(?=.{1,254}$)(?=.{1,64}@)[-a-z]{1,64}@[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*$"
+    model = declared(x={"type": "string", "pattern": mail})
+    assert model.model_validate({"x": "me@example.com"})
+    with pytest.raises(pydantic.ValidationError):
+        model.model_validate({"x": "me"})
+
+
+def test_the_engine_does_not_depend_on_the_class_that_is_derived_from() -> None:
+    class Slow(AttrSchema, regex_engine="python-re"):  # type: ignore[call-arg]
+        code: str | None = attr(pattern="^(?=a)")
+
+    document = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
+    model = Slow.from_json_schema({**document, "required": ["x"]})
+    with within(2), pytest.raises(pydantic.ValidationError, match="should match pattern"):
+        model.model_validate({"x": "a" * 40 + "!"})
