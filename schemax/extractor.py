@@ -16,6 +16,7 @@ from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples, read_few_shot_examples
 from schemax.compiler.prompt import TemplateLike
+from schemax.compiler.stops import checked_eos_ids
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.documents import Shown, read_documents, shown_text
 from schemax.errors import ExtractionError, ModelError, SchemaError
@@ -62,7 +63,7 @@ class Extractor:
         calibration: Calibration | None = None,
     ) -> None:
         # Here and not above, since declaring and compiling must not import torch.
-        from schemax.runtime.loading import all_eos_ids
+        from schemax.runtime.loading import named_eos_ids
         from schemax.runtime.self_test import prepare
 
         self.model = prepare(model)
@@ -72,7 +73,9 @@ class Extractor:
         self.decoding = resolve_decoding(decoding)
         self.calibration = calibration or Calibration()
         as_codec(tokenizer).check_vocabulary(self.model.vocab_size)
-        self.eos_ids = tuple(all_eos_ids(model, tokenizer) if eos_ids is None else eos_ids)
+        self.eos_ids = checked_eos_ids(
+            named_eos_ids(model, tokenizer) if eos_ids is None else eos_ids, self.model.vocab_size
+        )
 
     @classmethod
     def from_pretrained(

@@ -99,3 +99,65 @@ def test_the_engine_does_not_depend_on_the_class_that_is_derived_from() -> None:
     model = Slow.from_json_schema({**document, "required": ["x"]})
     with within(2), pytest.raises(pydantic.ValidationError, match="should match pattern"):
         model.model_validate({"x": "a" * 40 + "!"})
+
+
+# Nesting
+
+
+def nested(levels: int, wrap: Any) -> Any:
+    node: Any = {"type": "string"}
+    for _ in range(levels):
+        node = wrap(node)
+    return node
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda node: {"type": "object", "properties": {"x": node}},
+        lambda node: {"type": "array", "items": node},
+        lambda node: {"anyOf": [node, {"type": "null"}]},
+        lambda node: {"allOf": [node]},
+        lambda node: {"nullable": True, **node, "properties": {"x": node}, "type": "object"},
+    ],
+)
+@pytest.mark.parametrize("levels", [40, 300, 5_000])
+def test_deep_documents_are_refused(wrap: Any, levels: int) -> None:
+    refused("nested more than 32 levels deep", x=nested(levels, wrap))
+
+
+def test_twenty_levels_are_read() -> None:
+    model = declared(x=nested(20, lambda node: {"type": "object", "properties": {"x": node}}))
+    assert model.model_validate({"x": {}})
+
+
+@pytest.mark.parametrize("kind", ["object", "array", "anyOf"])
+def test_references_that_double_with_every_level_are_refused(kind: str) -> None:
+    def level(number: int) -> Any:
+        both = [{"$ref": f"#/$defs/n{number + 1}"}] * 2
+        if kind == "anyOf":
+            return {"anyOf": both}
+        properties = {"a": both[0], "b": both[1]}
+        if kind == "array":
+            properties = {key: {"type": "array", "items": node} for key, node in properties.items()}
+        return {"type": "object", "properties": properties}
+
+    leaf = {"type": "object", "properties": {"x": {"type": "string"}}}
+    definitions = {f"n{number}": level(number) for number in range(24)} | {"n24": leaf}
+    document = {"properties": {"r": {"$ref": "#/$defs/n0"}}, "$defs": definitions}
+    with within(10), pytest.raises(SchemaError, match="at most 2,000|more than 20,000 parts|union"):
+        AttrSchema.from_json_schema(document)
+
+
+def test_many_properties_are_refused() -> None:
+    refused("2,001 properties", **{f"p{n}": {"type": "string"} for n in range(2_001)})
+
+
+def test_properties_with_the_same_name_in_python_are_told_apart() -> None:
+    keys = ["a b", "a-b", "a.b", "a_b", "a_b_2", "a!b"]
+    names = list(declared(**{key: {"type": "integer"} for key in keys}).model_fields)
+    assert len(set(names)) == len(keys)
+    # In time, for as many as there may be.
+    many = {"a" + "-" * n + "b": {"type": "integer", "title": f"t{n}"} for n in range(1, 1_500)}
+    with within(20):
+        assert len(declared(**many).model_fields) == len(many)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel, RootModel
@@ -23,6 +24,9 @@ from schemax.attributes.constraints import Constraints
 from schemax.attributes.settings import is_unprintable, require_model
 from schemax.config import BOUNDS
 from schemax.errors import SchemaError
+
+MOST_ATTRIBUTES = 2_000
+"""Leaves of a declaration. Models within models can have far more than their text shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,10 @@ def compile_attributes(model: type[BaseModel]) -> tuple[Attribute, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Outer:
-    """The way from the root to a nested model, and what its leaves take over from it."""
+    """The way from the root to a nested model, and what its leaves take over from it.
+
+    count: of the leaves of the whole declaration.
+    """
 
     root: str
     path: tuple[str, ...] = ()
@@ -103,6 +110,7 @@ class _Outer:
     k_max: int | None = None
     nullable: bool = False
     omittable: bool = False
+    count: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
 
 def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
@@ -160,6 +168,11 @@ def _leaf(
     if field_type.kind is None and not fields:
         raise UnsupportedType(
             "allows nothing but None; name the type of its value, such as str | None"
+        )
+    if next(place.count) > MOST_ATTRIBUTES:
+        raise UnsupportedType(
+            f"is one attribute too many: a schema has at most {MOST_ATTRIBUTES:,}, those of nested "
+            "models included; divide it"
         )
     check_default(field)
     depth = len(place.path)

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
-from schemax.attributes.attributes import compile_attributes
+from schemax.attributes.attributes import MOST_ATTRIBUTES, compile_attributes
 from schemax.attributes.declaration import Distinct, attr
 from schemax.attributes.json_document import (
     Node,
@@ -48,6 +48,9 @@ _NUMERIC = {
 }
 _TEXTUAL = {"minLength": "min_length", "maxLength": "max_length", "pattern": "pattern"}
 _LENGTHS = {"minItems": "min_length", "maxItems": "max_length"}
+# Of a document, whoever wrote it: what is within what, and schemas with their references followed,
+# which could otherwise double with every level.
+_MOST_LEVELS, _MOST_PARTS = 32, 20_000
 _SETTINGS = ("category", "format", "template")
 _CONSTRAINTS = (*_NUMERIC, *_TEXTUAL, *_LENGTHS, "uniqueItems", "format", "items")
 
@@ -80,6 +83,7 @@ class _Builder:
         self._nested_base = nested_base
         self._models: dict[str, type[BaseModel]] = {}
         self._open = ["#"]
+        self._levels = self._parts = 0
 
     def root(self, base: type[ModelT]) -> type[ModelT]:
         node, name = self._document.root, self._document.name
@@ -109,6 +113,10 @@ class _Builder:
         properties = node.get("properties") or {}
         if not isinstance(properties, Mapping) or not properties:
             raise self._error(place, "has no properties; declare at least one")
+        if len(properties) > MOST_ATTRIBUTES:
+            raise self._error(
+                place, f"has {len(properties):,} properties; at most {MOST_ATTRIBUTES:,} are read"
+            )
         required = node.get("required", [])
         if not isinstance(required, list):
             raise self._error(place, "required must be a list of property names")
@@ -169,6 +177,15 @@ class _Builder:
 
     def _type(self, node: Any, place: Place) -> Any:
         """The annotation of a schema node."""
+        self._parts += 1
+        if self._parts > _MOST_PARTS:
+            raise self._error(
+                place, f"the document has more than {_MOST_PARTS:,} parts, references followed"
+            )
+        with self._deeper(place):
+            return self._type_of(node, place)
+
+    def _type_of(self, node: Any, place: Place) -> Any:
         if not isinstance(node, Mapping):
             raise self._error(place, "says nothing about the value; give it a type")
         self._document.check(node, place)
@@ -296,6 +313,17 @@ class _Builder:
                 name = class_name(ref.rpartition("/")[2])
                 self._models[ref] = self._model(target, place, name, self._nested_base, {})
             return self._models[ref]
+
+    @contextmanager
+    def _deeper(self, place: Place) -> Iterator[None]:
+        if self._levels == _MOST_LEVELS:
+            # As far as it is of use to whoever looks for it.
+            raise self._error(
+                (*place[:3], "..."), f"is nested more than {_MOST_LEVELS} levels deep; flatten it"
+            )
+        self._levels += 1
+        yield
+        self._levels -= 1
 
     @contextmanager
     def _opened(self, ref: str) -> Iterator[None]:

@@ -27,7 +27,7 @@ from schemax.compiler.prompt import (
     template_source,
 )
 from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, skeleton_text
-from schemax.compiler.stops import compile_stop
+from schemax.compiler.stops import checked_eos_ids, compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.formats import (
@@ -170,6 +170,7 @@ def compile_schema(
     settings = settings_of(schema)
     output_format = get_format(format or settings.format or "json")
     config = resolve_decoding(decoding)
+    size = vocab_size or codec.vocab_size
     return _compile(
         schema,
         codec,
@@ -177,8 +178,8 @@ def compile_schema(
         # A path's contents, not its name: whoever edits a template expects to see the change.
         _source(template or settings.template or DEFAULT_TEMPLATE),
         config,
-        tuple(codec.eos_ids if eos_ids is None else eos_ids),
-        vocab_size or codec.vocab_size,
+        checked_eos_ids(codec.eos_ids if eos_ids is None else eos_ids, size),
+        size,
         # As text: instances need not be hashable.
         written_examples(examples, schema, output_format, config) if examples else (),
     )

@@ -95,14 +95,14 @@ def pick_device(device: str | int | torch.device) -> torch.device:
     return place
 
 
-def all_eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """Ids that end an output, by the model's generation config and by its tokenizer."""
+def named_eos_ids(model: Any, tokenizer: Any) -> list[Any]:
+    """What the model's generation config and its tokenizer name as the end of an output."""
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     ids = [
         *(named if isinstance(named, (list, tuple)) else [named]),
         getattr(tokenizer, "eos_token_id", None),
     ]
-    return tuple(sorted({int(i) for i in ids if i is not None}))
+    return [number for number in ids if number is not None]
 
 
 def _pick_attention(config: Any) -> str | None:
@@ -166,7 +166,9 @@ def _template(source: Source) -> str | None:
     name, revision = source.holder("prompt.jinja")
     with refusing(name):
         path = find_file(name, "prompt.jinja", revision)
-        return path.read_text("utf-8") if path else None
+        text = path.read_text("utf-8") if path else None
+        # A template of one line could be taken for the name or path of another one.
+        return text if text is None or "\n" in text else f"{text}\n"
 
 
 def _calibration(source: Source) -> Calibration | None:
