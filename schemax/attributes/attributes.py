@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, RootModel
@@ -87,7 +87,7 @@ def compile_attributes(model: type[BaseModel]) -> tuple[Attribute, ...]:
         raise SchemaError(
             model.__name__, None, "a RootModel has no named fields; declare a BaseModel with fields"
         )
-    attributes = tuple(_leaves(model, _Outer(model.__name__)))
+    attributes = tuple(_leaves(model, _Outer(model.__name__, itertools.count(1))))
     try:
         model.model_rebuild(_types_namespace={})
     except (PydanticUndefinedAnnotation, PydanticUserError) as error:
@@ -103,6 +103,7 @@ class _Outer:
     """
 
     root: str
+    count: Iterator[int]
     path: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     models: tuple[type[BaseModel], ...] = ()
@@ -110,7 +111,6 @@ class _Outer:
     k_max: int | None = None
     nullable: bool = False
     omittable: bool = False
-    count: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
 
 def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -213,6 +213,8 @@ def _weights(
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
+            # Else transformers refuses them by a report that is not shown.
+            ignore_mismatched_sizes=True,
             **options,
         )
         model, report = loaded
@@ -222,6 +224,13 @@ def _weights(
 
 
 def _check_loaded(name: str, model: Any, report: Mapping[str, Any]) -> None:
+    if mismatched := sorted(report["mismatched_keys"]):
+        tensor, stored, wanted = mismatched[0]
+        raise ModelError(
+            f"{name}: {len(mismatched)} of the tensors have other shapes than config.json says "
+            f"({tensor} is stored as {_shape(stored)}, and should be {_shape(wanted)}); weights "
+            "and config.json belong to different models"
+        )
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
             f"{name}: the weights lack {len(missing)} of the model's tensors ({some(missing)}); "
@@ -232,3 +241,7 @@ def _check_loaded(name: str, model: Any, report: Mapping[str, Any]) -> None:
             f"{name}: the device_map puts the embeddings off to memory or disk; they are needed "
             "on a device, so name one for them, or take a smaller or a quantized model"
         )
+
+
+def _shape(sizes: Iterable[int]) -> str:
+    return " x ".join(map(str, sizes))
