@@ -11,6 +11,8 @@ import pydantic
 import pytest
 
 from schemax import AttrSchema, SchemaError, attr
+from schemax.compiler import TextCodec, compile_schema
+from schemax.compiler.grammars import left_to_validation
 
 
 @contextmanager
@@ -161,3 +163,94 @@ def test_properties_with_the_same_name_in_python_are_told_apart() -> None:
     many = {"a" + "-" * n + "b": {"type": "integer", "title": f"t{n}"} for n in range(1, 1_500)}
     with within(20):
         assert len(declared(**many).model_fields) == len(many)
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("format", ["json", "yaml", "xml"])
+@pytest.mark.parametrize(
+    "limits", [{"maxItems": 10**9}, {"minItems": 10**9}, {"minItems": 1, "maxItems": 10**18}]
+)
+def test_lists_of_any_declared_size_compile_in_time(
+    codec: TextCodec, limits: dict[str, int], format: str
+) -> None:
+    model = declared(x={"type": "array", "items": {"type": "string"}, **limits})
+    with within(5):
+        compiled = compile_schema(model, codec, format=format)
+    (attribute,) = compiled.attributes
+    left = [text for text in left_to_validation(attribute) if "10" in text]
+    assert len(left) == 1
+
+
+def test_a_thousand_items_are_kept_by_the_grammar(codec: TextCodec) -> None:
+    model = declared(x={"type": "array", "items": {"type": "integer"}, "maxItems": 1_000})
+    with within(5):
+        (attribute,) = compile_schema(model, codec).attributes
+    assert left_to_validation(attribute) == ()
+
+
+@pytest.mark.parametrize("long", [True, False])
+def test_lists_in_two_phases_of_too_many_items_are_refused(codec: TextCodec, long: bool) -> None:
+    """Of scalars, or of nested models, which are always read so."""
+    row = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    items = {"items": {"type": "string"}, "long": True} if long else {"items": row}
+    for limits in ({"maxItems": 10**9}, {"minItems": 10**9}, {"maxItems": 10_001}):
+        model = declared(x={"type": "array", **items, **limits})
+        with within(5), pytest.raises(SchemaError, match=r"items, and .* keys in all"):
+            compile_schema(model, codec)
+    with within(5):
+        compile_schema(declared(x={"type": "array", **items, "maxItems": 10_000}), codec)
+
+
+def test_lists_within_lists_multiply_and_are_refused(codec: TextCodec) -> None:
+    node: Any = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    for _ in range(5):
+        node = {"type": "object", "properties": {"x": {"type": "array", "items": node}}}
+    with within(5), pytest.raises(SchemaError, match="500,000 keys"):
+        compile_schema(declared(r=node), codec)
+
+
+@pytest.mark.parametrize(
+    "choices", [[f"choice {n}" for n in range(100_000)], ["x" * 600_000, "y" * 600_000]]
+)
+def test_too_many_choices_are_refused(choices: list[str]) -> None:
+    refused("choices", x={"enum": choices})
+    refused("choices|parts", x={"anyOf": [{"const": choice} for choice in choices]})
+
+
+def test_ten_thousand_choices_compile_in_time(codec: TextCodec) -> None:
+    model = declared(x={"enum": [f"choice {n}" for n in range(10_000)]})
+    with within(15):
+        assert compile_schema(model, codec).slots[0].grammar is not None
+
+
+def test_long_alternations_compile_in_time(codec: TextCodec) -> None:
+    refused("at most 10,000 characters", x={"type": "string", "pattern": alternation(20_000)})
+    model = declared(x={"type": "string", "pattern": f"^({alternation(1_100)})$"})
+    with within(15):
+        compile_schema(model, codec)
+
+    class Trusted(AttrSchema):
+        x: str = attr(pattern=f"^({alternation(20_000)})$")
+
+    with within(15):
+        (attribute,) = compile_schema(Trusted, codec).attributes
+    assert "more than 10,000 characters" in left_to_validation(attribute)[0]
+    assert Trusted(x="word7").x == "word7"
+
+
+def alternation(count: int) -> str:
+    return "|".join(f"word{n}" for n in range(count))
+
+
+@pytest.mark.parametrize("kind", ["integer", "number"])
+@pytest.mark.parametrize("bound", [10**4_000, 10**60, -(10**80)])
+def test_bounds_of_many_digits_are_left_to_validation(
+    codec: TextCodec, kind: str, bound: int
+) -> None:
+    keyword = "minimum" if bound < 0 else "maximum"
+    model = declared(x={"type": kind, keyword: bound})
+    with within(5):
+        (attribute,) = compile_schema(model, codec).attributes
+    assert left_to_validation(attribute)[0].startswith(keyword)

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
+from schemax.attributes.annotations import MOST_CHOICES
 from schemax.attributes.attributes import MOST_ATTRIBUTES, compile_attributes
 from schemax.attributes.declaration import Distinct, attr
 from schemax.attributes.json_document import (
@@ -281,6 +282,10 @@ class _Builder:
     def _choices(self, values: Any, place: Place) -> Any:
         if not isinstance(values, list) or not values:
             raise self._error(place, "enum must be a list of values")
+        if len(values) > MOST_CHOICES:
+            raise self._error(
+                place, f"has {len(values):,} choices; at most {MOST_CHOICES:,} are supported"
+            )
         for value in values:
             if not isinstance(value, (str, int, float, type(None))):
                 raise self._error(place, f"choice {value!r} is neither text nor a number")
