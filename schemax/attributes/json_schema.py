@@ -22,14 +22,13 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
 from schemax.attributes.annotations import MOST_CHOICES
-from schemax.attributes.attributes import MOST_ATTRIBUTES, compile_attributes
+from schemax.attributes.attributes import MOST_ATTRIBUTES
 from schemax.attributes.declaration import Distinct, attr
 from schemax.attributes.json_document import (
     Node,
     Place,
     SchemaDocument,
     is_object,
-    parse,
     without,
 )
 from schemax.attributes.json_names import class_name, field_names
@@ -51,42 +50,31 @@ _TEXTUAL = {"minLength": "min_length", "maxLength": "max_length", "pattern": "pa
 _LENGTHS = {"minItems": "min_length", "maxItems": "max_length"}
 # Of a document, whoever wrote it: what is within what, and schemas with their references followed,
 # which could otherwise double with every level.
-_MOST_LEVELS, _MOST_PARTS = 32, 20_000
+MOST_LEVELS, _MOST_PARTS = 32, 20_000
 _SETTINGS = ("category", "format", "template")
 _CONSTRAINTS = (*_NUMERIC, *_TEXTUAL, *_LENGTHS, "uniqueItems", "format", "items")
 
 
-def build_model(
-    document: Mapping[str, Any] | str,
-    *,
-    base: type[ModelT],
-    nested_base: type[BaseModel],
-    name: str | None = None,
-) -> type[ModelT]:
-    """A subclass of `base` with one field per property of a JSON Schema document.
+class Builder:
+    """Builds the classes of one document.
 
     nested_base: what the classes of nested objects derive from.
-    Raises SchemaError, naming the property, for what cannot be declared.
+    metaclass: of all classes whose base has no other one of its own.
+    classes: what was built, the document's own class last.
     """
-    root = parse(document, name)
-    title = name or (root["title"] if isinstance(root.get("title"), str) else "") or "Schema"
-    builder = _Builder(SchemaDocument(root, class_name(title)), nested_base)
-    model = builder.root(base)
-    compile_attributes(model)
-    return model
 
-
-class _Builder:
-    """Builds the classes of one document."""
-
-    def __init__(self, document: SchemaDocument, nested_base: type[BaseModel]) -> None:
+    def __init__(
+        self, document: SchemaDocument, nested_base: type[BaseModel], metaclass: type
+    ) -> None:
         self._document = document
-        self._nested_base = nested_base
+        self._nested_base, self._metaclass = nested_base, metaclass
+        self.classes: list[type[BaseModel]] = []
         self._models: dict[str, type[BaseModel]] = {}
         self._open = ["#"]
         self._levels = self._parts = 0
 
     def root(self, base: type[ModelT]) -> type[ModelT]:
+        """The document's own class. Raises SchemaError, which names the property."""
         node, name = self._document.root, self._document.name
         if "$ref" in node:
             self._open.append(node["$ref"])
@@ -127,17 +115,21 @@ class _Builder:
             for key, child in properties.items()
         }
         description = node.get("description")
+        own = type(base)
+        metaclass = self._metaclass if issubclass(self._metaclass, own) else own
         try:
-            return create_model(
+            made = create_model(
                 name,
                 __base__=base,
                 __doc__=description if isinstance(description, str) else None,
                 __module__=__name__,
-                __cls_kwargs__=settings,
+                __cls_kwargs__={"metaclass": metaclass, **settings},
                 **fields,
             )
         except (PydanticUserError, CoreSchemaError, NameError) as error:
             raise self._error(place, f"Pydantic cannot build it: {error}") from error
+        self.classes.append(made)
+        return made
 
     def _field(
         self, key: str, name: str, child: Any, required: bool, place: Place
@@ -321,10 +313,10 @@ class _Builder:
 
     @contextmanager
     def _deeper(self, place: Place) -> Iterator[None]:
-        if self._levels == _MOST_LEVELS:
+        if self._levels == MOST_LEVELS:
             # As far as it is of use to whoever looks for it.
             raise self._error(
-                (*place[:3], "..."), f"is nested more than {_MOST_LEVELS} levels deep; flatten it"
+                (*place[:3], "..."), f"is nested more than {MOST_LEVELS} levels deep; flatten it"
             )
         self._levels += 1
         yield

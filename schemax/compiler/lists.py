@@ -106,7 +106,7 @@ def leaves_of_item(attribute: Attribute, number: int | str) -> tuple[Attribute, 
 
 
 def check_sizes(schema: str, attributes: Sequence[Attribute]) -> None:
-    """Raises SchemaError for lists in two phases that may have more items than can be told apart."""
+    """Raises SchemaError for lists in two phases that may have too many items or keys."""
     _num_keys(schema, attributes)
 
 
