@@ -27,6 +27,7 @@ from schemax.commands.extract import extract
 from schemax.commands.schemas import schemas
 from schemax.commands.train import train
 from schemax.errors import SchemaxError
+from schemax.processors import share_processors
 
 _BAD_USAGE = 2
 _INTERRUPTED = 130
@@ -115,6 +116,7 @@ def _options(
 
 def main() -> None:
     """The entry point of the console script."""
+    share_processors()
     if isinstance(sys.stdout, TextIOWrapper):
         # A narrow console encoding should cost a character, not the run.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -145,9 +145,9 @@ def test_references_that_double_with_every_level_are_refused(kind: str) -> None:
         return {"type": "object", "properties": properties}
 
     leaf = {"type": "object", "properties": {"x": {"type": "string"}}}
-    definitions = {f"n{number}": level(number) for number in range(24)} | {"n24": leaf}
+    definitions = {f"n{number}": level(number) for number in range(14)} | {"n14": leaf}
     document = {"properties": {"r": {"$ref": "#/$defs/n0"}}, "$defs": definitions}
-    with within(10), pytest.raises(SchemaError, match=r"at most 2,000|more than 20,000 parts|union"):
+    with within(10), pytest.raises(SchemaError, match=r"at most 2,000|20,000 parts"):
         AttrSchema.from_json_schema(document)
 
 
@@ -157,8 +157,9 @@ def test_many_properties_are_refused() -> None:
 
 def test_properties_with_the_same_name_in_python_are_told_apart() -> None:
     keys = ["a b", "a-b", "a.b", "a_b", "a_b_2", "a!b"]
-    names = list(declared(**{key: {"type": "integer"} for key in keys}).model_fields)
-    assert len(set(names)) == len(keys)
+    titled = {key: {"type": "integer", "title": f"title {n}"} for n, key in enumerate(keys)}
+    names = list(declared(**titled).model_fields)
+    assert names == ["a_b_3", "a_b_4", "a_b_5", "a_b", "a_b_2", "a_b_6"]
     # In time, for as many as there may be.
     many = {"a" + "-" * n + "b": {"type": "integer", "title": f"t{n}"} for n in range(1, 1_500)}
     with within(20):
@@ -244,10 +245,15 @@ def alternation(count: int) -> str:
     return "|".join(f"word{n}" for n in range(count))
 
 
-@pytest.mark.parametrize("kind", ["integer", "number"])
-@pytest.mark.parametrize("bound", [10**4_000, 10**60, -(10**80)])
+@pytest.mark.parametrize(
+    ("kind", "bound"),
+    [
+        *(("integer", bound) for bound in (10**4_000, 10**60, -(10**80))),
+        *(("number", bound) for bound in (10**60, -(10**80), 5e-324)),
+    ],
+)
 def test_bounds_of_many_digits_are_left_to_validation(
-    codec: TextCodec, kind: str, bound: int
+    codec: TextCodec, kind: str, bound: float
 ) -> None:
     keyword = "minimum" if bound < 0 else "maximum"
     model = declared(x={"type": kind, keyword: bound})

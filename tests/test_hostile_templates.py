@@ -21,7 +21,7 @@ DOUBLING = "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = 
 TOO_LARGE = [
     "{{ 'a' * 10**10 }}",
     "{{ ['a'] * 10**10 }}",
-    "{{ 10**10**10 }}",
+    "{{ 10 ** (10 ** 10) }}",
     "{{ 9**99999 * 9**99999 }}",
     *(DOUBLING.replace("STEP", step) for step in ("n.x + n.x", "n.x ~ n.x", "'%s%s' % (n.x, n.x)")),
     DOUBLING.replace("STEP", "n.x|replace('a', n.x)"),
@@ -36,9 +36,9 @@ TOO_LARGE = [
     "{{ '{:10000000000}'.format(1) }}",
     "{{ '{:{w}}'.format(1, w=10**10) }}",
     "{{ '%s'|format('a' * 10**10) }}",
-    "{% for i in range(90000) %}{{ 'a' * 1000 }}{% endfor %}",
-    "{% set x %}{% for i in range(90000) %}{{ 'a' * 1000 }}{% endfor %}{% endset %}",
-    "{% macro f() %}{% for i in range(90000) %}{{ 'a' * 1000 }}{% endfor %}{% endmacro %}{{ f() }}",
+    "{% for i in range(9000) %}{{ 'a' * 1000 }}{% endfor %}",
+    "{% set x %}{% for i in range(9000) %}{{ 'a' * 1000 }}{% endfor %}{% endset %}",
+    "{% macro f() %}{% for i in range(9000) %}{{ 'a' * 1000 }}{% endfor %}{% endmacro %}{{ f() }}",
 ]
 ENDLESS = [
     "{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}",

@@ -259,7 +259,8 @@ class Builder:
             TypeAdapter(constrained)
         except (PydanticUserError, CoreSchemaError, TypeError) as error:
             shown = ", ".join(f"{key} {node[key]!r}" for key in names if key in node)
-            raise self._error(place, f"Pydantic does not accept {shown}: {error}") from error
+            reason = f"Pydantic does not accept {clipped(shown)}: {error}"
+            raise self._error(place, reason) from error
         return constrained
 
     def _pattern(self, pattern: Any, place: Place) -> Pattern:
