@@ -42,8 +42,7 @@ class _Verbs(TyperGroup):
         # Typer's own ranges let NaN through, which is neither too small nor too large.
         for command in self.commands.values():
             for option in command.params:
-                if option.type.name.startswith("float") and option.callback is None:
-                    option.callback = _finite
+                option.callback = option.callback or _finite
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -66,8 +65,8 @@ class _Verbs(TyperGroup):
         raise typer.Exit(status)
 
 
-def _finite(context: Any, option: Any, value: float | None) -> float | None:
-    if value is not None and not math.isfinite(value):
+def _finite(context: Any, option: Any, value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
         raise typer.BadParameter(f"{value} is not a finite number", ctx=context, param=option)
     return value
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,12 @@ from schemax.config import BOUNDS
 from schemax.runtime.sampling import choose
 from schemax.training.settings import TrainingSettings
 
-CONFIGS = (DecodingConfig, TrainingSettings)
-
-
-def numbers() -> Iterator[tuple[Any, str]]:
-    for config in CONFIGS:
-        for field in fields(config):
-            if "int" in field.type or "float" in field.type:
-                yield config, field.name
+NUMBERS = [
+    (config, field.name)
+    for config in (DecodingConfig, TrainingSettings)
+    for field in fields(config)
+    if "int" in field.type or "float" in field.type
+]
 
 
 def outside(name: str) -> list[Any]:
@@ -38,17 +35,17 @@ def outside(name: str) -> list[Any]:
 
 
 def test_all_numbers_have_bounds() -> None:
-    assert {name for _, name in numbers()} == BOUNDS.keys()
+    assert {name for _, name in NUMBERS} == BOUNDS.keys()
 
 
-@pytest.mark.parametrize(("config", "name"), numbers())
+@pytest.mark.parametrize(("config", "name"), NUMBERS)
 def test_numbers_outside_their_bounds_are_refused(config: Any, name: str) -> None:
     for value in outside(name):
         with pytest.raises(ValueError, match=f"{name} must be"):
             config(**{name: value})
 
 
-@pytest.mark.parametrize(("config", "name"), numbers())
+@pytest.mark.parametrize(("config", "name"), NUMBERS)
 def test_bounds_themselves_are_taken(config: Any, name: str) -> None:
     for value in (BOUNDS[name].least, BOUNDS[name].most):
         assert getattr(config(**{name: value}), name) == value
@@ -74,7 +71,9 @@ def test_options_that_are_no_finite_numbers_are_refused(run: Run, value: str) ->
     products = jsonl(Path("in.jsonl"), [{"id": "a", "t": "LG"}])
     result = run("extract", SCHEMA, products, "--dry-run", "--price-per-hour", value)
     assert result.exit_code == 2
-    assert "is not a finite number" in " ".join(result.stderr.split())
+    # By Typer, where it knows a bound, or by ourselves.
+    assert "Invalid value" in result.stderr
+    assert "--price-per-hour" in result.stderr
 
 
 @pytest.mark.parametrize("temperature", [BOUNDS["temperature"].least, BOUNDS["temperature"].most])

@@ -92,12 +92,12 @@ def test_what_templates_usually_do_is_left_to_them(codec: TextCodec) -> None:
         "{% macro f(x) %}<{{ x }}>{% endmacro %}{{ f('z') }}{{ 'a,b'.split(',')|length }}\n"
     )
     plain = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(usual).render()
-    assert compile_schema(Small, codec, template=usual + SHOWN).prompt.instruction == plain
+    assert compile_schema(Small, codec, template=usual + SHOWN).prompt.instruction.rstrip() == plain
 
 
 def test_a_template_object_is_trusted(codec: TextCodec) -> None:
-    trusted = jinja2.Template("{{ 'a' * 2000000 }}" + SHOWN)
-    assert len(compile_schema(Small, codec, template=trusted).prompt.instruction) == 2_000_000
+    trusted = jinja2.Template("{{ 'a' * 1000001 }}" + SHOWN)
+    assert len(compile_schema(Small, codec, template=trusted).prompt.instruction) == 1_000_001
 
 
 @pytest.mark.parametrize("template", [TOO_LARGE[0], NESTED[0]])

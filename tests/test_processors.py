@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from command_line import process
 
 from schemax import processors
 from schemax.diagnosis.threads import thread_check
@@ -61,10 +62,15 @@ def test_the_command_sets_it_before_torch_is_imported(tmp_path: Path) -> None:
         "cli.main()\n"
     )
     environment = {name: value for name, value in os.environ.items() if "OMP_WAIT" not in name}
-    root = str(Path(processors.__file__).parents[1])
-    started = process("-c", code, cwd=tmp_path, env={**environment, "PYTHONPATH": root})
-    out, error = started.communicate()
-    assert (out.decode().split(), started.returncode) == (["PASSIVE", "False"], 0), error.decode()
+    environment["PYTHONPATH"] = str(Path(processors.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert done.stdout.split() == [b"PASSIVE", b"False"]
 
 
 def test_the_doctor_says_when_others_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
