@@ -241,5 +241,4 @@ def _k_max_of(field: FieldInfo) -> int | None:
         BOUNDS["k_max"].check("k_max", k_max)
     except ValueError as error:
         raise UnsupportedType(str(error)) from None
-    found: int = k_max
-    return found
+    return int(k_max)  # type: ignore[arg-type]  # an int already

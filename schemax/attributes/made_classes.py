@@ -97,4 +97,4 @@ def _recall(number: int, *origin: Any) -> type[BaseModel]:
     return (_make(made) if found is None else found)[number]
 
 
-copyreg.pickle(MadeClass, _reduce)  # type: ignore[arg-type]  # whose stub knows no strings
+copyreg.pickle(MadeClass, _reduce)

@@ -27,7 +27,7 @@ _MOST_EXPANDED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern(BaseMetadata):  # type: ignore[misc]  # untyped in annotated-types
+class Pattern(BaseMetadata):
     """In the metadata of an `Annotated` text: a regular expression that is found in it.
 
     Raises ValueError for one that no engine takes, or that is too large.

@@ -114,7 +114,7 @@ def _is_finite(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return False
     if isinstance(value, int):
-        return abs(value) < 10**_MOST_DIGITS
+        return bool(abs(value) < 10**_MOST_DIGITS)
     return isfinite(value) and len(_plain(Decimal(str(value)))) <= _MOST_DIGITS
 
 
