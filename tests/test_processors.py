@@ -53,24 +53,34 @@ def test_what_the_environment_sets_stays(
     assert dict(os.environ) == before
 
 
-def test_the_command_sets_it_before_torch_is_imported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [("import schemax.runtime.model", "PASSIVE"), ("import torch, schemax.runtime.model", "None")],
+)
+def test_a_library_sets_it_only_before_torch_is_imported(first: str, expected: str) -> None:
     """torch reads the environment when it is imported, and never again."""
+    assert _printed(f"{first}\nprint(os.environ.get('OMP_WAIT_POLICY'))") == [expected]
+
+
+def test_the_command_sets_it_before_torch_is_imported() -> None:
     code = (
-        "import os, sys, schemax.cli as cli\n"
-        "assert 'torch' not in sys.modules\n"
+        "import schemax.cli as cli\n"
         "cli.app = lambda: print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)\n"
         "cli.main()\n"
     )
+    assert _printed(code) == ["PASSIVE", "False"]
+
+
+def _printed(code: str) -> list[str]:
     environment = {name: value for name, value in os.environ.items() if "OMP_WAIT" not in name}
     environment["PYTHONPATH"] = str(Path(processors.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
+        [sys.executable, "-c", f"import os, sys\n{code}"],
         env=environment,
         stdout=subprocess.PIPE,
         check=True,
     )
-    assert done.stdout.split() == [b"PASSIVE", b"False"]
+    return done.stdout.decode().split()
 
 
 def test_the_doctor_says_when_others_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:

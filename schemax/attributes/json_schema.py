@@ -115,8 +115,7 @@ class Builder:
             for key, child in properties.items()
         }
         description = node.get("description")
-        own = type(base)
-        metaclass = self._metaclass if issubclass(self._metaclass, own) else own
+        metaclass = self._metaclass if issubclass(self._metaclass, type(base)) else type(base)
         try:
             made = create_model(
                 name,
