@@ -76,7 +76,11 @@ class _Feed:
         """Documents as requests; what cannot be read is ready as it is met."""
         only = next(iter(self._compiled))
         windows = Windows(self._model, self._compiled[only].decoding)
-        while window := _window(documents, windows.size):
+        failure: Exception | None = None
+        while failure is None:
+            window, failure = _window(documents, windows.size)
+            if not window:
+                break
             groups: dict[str, list[Document]] = {}
             for document in window:
                 category = (document.category or "") if self._by_category else only
@@ -91,6 +95,8 @@ class _Feed:
                 texts = [document.text or "" for document in group]
                 prompts += ((prompt, schema.stop) for prompt in self._prompts(schema, texts))
             yield from windows.requests(prompts)
+        if failure is not None:
+            raise failure
 
     def _unknown(self, category: str, document: Document) -> str | None:
         if category in self._compiled:
@@ -113,13 +119,18 @@ class _Feed:
                     yield from compiled.encode([text])
 
 
-def _window(documents: Iterator[Document], size: int) -> list[Document]:
-    """Up to so many documents, fewer if they are long."""
+def _window(
+    documents: Iterator[Document], size: int
+) -> tuple[list[Document], Exception | None]:
+    """Up to so many documents, fewer if they are long; and what the input raised behind them."""
     window: list[Document] = []
     characters = 0
-    for document in islice(documents, size):
-        window.append(document)
-        characters += len(document.text or "")
-        if characters > _WINDOW_CHARACTERS:
-            break
-    return window
+    try:
+        for document in islice(documents, size):
+            window.append(document)
+            characters += len(document.text or "")
+            if characters > _WINDOW_CHARACTERS:
+                break
+    except Exception as error:  # the input may be the user's own
+        return window, error
+    return window, None
