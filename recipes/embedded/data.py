@@ -25,7 +25,7 @@ SET_ASIDE = frozenset(
 )
 # How often each source is drawn.
 SHARES: Mapping[str, float] = {
-    "titles": 0.24,
+    "titles": 0.32,
     "listings": 0.13,
     INVENTED: 0.15,
     LETTERS: 0.05,

@@ -55,12 +55,12 @@ class Variety:
     varied: float = 0.6
     varied_little: float = 0.3
     invented: float = 0.35
-    described: float = 0.55
+    described: float = 0.45
     featured: float = 0.12
     foreign: float = 0.45
     padded: float = 0.04
     own_template: float = 0.84
-    read_twice: float = 0.3
+    read_twice: float = 0.05
     habits: Habits = field(default_factory=Habits)
 
 
@@ -112,7 +112,8 @@ class Reader:
         stated = [name for name in known if any(name in d.values for d in documents)]
         names = [*known] if shelf.nulls else stated
         names = _subset(names, stated, shelf.source == "titles", rng)
-        described = rng.choice((0.0, 0.5, 1.0)) if rng.random() < variety.described else 0.0
+        told = variety.described * (0.5 if shelf.source == "titles" else 1)
+        described = rng.choice((0.5, 1.0)) if rng.random() < told else 0.0
         questions = []
         for name in names:
             answers = [document.values.get(name) for document in documents]
@@ -126,8 +127,8 @@ class Reader:
             for attribute in rng.choices(strangers, k=rng.randrange(1, 4)):
                 if attribute.name not in shelf.about:
                     nothing = [None] * count
-                    told = rng.random() < max(described, 0.3)
-                    questions.append(ask(attribute, nothing, [True] * count, told, habits, rng))
+                    alike = rng.random() < max(described, 0.3)
+                    questions.append(ask(attribute, nothing, [True] * count, alike, habits, rng))
         if shelf.group == "goods" and rng.random() < variety.featured:
             texts, question = ask_feature(texts, rng.random() < described, habits, rng)
             questions.append(question)

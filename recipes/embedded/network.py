@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from schemax.compiler import TextCodec, load_codec
+from schemax.compiler import TextCodec
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +44,9 @@ def new_model(shape: Shape, codec: TextCodec, out: Path) -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(config)
 
 
-def take_up(model: Qwen3ForCausalLM, codec: TextCodec, start: Path) -> None:
-    """Gives the model the weights of an earlier one, whose tokenizer may be another.
-
-    A token that the earlier one did not know begins as the mean of how it spelt it, at the length
-    of a usual embedding.
-    """
-    weights = Qwen3ForCausalLM.from_pretrained(start, dtype=torch.float32).state_dict()
-    known = weights.pop("model.embed_tokens.weight")
-    weights.pop("lm_head.weight")
-    _, unexpected = model.load_state_dict(weights, strict=False)
-    assert not unexpected
-    earlier, own = load_codec(start), json.loads(codec.to_str())["model"]["vocab"]
-    vocab = json.loads(earlier.to_str())["model"]["vocab"]
-    embeddings = model.model.embed_tokens.weight.data
-    usual = known.norm(dim=1).mean()
-    for token, number in own.items():
-        if token in vocab:
-            embeddings[number] = known[vocab[token]]
-            continue
-        spelt = earlier.encode(codec.decode_bytes((number,)).decode("utf-8", "replace"))
-        embeddings[number] = functional.normalize(known[list(spelt)].mean(dim=0), dim=0) * usual
+def take_up(model: Qwen3ForCausalLM, start: Path) -> None:
+    """Gives the model the weights of an earlier one of its shape and tokenizer."""
+    model.load_state_dict(Qwen3ForCausalLM.from_pretrained(start, dtype=torch.float32).state_dict())
 
 
 def add_dropout(model: nn.Module) -> nn.Dropout:

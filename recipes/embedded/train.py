@@ -23,7 +23,7 @@ from recipes.embedded.letters import draw_letter
 from recipes.embedded.mixture import Reader, Templates, Variety, batches
 from recipes.embedded.network import Shape, add_dropout, new_model, new_optimizers, take_up
 from recipes.embedded.shelves import Shelf
-from recipes.embedded.tokenizer import train_tokenizer
+from recipes.embedded.tokenizer import TOKENIZER_FILES, train_tokenizer
 from recipes.embedded.watch import forward, losses, watched
 from schemax.compiler import load_codec
 from schemax.compiler.prompt import load_template, template_source
@@ -46,8 +46,8 @@ class Recipe:
     """
 
     minutes: float = 80
-    learning_rate: float = 2e-3
-    cooldown: float = 0.3
+    learning_rate: float = 1.2e-3
+    cooldown: float = 0.4
     weight_decay: float = 0.1
     dropout: float = 0.0
     ema_decay: float = 0.998
@@ -64,19 +64,23 @@ def train(data: Data, out: Path, recipe: Recipe, template: Path, start: Path | N
     """Trains for a fixed time and writes a model folder that `Extractor` can load.
 
     A folder that holds an unfinished run is gone on with. start: a model folder of this shape,
-    whose weights a new run takes up.
+    whose tokenizer and weights a new run takes up.
     """
     out.mkdir(parents=True, exist_ok=True)
     begun = (out / STATE).is_file()
     torch.manual_seed(recipe.seed)
     if not begun:
         shutil.copy(template, out / "prompt.jinja")
-        shelves = [shelf for group in data.library.shelves.values() for shelf in group]
-        train_tokenizer(tokenizer_texts(shelves), recipe.shape.vocab_size, 8, out)
+        if start is not None:
+            for name in TOKENIZER_FILES:
+                shutil.copy(start / name, out / name)
+        else:
+            shelves = [shelf for group in data.library.shelves.values() for shelf in group]
+            train_tokenizer(tokenizer_texts(shelves), recipe.shape.vocab_size, 8, out)
     codec = load_codec(out)
     model = new_model(recipe.shape, codec, out)
     if start is not None and not begun:
-        take_up(model, codec, start)
+        take_up(model, start)
     run = Run(model, recipe)
     if begun:
         run.load(out / STATE)
