@@ -119,9 +119,7 @@ class _Feed:
                     yield from compiled.encode([text])
 
 
-def _window(
-    documents: Iterator[Document], size: int
-) -> tuple[list[Document], Exception | None]:
+def _window(documents: Iterator[Document], size: int) -> tuple[list[Document], Exception | None]:
     """Up to so many documents, fewer if they are long; and what the input raised behind them."""
     window: list[Document] = []
     characters = 0
