@@ -46,7 +46,7 @@ def extractions(
     def decoded(requests: Iterator[Request | Refused]) -> Iterator[_Item]:
         return outputs(run(model, requests, config))
 
-    requests = feed.requests(documents)
+    requests: Iterator[Any] = feed.requests(documents)
     for item in in_background(decoded, requests, ahead=_WINDOW, unread=_WINDOW):
         if isinstance(item, Extraction):
             yield item
