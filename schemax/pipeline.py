@@ -47,7 +47,7 @@ def extractions(
     def decoded(requests: Iterator[Request | Refused]) -> Iterator[_Item]:
         return outputs(run(model, requests, config))
 
-    requests = feed.requests(documents)
+    requests: Iterator[Any] = feed.requests(documents)
     for item in in_background(decoded, requests, ahead=_WINDOW, unread=_WINDOW):
         if isinstance(item, Extraction):
             yield item
@@ -77,7 +77,11 @@ class _Feed:
         """Documents as requests; what cannot be read is ready as it is met."""
         only = next(iter(self._compiled))
         windows = Windows(self._model, self._compiled[only].decoding)
-        while window := _window(documents, windows.size):
+        failure: Exception | None = None
+        while failure is None:
+            window, failure = _window(documents, windows.size)
+            if not window:
+                break
             groups: dict[str, list[Document]] = {}
             for document in window:
                 category = (document.category or "") if self._by_category else only
@@ -97,6 +101,8 @@ class _Feed:
                 self.owners.update((next(self._places), (schema, item)) for item in group)
                 prompts += ((prompt, schema.stop) for prompt in made)
             yield from windows.requests(prompts)
+        if failure is not None:
+            raise failure
 
     def _unknown(self, category: str, document: Document) -> str | None:
         if category in self._compiled:
@@ -136,13 +142,16 @@ def _encodable(
     return good, failures
 
 
-def _window(documents: Iterator[Document], size: int) -> list[Document]:
-    """Up to so many documents, fewer if they are long."""
+def _window(documents: Iterator[Document], size: int) -> tuple[list[Document], Exception | None]:
+    """Up to so many documents, fewer if they are long; and what the input raised behind them."""
     window: list[Document] = []
     characters = 0
-    for document in islice(documents, size):
-        window.append(document)
-        characters += len(document.text or "")
-        if characters > _WINDOW_CHARACTERS:
-            break
-    return window
+    try:
+        for document in islice(documents, size):
+            window.append(document)
+            characters += len(document.text or "")
+            if characters > _WINDOW_CHARACTERS:
+                break
+    except Exception as error:  # the input may be the user's own
+        return window, error
+    return window, None

@@ -38,10 +38,6 @@ _TOLERANCE, _ROUGH_TOLERANCE = 1e-3, 0.2
 _UNEVEN_TOLERANCE = 0.1
 
 
-# What a model that does not pack is said to do.
-_OWN_ATTENTION = "computes its attention outside transformers' attention interface"
-
-
 def prepare(model: Any) -> DecoderModel | ForkModel:
     """A transformers model, ready to decode in the best way that it is proven to go along with.
 
@@ -94,13 +90,13 @@ def why_not_packed(model: DecoderModel) -> str | None:
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # model code of any kind, run as it was not written for
-        return f"{_OWN_ATTENTION} ({_said(error)})"
+        return f"fails in packed passes ({_said(error)})"
     finally:
         model.forget_prefixes()
     difference = _close(model, got, expected)
     if difference is None:
         return None
-    return f"{_OWN_ATTENTION} (packed logits are {_off(difference)})"
+    return f"gives other logits in packed passes ({_off(difference)})"
 
 
 def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:

@@ -86,8 +86,8 @@ def load_config(source: Source) -> Any:
         if kind is not None and kind not in CONFIG_MAPPING:
             raise ModelError(
                 f"{name} has the model type {kind!r}, which transformers "
-                f"{transformers.__version__} does not know; a newer release may "
-                "(pip install -U transformers)"
+                f"{transformers.__version__} does not know; a newer release may (pip install -U "
+                "transformers)"
             )
         config = AutoConfig.from_pretrained(name, revision=source.revision, trust_remote_code=False)
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
