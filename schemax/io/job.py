@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
-from schemax.errors import InputError
 from schemax.extractor import Extractor, Options
 from schemax.io import fingerprint, resumable
-from schemax.io.checkpoint import REMEDY, Checkpoint
+from schemax.io.checkpoint import Checkpoint
 from schemax.io.columns import Schemas
 from schemax.io.long_documents import TooLong
 from schemax.io.readers import Shard, Source
@@ -226,12 +225,11 @@ def _run_in_parts(
         "part rows": part_rows,
     }
     if not overwrite:
-        _can_go_on(checkpoint, known)  # before a model is loaded
+        checkpoint.can_go_on(known)  # before a model is loaded
     with backend(task) as engine:
         manifest = {**known, **engine.fingerprint}
-        goes_on = not overwrite and _can_go_on(checkpoint, manifest)
         run = ResumableRun(source, checkpoint, task.details, engine.independent, part_rows)
-        with checkpoint.opened(manifest, overwrite=overwrite):
+        with checkpoint.opened(manifest, overwrite=overwrite) as goes_on:
             finished = checkpoint.finished_rows() if goes_on else 0
             with _noting(checkpoint), closing(engine.fill(run)) as stream:
                 for item in watch.tracked(stream, finished, checkpoint.name):
@@ -241,22 +239,6 @@ def _run_in_parts(
                 for row in run.assemble(writer):
                     watch.tally.add_row(row)
             checkpoint.remove()
-
-
-def _can_go_on(checkpoint: Checkpoint, now: Mapping[str, Any]) -> bool:
-    """Whether there is an unfinished run to go on with.
-
-    Raises InputError if that has other settings or another input, and names what differs.
-    """
-    before = checkpoint.manifest()
-    if before is None:
-        return False
-    if found := fingerprint.differences(before, now):
-        raise InputError(
-            f"{checkpoint.name} holds an unfinished run with other settings or another input: "
-            f"{'; '.join(found)}; restore these, or {REMEDY}"
-        )
-    return True
 
 
 @contextmanager
