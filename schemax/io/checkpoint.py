@@ -171,9 +171,9 @@ class Checkpoint:
         return {int(match[1]): match[2] for match in found if match}
 
     def finished_rows(self) -> int:
-        """How many rows are kept, in complete parts and open ones."""
+        """How many rows are kept, in complete parts and open ones. Raises what `rows` raises."""
         there = self.finished()
-        complete = sum(self._folder.read(_name(*part)).count(b"\n") for part in there.items())
+        complete = sum(len(self.rows(*part)) for part in there.items())
         opened = {int(match[1]) for match in map(_OPEN.fullmatch, self._folder.names()) if match}
         return complete + sum(len(self.open_rows(number)) for number in opened - there.keys())
 
@@ -188,7 +188,10 @@ class Checkpoint:
         except (ValueError, TypeError, KeyError, IndexError):
             found = []
         if digest_of_all(record for record, _ in found) != part_digest:
-            raise InputError(f"{self.name}/{_name(number, part_digest)} is damaged; {REMEDY}")
+            raise InputError(
+                f"{self.name}/{_name(number, part_digest)} is damaged: a row is missing or broken; "
+                "delete that file, and its rows are computed again"
+            )
         return [row for _, row in found]
 
     def open_rows(self, number: int) -> dict[int, str]:
