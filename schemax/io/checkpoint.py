@@ -38,10 +38,11 @@ _OPEN = re.compile(r"open-(\d{5,})\.jsonl")
 _OWN = re.compile(rf"({_MANIFEST}|{_PART.pattern})(\.tmp)?|{_OPEN.pattern}|{_WHOLE}")
 
 
-def digest(record: Record) -> str:
-    """Of all that a record says, whatever kind of file it came from."""
+def digest(record: Record) -> tuple[str, int]:
+    """Of all that a record says, whatever kind of file it came from; and the length of that."""
     said = str(record) if isinstance(record, InputError) else record
-    return _digest(json.dumps(said, sort_keys=True, default=str))
+    text = json.dumps(said, sort_keys=True, default=str)
+    return _digest(text), len(text)
 
 
 def digest_of_all(digests: Iterable[str]) -> str:
@@ -129,7 +130,6 @@ class Checkpoint:
         self._clear()
         self._folder.remove()
 
-    @property
     def _clear(self) -> None:
         """The manifest first: what a kill leaves of the rest is nothing to go on with."""
         own = list(filter(self._is_own, self._folder.names()))
@@ -161,6 +161,7 @@ class Checkpoint:
             f"cannot write {self.name}: {name} in it was not written by a run; move it elsewhere"
         )
 
+    @property
     def scratch(self) -> str:
         """A place for what is being written: whatever stays of it goes with the parts."""
         return f"{self.name}/{_WHOLE}"

@@ -232,6 +232,7 @@ def _run_in_parts(
         with checkpoint.opened(manifest, overwrite=overwrite) as goes_on:
             finished = checkpoint.finished_rows() if goes_on else 0
             with _noting(checkpoint), closing(engine.fill(run)) as stream:
+        "part length": resumable.PART_LENGTH,
                 for item in watch.tracked(stream, finished, checkpoint.name):
                     watch.add(item)
             scratch = checkpoint.scratch

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, TypeAlias
 from schemax.errors import InputError
 from schemax.io.arrow_in import arrow_columns, parquet_columns, read_arrow, read_parquet
 from schemax.io.csv_in import read_csv, read_header
-from schemax.io.records import STANDARD, Record, read_records
+from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, optional, reading, suffixes
 
 PARQUET = (".parquet", ".pq")
@@ -130,7 +130,7 @@ class Source:
 
     def _records(self) -> Generator[Record, None, None]:
         if self.is_stdin:
-            yield from read_records(sys.stdin.buffer)
+            yield from read_records(bounded_lines(sys.stdin.buffer))
             return
         several = len(self.files) > 1
         for file in self.files:
@@ -252,8 +252,10 @@ def unusable(name: str) -> str | None:
 
 
 def _json_lines(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    lines = iter(handle)
+    # Files of stores read lines of any length only.
+    buffered = handle if isinstance(handle, io.BufferedIOBase) else io.BufferedReader(handle)
+    lines = bounded_lines(buffered)
     first = next(lines, b"")
-    if suffixes(name)[0] == ".json" and (first[:1] == b"[" or first.strip() == b"{"):
+    if suffixes(name)[0] == ".json" and first and (first[:1] == b"[" or first.strip() == b"{"):
         raise InputError(f"cannot read {name}: expected JSON Lines, with one record on every line")
     return read_records(chain((first,), lines))
