@@ -22,6 +22,7 @@ from schemax.io.arrow_in import arrow_columns, parquet_columns, read_arrow, read
 from schemax.io.csv_in import read_csv, read_header
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, optional, reading, suffixes
+from schemax.messages import some_of
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather")
@@ -36,8 +37,8 @@ _FOREIGN = (
 # What readers raise for bytes that are not what they should be; pyarrow's errors are ValueErrors.
 _BROKEN = (OSError, EOFError, ValueError, zlib.error, csv.Error)
 
-# Records of JSON Lines that tell what a file's keys are; and how many keys a message names.
-_LOOKED_AT, _SHOWN = 1000, 40
+# Records of JSON Lines that tell what a file's keys are.
+_LOOKED_AT = 1000
 
 Reader: TypeAlias = Callable[[BinaryIO, str, Sequence[str] | None], Iterator[Record]]
 
@@ -184,8 +185,8 @@ def _check_columns(name: str, required: Sequence[Sequence[str]]) -> None:
     for group in required:
         if there and not any(key in there for key in group):
             raise InputError(
-                f"cannot read {name}: it has no column {' or '.join(map(repr, group))}; it has "
-                f"{', '.join(there[:_SHOWN])}{', ...' if len(there) > _SHOWN else ''}"
+                f"cannot read {name}: it has no column {' or '.join(map(repr, group))}; "
+                f"it has {some_of(there)}"
             )
 
 
