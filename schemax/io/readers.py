@@ -102,6 +102,8 @@ class Source:
             raise InputError("no input is named")
         if STANDARD in files and len(files) > 1:
             raise InputError("stdin (-) cannot be read together with other inputs")
+        if STANDARD in files and sys.stdin is None:
+            raise InputError("cannot read stdin: it is closed")
         for file in files:
             if file != STANDARD:
                 _check_columns(file, required)
