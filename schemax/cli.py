@@ -105,4 +105,7 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         # A narrow console encoding should cost a character, not the run.
         sys.stdout.reconfigure(errors="backslashreplace")
-    app()
+    try:
+        app()
+    except BrokenPipeError:  # of what is shown before a verb begins, such as --help
+        sys.exit(_BROKEN_PIPE)

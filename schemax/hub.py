@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import warnings
+from pathlib import Path
 
 from huggingface_hub import constants, is_offline_mode, try_to_load_from_cache
 from huggingface_hub.utils import get_session, validate_repo_id
@@ -20,8 +21,8 @@ _PATIENCE, _LONGEST_PATIENCE = 1.0, 4.0
 _KNOWN_BY = ("config.json", "adapter_config.json", "tokenizer.json")
 
 
-def only_cached(name: str, revision: str | None = None) -> bool:
-    """Whether a repository is to be read out of the cache alone, as the Hub does not answer.
+def cached_folder(name: str, revision: str | None = None) -> Path | None:
+    """The folder of the cache that holds a repository, if the Hub does not answer; None if it does.
 
     A warning (UserWarning) says so where it takes longer than a second to find out.
 
@@ -31,19 +32,18 @@ def only_cached(name: str, revision: str | None = None) -> bool:
         validate_repo_id(name)
     except ValueError as error:
         raise ModelError(f"{name} is neither a folder nor a name on the Hub: {error}") from error
-    is_cached = any(
-        isinstance(try_to_load_from_cache(name, file, revision=revision), str) for file in _KNOWN_BY
-    )
+    found = (try_to_load_from_cache(name, file, revision=revision) for file in _KNOWN_BY)
+    folder = next((Path(path).parent for path in found if isinstance(path, str)), None)
     if is_offline_mode():
         problem: str | None = "HF_HUB_OFFLINE is set"
     else:
-        problem = _silence(name, _PATIENCE if is_cached else _LONGEST_PATIENCE)
-    if problem is not None and not is_cached:
+        problem = _silence(name, _PATIENCE if folder else _LONGEST_PATIENCE)
+    if problem is not None and folder is None:
         raise ModelError(
             f"{name} is neither a folder nor in the Hub's cache, and {constants.ENDPOINT} cannot "
             f"be asked: {problem}"
         )
-    return problem is not None
+    return None if problem is None else folder
 
 
 def _silence(name: str, seconds: float) -> str | None:

@@ -116,7 +116,7 @@ def test_on_the_hub_it_is_fetched_like_the_template(
     write_calibration(Calibration(bias=3), tmp_path)
     asked = []
 
-    def find(name: str, file: str, revision: str | None, **_: bool) -> Path:
+    def find(name: str, file: str, revision: str | None) -> Path:
         asked.append((name, file, revision))
         return tmp_path / file
 

@@ -107,6 +107,7 @@ def test_a_bar_on_the_terminal_leaves_the_rows_alone(run: Run, tmp_path: Path) -
         (">&-", "extract shop.py:Small in.jsonl -o out.jsonl -q", 0, ""),
         (">&-", "explain shop.py:Small", 141, ""),
         (">&-", "schemas", 141, ""),
+        (">&-", "--version", 141, ""),
         (">&-", "--help", 1, ""),
         (">&-", "extract shop.py:Small none.jsonl", 2, "error: cannot read none.jsonl"),
         ("2>&-", "extract shop.py:Small in.jsonl -o out.jsonl", 0, ""),

@@ -132,7 +132,10 @@ def test_a_bad_cell_costs_its_row_only(run: Run, tmp_path: Path) -> None:
     assert far.startswith("column 't' holds a value that cannot be read: ")
 
 
-def test_a_bad_cell_of_polars_costs_its_row_only() -> None:
+def test_a_bad_cell_of_polars_costs_its_row_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     days = polars.Series([0, 2**31 - 1, None], dtype=polars.Int32).cast(polars.Date)
     frame = polars.DataFrame({"t": ["LG", "Sony", "TCL"], "day": days, "days": [[0], [1], None]})
     frame = frame.with_columns(polars.col("days").cast(polars.List(polars.Date)))

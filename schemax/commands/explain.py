@@ -102,11 +102,12 @@ def _folder_of(name: str | None) -> Path:
     options.check_folder(name)
     from huggingface_hub import snapshot_download
 
-    from schemax.hub import only_cached
+    from schemax.hub import cached_folder
 
-    cached = only_cached(name)
+    if folder := cached_folder(name):
+        return folder
     try:
-        return Path(snapshot_download(name, allow_patterns=list(_FILES), local_files_only=cached))
+        return Path(snapshot_download(name, allow_patterns=list(_FILES)))
     except (OSError, ValueError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{name} is neither a folder nor found on the Hub: {first}") from error

@@ -34,5 +34,8 @@ class _UnreadBytes(io.BufferedIOBase):
     def writable(self) -> bool:
         return True
 
+    def fileno(self) -> int:
+        return 1
+
     def write(self, data: Any) -> int:
         raise BrokenPipeError("stdout is closed")

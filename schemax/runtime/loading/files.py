@@ -9,12 +9,10 @@ from typing import Any
 from transformers.utils.hub import cached_file
 
 
-def find_file(
-    name: str, file: str, revision: str | None, *, only_cached: bool = False
-) -> Path | None:
+def find_file(name: str, file: str, revision: str | None) -> Path | None:
     """A file of a folder or of a repository on the Hub, None if that lacks it or is out of reach.
 
-    only_cached: see `schemax.hub`. Raises OSError for what is no repository.
+    Raises OSError for what is no repository.
     """
     if Path(name).is_dir():
         path = Path(name) / file
@@ -23,7 +21,6 @@ def find_file(
         name,
         file,
         revision=revision,
-        local_files_only=only_cached,
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
     )

@@ -157,11 +157,7 @@ def _tokenizer(source: Source, config: Any) -> Any:
     name, revision = source.holder("tokenizer.json")
     with refusing(name):
         return AutoTokenizer.from_pretrained(
-            name,
-            config=config,
-            revision=revision,
-            local_files_only=source.only_cached,
-            trust_remote_code=False,
+            name, config=config, revision=revision, trust_remote_code=False
         )
 
 
@@ -169,7 +165,7 @@ def _template(source: Source) -> str | None:
     """The text of `prompt.jinja` beside the adapter or else beside the weights."""
     name, revision = source.holder("prompt.jinja")
     with refusing(name):
-        path = find_file(name, "prompt.jinja", revision, only_cached=source.only_cached)
+        path = find_file(name, "prompt.jinja", revision)
         return path.read_text("utf-8") if path else None
 
 
@@ -179,7 +175,7 @@ def _calibration(source: Source) -> Calibration | None:
     if source.adapter is not None:
         name, revision = str(source.adapter), None
     with refusing(name):
-        path = find_file(name, CALIBRATION, revision, only_cached=source.only_cached)
+        path = find_file(name, CALIBRATION, revision)
         return read_calibration(path) if path else None
 
 
@@ -209,7 +205,6 @@ def _weights(
             name,
             config=config,
             revision=source.revision,
-            local_files_only=source.only_cached,
             dtype=dtype,
             # Given even if None: else the model's own config could name code on the Hub.
             attn_implementation=attn_implementation or _pick_attention(config),

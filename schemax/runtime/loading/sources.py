@@ -14,7 +14,7 @@ import transformers
 from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 
 from schemax.errors import ModelError
-from schemax.hub import only_cached
+from schemax.hub import cached_folder
 from schemax.runtime.loading.adapters import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -29,25 +29,21 @@ _INDEX = "model.safetensors.index.json"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A base model (folder or Hub id), and the folder of an adapter for it.
-
-    only_cached: whether what lies on the Hub is read out of its cache alone, see `schemax.hub`.
-    """
+    """A base model (folder or Hub id), and the folder of an adapter for it."""
 
     name: str
     revision: str | None
     adapter: Path | None = None
-    only_cached: bool = False
 
     @classmethod
     def of(cls, name: str, revision: str | None, adapter: Path | None = None) -> Source:
-        """Raises ModelError for what is out of reach."""
-        on_hub = not Path(name).is_dir()
-        return cls(name, revision, adapter, on_hub and only_cached(name, revision))
+        """Where the Hub does not answer, out of its cache. Raises ModelError, see `schemax.hub`."""
+        folder = None if Path(name).is_dir() else cached_folder(name, revision)
+        return cls(name, revision, adapter) if folder is None else cls(str(folder), None, adapter)
 
     def find(self, file: str) -> Path | None:
         """A file of the base model. Raises what `find_file` raises."""
-        return find_file(self.name, file, self.revision, only_cached=self.only_cached)
+        return find_file(self.name, file, self.revision)
 
     def holder(self, file: str) -> tuple[str, str | None]:
         """Name and revision of the part to take a file from: the adapter where it has it.
@@ -102,12 +98,7 @@ def load_config(source: Source) -> Any:
                 f"{transformers.__version__} does not know; a newer release may "
                 "(pip install -U transformers)"
             )
-        config = AutoConfig.from_pretrained(
-            name,
-            revision=source.revision,
-            local_files_only=source.only_cached,
-            trust_remote_code=False,
-        )
+        config = AutoConfig.from_pretrained(name, revision=source.revision, trust_remote_code=False)
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelError(
             f"{name} has the model type {config.model_type!r}, for which transformers has no "
