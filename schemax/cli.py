@@ -25,6 +25,7 @@ from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import extract
 from schemax.commands.schemas import schemas
+from schemax.commands.streams import make_up_for_closed_streams
 from schemax.commands.train import train
 from schemax.errors import SchemaxError
 from schemax.processors import share_processors
@@ -115,8 +116,12 @@ def _options(
 
 def main() -> None:
     """The entry point of the console script."""
+    make_up_for_closed_streams()
     share_processors()
     if isinstance(sys.stdout, TextIOWrapper):
         # A narrow console encoding should cost a character, not the run.
         sys.stdout.reconfigure(errors="backslashreplace")
-    app()
+    try:
+        app()
+    except BrokenPipeError:  # of what is shown before a verb begins, such as --help
+        sys.exit(_BROKEN_PIPE)

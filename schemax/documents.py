@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from schemax.errors import InputError
+from schemax.messages import clipped, some_of
 
 # Of one document: tokenizers take some 60 bytes of memory for each, and their regular expressions
 # give up on longer runs.
@@ -114,7 +115,7 @@ def _text_of_mapping(record: Mapping[Any, Any], shown: Shown) -> tuple[str, dict
         keys = shown.text
         missing = [key for key in keys if key not in record]
         if len(missing) == len(shown.text):
-            has = ", ".join(map(str, record)) or "nothing"
+            has = some_of(record) or "nothing"
             raise ValueError(f"the record has no {' or '.join(missing)}; it has {has}")
     values = [(key, record.get(key)) for key in keys]
     parts = [(str(key), _as_text(key, value), value) for key, value in values]
@@ -131,7 +132,7 @@ def _as_text(key: Any, value: Any) -> str:
         return ", ".join(filter(None, (_as_text(key, item) for item in value)))
     if not _is_scalar(value):
         raise ValueError(
-            f"{key!r} holds a {type(value).__name__}, which cannot be shown as text; "
+            f"{clipped(repr(key))} holds a {type(value).__name__}, which cannot be shown as text; "
             "name the keys to show with text=(...)"
         )
     if _is_missing(value):

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from itertools import islice
 
 from pydantic import ValidationError
 
 _LONGEST = 300
+_MOST_NAMES = 40
+
+# What terminals obey, and what turns the direction of writing.
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def one_line(text: object) -> str:
@@ -14,10 +20,21 @@ def one_line(text: object) -> str:
     return " ".join(str(text).split())
 
 
+def harmless(text: str) -> str:
+    """The text with control characters written out: \\x1b for an escape."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def clipped(text: str) -> str:
     """The text on one line of at most 300 characters."""
     line = one_line(text)
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
+def some_of(names: Iterable[object]) -> str:
+    """The first 40 names, each clipped."""
+    first = [clipped(str(name)) for name in islice(names, _MOST_NAMES + 1)]
+    return ", ".join([*first[:_MOST_NAMES], *(["..."] if len(first) > _MOST_NAMES else [])])
 
 
 def joined(messages: Iterable[str]) -> str:

@@ -89,12 +89,14 @@ def computed(folder: Path) -> Counter[str]:
     return Counter((folder / "computed").read_text("utf-8").splitlines())
 
 
-def process(*args: str, cwd: Path, **settings: Any) -> subprocess.Popen[bytes]:
+def process(
+    *args: str, cwd: Path, program: str = sys.executable, **settings: Any
+) -> subprocess.Popen[bytes]:
     root = str(Path(schemax.__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, *args], cwd=cwd, env=environment, **pipes | settings)
+    return subprocess.Popen([program, *args], cwd=cwd, env=environment, **pipes | settings)
 
 
 def jsonl(path: Path, records: Sequence[Any]) -> str:

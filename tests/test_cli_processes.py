@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 import tokenizers
-from command_line import SCHEMA, Run, jsonl, process, rows, runner, save_model
+from command_line import SCHEMA, STAND_IN, Run, jsonl, process, rows, runner, save_model
 from conftest import TITLES
 
 
@@ -95,3 +96,46 @@ def test_a_bar_on_the_terminal_leaves_the_rows_alone(run: Run, tmp_path: Path) -
     assert [row["index"] for row in rows(out.decode())] == [0, 1]
     assert b"documents/s" in shown
     assert b"attributes" not in shown
+
+
+@pytest.mark.parametrize(
+    ("closed", "args", "status", "said"),
+    [
+        ("<&-", "extract shop.py:Small - -o out.jsonl", 2, "cannot read stdin: it is closed"),
+        ("<&-", "extract shop.py:Small in.jsonl -o out.jsonl -q", 0, ""),
+        (">&-", "extract shop.py:Small in.jsonl -q", 141, ""),
+        (">&-", "extract shop.py:Small in.jsonl -o out.jsonl -q", 0, ""),
+        (">&-", "explain shop.py:Small", 141, ""),
+        (">&-", "schemas", 141, ""),
+        (">&-", "--version", 141, ""),
+        (">&-", "--help", 1, ""),
+        (">&-", "extract shop.py:Small none.jsonl", 2, "error: cannot read none.jsonl"),
+        ("2>&-", "extract shop.py:Small in.jsonl -o out.jsonl", 0, ""),
+        ("2>&-", "extract shop.py:Small none.jsonl -o out.jsonl", 2, ""),
+        ("<&- >&- 2>&-", "extract shop.py:Small in.jsonl -o out.jsonl", 0, ""),
+        ("<&- >&- 2>&-", "extract shop.py:Small -", 2, ""),
+    ],
+)
+def test_streams_that_are_closed_cost_no_traceback(
+    run: Run, tmp_path: Path, closed: str, args: str, status: int, said: str
+) -> None:
+    jsonl(tmp_path / "in.jsonl", ["LG true 4K"])
+    command = f'exec "{sys.executable}" "{STAND_IN}" {args} {closed}'
+    with process("-c", command, cwd=tmp_path, program="/bin/sh") as job:
+        out, err = job.communicate()
+    assert (job.returncode, out) == (status, b"")
+    assert said.encode() in err
+    assert len(err.splitlines()) == bool(said)
+    written = tmp_path / "out.jsonl"
+    assert written.exists() is (status == 0)
+    if status == 0:  # nothing but its row: no library took its handle for stderr
+        assert [row["index"] for row in rows(written.read_text())] == [0]
+
+
+def test_rows_do_not_go_where_messages_should_have_gone(run: Run, tmp_path: Path) -> None:
+    jsonl(tmp_path / "in.jsonl", ["LG true 4K", ""])
+    command = f'exec "{sys.executable}" "{STAND_IN}" extract shop.py:Small in.jsonl 2>&-'
+    with process("-c", command, cwd=tmp_path, program="/bin/sh") as job:
+        out, err = job.communicate()
+    assert (job.returncode, err) == (1, b"")
+    assert [row["index"] for row in rows(out.decode())] == [0, 1]

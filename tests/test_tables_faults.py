@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import json
 import os
 import random
@@ -93,21 +94,19 @@ class Fragile(MemoryFileSystem):
         return handle
 
 
-class Broken:
+class Broken(io.RawIOBase):
     """A file whose connection is lost in the middle."""
 
     def __init__(self, data: bytes) -> None:
-        self._lines = data[: len(data) // 2].splitlines(keepends=True)
+        self._data = io.BytesIO(data[: len(data) // 2])
 
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self._lines
-        raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+    def readable(self) -> bool:
+        return True
 
-    def __enter__(self) -> Broken:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
+    def readinto(self, buffer: Any) -> int:
+        if not (found := self._data.readinto(buffer)):
+            raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        return found
 
 
 @pytest.fixture

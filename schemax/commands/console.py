@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from schemax.errors import SchemaxError
-from schemax.messages import one_line
+from schemax.messages import harmless, one_line
 
 
 class UsageError(SchemaxError):
@@ -18,7 +18,7 @@ class UsageError(SchemaxError):
 
 def say(text: str) -> None:
     """One line on stderr, whatever the text holds."""
-    print(one_line(text), file=sys.stderr, flush=True)
+    print(harmless(one_line(text)), file=sys.stderr, flush=True)
 
 
 @contextmanager

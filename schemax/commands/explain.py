@@ -102,6 +102,10 @@ def _folder_of(name: str | None) -> Path:
     options.check_folder(name)
     from huggingface_hub import snapshot_download
 
+    from schemax.hub import cached_folder
+
+    if folder := cached_folder(name):
+        return folder
     try:
         return Path(snapshot_download(name, allow_patterns=list(_FILES)))
     except (OSError, ValueError) as error:

@@ -19,13 +19,16 @@ from schemax.commands.named_model import NamedModel
 from schemax.commands.pools import PoolOptions
 from schemax.commands.signals import terminable
 from schemax.extractor import Options
+from schemax.io.csv_out import Formulas
 from schemax.io.estimate import estimate
 from schemax.io.job import is_resumable, run_job, source_of
 from schemax.io.long_documents import TooLong
-from schemax.io.readers import Shard, Source
+from schemax.io.readers import CSV, Shard, Source
 from schemax.io.records import STANDARD
+from schemax.io.storage import suffixes
 from schemax.io.summary import reasons
 from schemax.io.task import in_process
+from schemax.messages import clipped, harmless
 from schemax.report import Report, open_report
 from schemax.results import Extraction
 
@@ -142,6 +145,14 @@ def extract(
             "their beginning is read; or all of it, in overlapping chunks.",
         ),
     ] = "error",
+    csv_formulas: Annotated[
+        Formulas,
+        typer.Option(
+            rich_help_panel=_INPUT,
+            help="Texts of CSV that a spreadsheet would take for formulas (=1+1): as they are, or "
+            "with an apostrophe in front.",
+        ),
+    ] = "keep",
     max_errors: Annotated[
         str,
         typer.Option(
@@ -227,6 +238,8 @@ def extract(
         raise UsageError("--text names no key")
     if price_per_hour is not None and not dry_run:
         raise UsageError("--price-per-hour requires --dry-run")
+    if csv_formulas == "escape" and (output is None or suffixes(output)[0] not in CSV):
+        raise UsageError("--csv-formulas requires -o with a .csv or .tsv file")
     pool = PoolOptions.of(ray, actors, gpus_per_actor, cpus_per_actor)
     if ray and dry_run:
         raise UsageError("--dry-run measures one process: leave --ray out")
@@ -241,7 +254,7 @@ def extract(
         task = chosen.task(schemas, wanted, details=details, on_too_long=on_too_long)
         if dry_run:
             for line in estimate(source, task).lines(price_per_hour):
-                print(line)
+                print(harmless(line))
             return
         name = output or STANDARD
         if ray and not is_resumable(source, name):
@@ -252,6 +265,7 @@ def extract(
                 task,
                 source,
                 name,
+                csv_formulas=csv_formulas,
                 overwrite=overwrite,
                 backend=backend,
                 on_extraction=_Teller(page),
@@ -298,7 +312,7 @@ class _Teller:
             return
         self._failed += 1
         if self._failed <= _MOST_REPORTS:
-            name = "" if item.document_id is None else f" ({item.document_id})"
+            name = "" if item.document_id is None else f" ({clipped(item.document_id)})"
             say(f"failed: record {item.index}{name}: {reasons(item.errors)}")
         elif self._failed == _MOST_REPORTS + 1:
             say("failed: more records, whose rows say why")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, time
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from schemax.errors import InputError
-from schemax.io.records import Record
+from schemax.io.arrow_times import holds_times, time_text
+from schemax.io.records import LONGEST, TOO_LONG, Record
 from schemax.io.storage import optional
+from schemax.messages import clipped
 
-# Rows that are made Python objects at a time.
-_BATCH = 1024
+# Rows that are made Python objects at a time, and bytes of them; a row may have more.
+_BATCH_ROWS, _BATCH_BYTES = 1024, 16 << 20
 
 
 def parquet_columns(handle: BinaryIO, name: str) -> list[str]:
@@ -27,18 +30,45 @@ def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> 
     # Read as it is needed, and not a whole row group ahead.
     file = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
     wanted = _projected(columns, file.schema_arrow.names)
-    for batch in file.iter_batches(_BATCH, columns=wanted, use_threads=False):
-        yield from map(plain_record, batch.to_pylist())
+    rows = _rows_of(_bytes_of_row(file.metadata, wanted))
+    for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
+        yield from batch_records(batch)
 
 
 def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
     there, batches = _open_arrow(handle, name)
     wanted = _projected(columns, there)
     for batch in batches:
-        if wanted is not None:
-            batch = batch.select(wanted)
-        for at in range(0, batch.num_rows, _BATCH):
-            yield from map(plain_record, batch.slice(at, _BATCH).to_pylist())
+        yield from batch_records(batch if wanted is None else batch.select(wanted))
+
+
+def batch_records(batch: Any) -> Iterator[Record]:
+    """The rows of a RecordBatch or Table; an InputError in place of one with an unreadable cell."""
+    step = _rows_of(batch.get_total_buffer_size() / max(1, batch.num_rows))
+    for at in range(0, batch.num_rows, step):
+        some = batch.slice(at, step)
+        columns = [read_cells(column) for column in some.columns]
+        for row in range(some.num_rows):
+            yield as_record(some.schema.names, [cells[row] for cells in columns])
+
+
+def _rows_of(bytes_of_row: float) -> int:
+    return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1, bytes_of_row))))
+
+
+def _bytes_of_row(metadata: Any, columns: Sequence[str] | None) -> float:
+    """Of the row group with the longest rows, as it is encoded."""
+    longest = 0.0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        chunks = map(group.column, range(group.num_columns))
+        size = sum(
+            chunk.total_uncompressed_size
+            for chunk in chunks
+            if columns is None or chunk.path_in_schema.partition(".")[0] in columns
+        )
+        longest = max(longest, size / max(1, group.num_rows))
+    return longest
 
 
 def _open_arrow(handle: BinaryIO, name: str) -> tuple[Sequence[str], Iterable[Any]]:
@@ -61,22 +91,47 @@ def _projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str]
     return found or None
 
 
-def plain_record(row: dict[str, Any]) -> Record:
-    shown, name = {}, ""
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """In place of a cell; reason: the rest of a sentence about its column."""
+
+    reason: str
+
+
+def read_cells(column: Any) -> list[Any]:
+    """The values of an Arrow column, for `as_record`.
+
+    All at once, or one by one where some may be unreadable.
+    """
+    if not holds_times(column.type):
+        with suppress(ValueError, OverflowError):
+            return [_shown(value) for value in column.to_pylist()]
+    return [_cell(scalar) for scalar in column]
+
+
+def _cell(scalar: Any) -> Any:
     try:
-        for name, value in row.items():
-            shown[name] = _shown(value)
+        return _shown(time_text(scalar))
     except UnicodeDecodeError:
-        return InputError(f"column {name!r} holds bytes that are not valid UTF-8")
-    return shown
+        return _Unreadable("bytes that are not valid UTF-8")
+    except (ValueError, OverflowError, LookupError) as error:  # LookupError: unknown time zones
+        return _Unreadable(f"a value that cannot be read: {error}")
+
+
+def as_record(names: Sequence[str], cells: Sequence[Any]) -> Record:
+    """A row of cells; an InputError if one of them is unreadable or too long."""
+    for name, cell in zip(names, cells, strict=True):
+        if isinstance(cell, str) and len(cell) > LONGEST:
+            cell = _Unreadable(f"a text {TOO_LONG}")
+        if isinstance(cell, _Unreadable):
+            return InputError(f"column {clipped(repr(name))} holds {cell.reason}")
+    return dict(zip(names, cells, strict=True))
 
 
 def _shown(value: Any) -> Any:
-    """Dates, times and bytes as text, which is what a model can be shown."""
+    """Bytes as text, of writers that do not say so."""
     if isinstance(value, dict):
         return {key: _shown(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_shown(item) for item in value]
-    if isinstance(value, bytes):  # text, of writers that do not say so
-        return value.decode()
-    return value.isoformat() if isinstance(value, (date, time)) else value
+    return value.decode() if isinstance(value, bytes) else value

@@ -22,6 +22,7 @@ from hashlib import blake2b
 from typing import Any, BinaryIO, TypeAlias
 
 from schemax.errors import InputError
+from schemax.io.fingerprint import differences
 from schemax.io.records import Record
 from schemax.io.storage import Folder, is_remote
 
@@ -30,14 +31,18 @@ Row: TypeAlias = Mapping[str, Any]
 REMEDY = "start anew with --overwrite (overwrite=True)"
 
 _MANIFEST = "manifest.json"
-_PART = re.compile(r"part-(\d+)-([0-9a-f]+)\.jsonl")
-_OPEN = re.compile(r"open-(\d+)\.jsonl")
+_WHOLE = "whole.tmp"
+_PART = re.compile(r"part-(\d{5,})-([0-9a-f]{16})\.jsonl")
+_OPEN = re.compile(r"open-(\d{5,})\.jsonl")
+# What runs write into the folder: these files, and these two while they are written.
+_OWN = re.compile(rf"({_MANIFEST}|{_PART.pattern})(\.tmp)?|{_OPEN.pattern}|{_WHOLE}")
 
 
-def digest(record: Record) -> str:
-    """Of all that a record says, whatever kind of file it came from."""
+def digest(record: Record) -> tuple[str, int]:
+    """Of all that a record says, whatever kind of file it came from; and the length of that."""
     said = str(record) if isinstance(record, InputError) else record
-    return _digest(json.dumps(said, sort_keys=True, default=str))
+    text = json.dumps(said, sort_keys=True, default=str)
+    return _digest(text), len(text)
 
 
 def digest_of_all(digests: Iterable[str]) -> str:
@@ -65,32 +70,44 @@ class Checkpoint:
         self._folder = Folder(self.name)
 
     def manifest(self) -> dict[str, Any] | None:
-        """What an unfinished run wrote down of itself; None if no row of one is there."""
-        if not self.has_rows() or _MANIFEST not in self._folder.names():
-            return None
-        found: dict[str, Any] = json.loads(self._folder.read(_MANIFEST))
-        return found
+        """What an unfinished run wrote down of itself; None if no row of one is there.
+
+        Raises InputError for a manifest that no run has written.
+        """
+        return self._written() if self.has_rows() else None
+
+    def can_go_on(self, now: Mapping[str, Any]) -> bool:
+        """Whether there is an unfinished run to go on with.
+
+        Raises InputError if that has other settings or another input, and names what differs.
+        """
+        before = self.manifest()
+        if before is None:
+            return False
+        if found := differences(before, now):
+            raise InputError(
+                f"{self.name} holds an unfinished run with other settings or another input: "
+                f"{'; '.join(found)}; restore these, or {REMEDY}"
+            )
+        return True
 
     @contextmanager
-    def opened(self, manifest: Mapping[str, Any], *, overwrite: bool = False) -> Iterator[None]:
-        """Makes the folder where there is none, and keeps others out.
+    def opened(self, manifest: Mapping[str, Any], *, overwrite: bool = False) -> Iterator[bool]:
+        """Makes the folder where there is none, keeps others out, and says whether to go on.
 
         It goes again if an error ends the run before a row is finished: then there is nothing to
         go on with. Raises InputError, also for a folder that holds what no run has written.
         """
-        self._folder.make()
         with self._folder.locked():
-            if foreign := [name for name in self._folder.names() if not _is_own(name)]:
-                raise InputError(
-                    f"cannot write {self.name}: {foreign[0]} in it was not written by a run; "
-                    "move it elsewhere"
-                )
-            if overwrite or self.manifest() is None:
-                for name in self._folder.names():
-                    self._folder.delete(name)
+            if foreign := self._foreign():
+                raise self._not_ours(foreign)
+            # Under the lock, since another run may have come between since the first look.
+            goes_on = not overwrite and self.can_go_on(manifest)
+            if not goes_on:
+                self._clear()
                 self._folder.write(_MANIFEST, json.dumps(manifest, indent=1).encode())
             try:
-                yield
+                yield goes_on
             except BaseException:
                 with suppress(Exception):  # the first error is the one to tell
                     if not self.has_rows():
@@ -109,15 +126,45 @@ class Checkpoint:
         return False
 
     def remove(self) -> None:
-        """The manifest first: what a kill leaves of the rest is nothing to go on with."""
-        if _MANIFEST in self._folder.names():
-            self._folder.delete(_MANIFEST)
+        """All that runs have written, and the folder, unless something else is in it."""
+        self._clear()
         self._folder.remove()
+
+    def _clear(self) -> None:
+        """The manifest first: what a kill leaves of the rest is nothing to go on with."""
+        own = list(filter(self._is_own, self._folder.names()))
+        self._folder.delete([name for name in own if name == _MANIFEST])
+        self._folder.delete([name for name in own if name != _MANIFEST])
+
+    def _foreign(self) -> str | None:
+        """A file in the folder that no run has written."""
+        self._written()
+        return next((name for name in self._folder.names() if not self._is_own(name)), None)
+
+    def _is_own(self, name: str) -> bool:
+        return bool(_OWN.fullmatch(name)) and self._folder.is_file(name)
+
+    def _written(self) -> dict[str, Any] | None:
+        """The manifest, if there is one. Raises InputError for one that no run has written."""
+        try:
+            found = json.loads(self._folder.read(_MANIFEST))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            raise self._not_ours(_MANIFEST) from None
+        if not isinstance(found, dict) or "part rows" not in found:
+            raise self._not_ours(_MANIFEST)
+        return found
+
+    def _not_ours(self, name: str) -> InputError:
+        return InputError(
+            f"cannot write {self.name}: {name} in it was not written by a run; move it elsewhere"
+        )
 
     @property
     def scratch(self) -> str:
         """A place for what is being written: whatever stays of it goes with the parts."""
-        return f"{self.name}/whole.tmp"
+        return f"{self.name}/{_WHOLE}"
 
     def finished(self) -> dict[int, str]:
         """The digests of the parts that are complete, by number."""
@@ -125,9 +172,9 @@ class Checkpoint:
         return {int(match[1]): match[2] for match in found if match}
 
     def finished_rows(self) -> int:
-        """How many rows are kept, in complete parts and open ones."""
+        """How many rows are kept, in complete parts and open ones. Raises what `rows` raises."""
         there = self.finished()
-        complete = sum(self._folder.read(_name(*part)).count(b"\n") for part in there.items())
+        complete = sum(len(self.rows(*part)) for part in there.items())
         opened = {int(match[1]) for match in map(_OPEN.fullmatch, self._folder.names()) if match}
         return complete + sum(len(self.open_rows(number)) for number in opened - there.keys())
 
@@ -142,7 +189,10 @@ class Checkpoint:
         except (ValueError, TypeError, KeyError, IndexError):
             found = []
         if digest_of_all(record for record, _ in found) != part_digest:
-            raise InputError(f"{self.name}/{_name(number, part_digest)} is damaged; {REMEDY}")
+            raise InputError(
+                f"{self.name}/{_name(number, part_digest)} is damaged: a row is missing or broken; "
+                "delete that file, and its rows are computed again"
+            )
         return [row for _, row in found]
 
     def open_rows(self, number: int) -> dict[int, str]:
@@ -184,7 +234,7 @@ class Checkpoint:
         before = self._folder.read(_open_name(number)) if self.open_rows(number) else b""
         self._folder.write(_name(number, part_digest), before + b"".join(lines))
         if _open_name(number) in self._folder.names():
-            self._folder.delete(_open_name(number))
+            self._folder.delete([_open_name(number)])
 
     def rename_part(self, number: int, part_digest: str) -> None:
         """Completes an open part, all of whose rows are on the disk."""
@@ -222,11 +272,6 @@ class OpenPart:
         if self._handle is not None:
             with suppress(OSError):  # a full disk has been reported by `add`
                 self._handle.close()
-
-
-def _is_own(name: str) -> bool:
-    known = _PART.fullmatch(name) or _OPEN.fullmatch(name)
-    return bool(known) or name == _MANIFEST or name.endswith(".tmp")
 
 
 def _name(number: int, part_digest: str) -> str:

@@ -12,7 +12,9 @@ from schemax.documents import Shown
 from schemax.errors import InputError
 from schemax.extractor import Extractor, Options
 from schemax.io.arrow import record_batch
+from schemax.io.arrow_in import as_record, read_cells
 from schemax.io.columns import Schemas
+from schemax.io.records import Record
 from schemax.io.storage import optional
 from schemax.io.stream import as_row, in_order
 from schemax.io.table_schema import TableSchema
@@ -86,16 +88,26 @@ def extract_frame(
     return _to_pandas(table).set_index(frame.index)
 
 
-def _records(frame: Any, kind: str) -> Iterator[dict[str, Any]]:
+def _records(frame: Any, kind: str) -> Iterator[Record]:
     """Rows as mappings of plain values: what is missing is None."""
     if kind == "polars":
-        for row in frame.iter_rows(named=True):
-            yield {key: _shown(value) for key, value in row.items()}
+        for some in frame.iter_slices(_BATCH):
+            columns = [_cells_of_polars(series) for series in some]
+            for row in range(len(some)):
+                yield as_record(some.columns, [cells[row] for cells in columns])
         return
     isna = optional("pandas", "extract_frame").isna
     names = [str(name) for name in frame.columns]
     for row in frame.itertuples(index=False, name=None):
         yield {name: _shown(_plain(value, isna)) for name, value in zip(names, row, strict=True)}
+
+
+def _cells_of_polars(series: Any) -> list[Any]:
+    """Through Arrow where there are dates, which polars panics at if they are too far away."""
+    if series.dtype.is_temporal() or series.dtype.is_nested():
+        return read_cells(series.to_arrow())
+    found: list[Any] = series.to_list()
+    return found
 
 
 def _wanted(options: Options) -> tuple[str, ...] | None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
-from schemax.errors import InputError
 from schemax.extractor import Extractor, Options
 from schemax.io import fingerprint, resumable
-from schemax.io.checkpoint import REMEDY, Checkpoint
+from schemax.io.checkpoint import Checkpoint
 from schemax.io.columns import Schemas
+from schemax.io.csv_out import Formulas
 from schemax.io.long_documents import TooLong
 from schemax.io.readers import Shard, Source
 from schemax.io.records import STANDARD
@@ -23,13 +23,15 @@ from schemax.io.stream import as_row, in_order
 from schemax.io.summary import Summary, Tally
 from schemax.io.table_schema import TableSchema
 from schemax.io.task import Backend, Task, in_process
-from schemax.io.writers import check_target, is_typed, open_writer
+from schemax.io.writers import Writer, check_target, is_typed, open_writer
 from schemax.progress import track
 from schemax.resources import resource_dir
 from schemax.results import Extraction
 
 Place: TypeAlias = str | os.PathLike[str]
 """A path, or an address such as s3://bucket/key."""
+
+_Written: TypeAlias = Callable[..., AbstractContextManager[Writer]]  # `open_writer` of an output
 
 
 def extract_files(
@@ -43,6 +45,7 @@ def extract_files(
     limit: int | None = None,
     shard: str | None = None,
     on_too_long: TooLong = "error",
+    csv_formulas: Formulas = "keep",
     overwrite: bool = False,
     on_extraction: Callable[[Extraction[Any]], None] | None = None,
     show_progress: bool = False,
@@ -65,6 +68,8 @@ def extract_files(
     shard: "I/N" reads every N-th record only, from the I-th on.
     on_too_long: what becomes of documents that the model's context does not hold: "error" is a
         failed row, "truncate" reads their beginning, "chunk" all of them in overlapping pieces.
+    csv_formulas: "escape" puts an apostrophe before texts of CSV that a spreadsheet would take for
+        formulas, such as =1+1; "keep" writes all as they are.
     overwrite: start anew where an unfinished run has left rows.
     on_extraction: is called with every extraction that this run computes, as it finishes.
     show_progress: on stderr.
@@ -83,6 +88,8 @@ def extract_files(
         raise TypeError(f"extract_files() has no option {strange[0]!r}; it has {known}")
     if on_too_long not in ("error", "truncate", "chunk"):
         raise ValueError(f'on_too_long must be "error", "truncate" or "chunk", not {on_too_long!r}')
+    if csv_formulas not in ("keep", "escape"):
+        raise ValueError(f'csv_formulas must be "keep" or "escape", not {csv_formulas!r}')
     load: Callable[[], Extractor]
     place: str | Path | None
     if extractor is not None:
@@ -99,6 +106,7 @@ def extract_files(
         task,
         source,
         os.fspath(output),
+        csv_formulas=csv_formulas,
         overwrite=overwrite,
         on_extraction=on_extraction,
         show_progress=show_progress,
@@ -131,6 +139,7 @@ def run_job(
     source: Source,
     output: str,
     *,
+    csv_formulas: Formulas = "keep",
     overwrite: bool = False,
     backend: Callable[[Task], AbstractContextManager[Backend]] = in_process,
     on_extraction: Callable[[Extraction[Any]], None] | None = None,
@@ -148,10 +157,11 @@ def run_job(
         if is_typed(output):
             table = TableSchema.of(task.schemas, details=task.details)
     watch = _Watch(source, show_progress, on_extraction, on_resume)
+    written = partial(open_writer, output, table, csv_formulas=csv_formulas)
     if is_resumable(source, output):
-        _run_in_parts(task, source, output, table, overwrite, backend, watch)
+        _run_in_parts(task, source, output, written, overwrite, backend, watch)
     else:
-        _run_in_order(task, source, output, table, watch)
+        _run_in_order(task, source, written, watch)
     return watch.tally.summary(source.files, output)
 
 
@@ -191,11 +201,9 @@ class _Watch:
             self._on_extraction(item)
 
 
-def _run_in_order(
-    task: Task, source: Source, output: str, table: TableSchema | None, watch: _Watch
-) -> None:
+def _run_in_order(task: Task, source: Source, written: _Written, watch: _Watch) -> None:
     """Rows as soon as all before them are there; nothing to go on with."""
-    with open_writer(output, table) as writer:
+    with written() as writer:
         extract = task.extract(task.loaded())
         with closing(in_order(extract, source.rows())) as stream:
             for found in watch.tracked(stream):
@@ -209,7 +217,7 @@ def _run_in_parts(
     task: Task,
     source: Source,
     output: str,
-    table: TableSchema | None,
+    written: _Written,
     overwrite: bool,
     backend: Callable[[Task], AbstractContextManager[Backend]],
     watch: _Watch,
@@ -224,39 +232,23 @@ def _run_in_parts(
         "limit": source.limit,
         "shard": str(source.shard),
         "part rows": part_rows,
+        "part length": resumable.PART_LENGTH,
     }
     if not overwrite:
-        _can_go_on(checkpoint, known)  # before a model is loaded
+        checkpoint.can_go_on(known)  # before a model is loaded
     with backend(task) as engine:
         manifest = {**known, **engine.fingerprint}
-        goes_on = not overwrite and _can_go_on(checkpoint, manifest)
         run = ResumableRun(source, checkpoint, task.details, engine.independent, part_rows)
-        with checkpoint.opened(manifest, overwrite=overwrite):
+        with checkpoint.opened(manifest, overwrite=overwrite) as goes_on:
             finished = checkpoint.finished_rows() if goes_on else 0
             with _noting(checkpoint), closing(engine.fill(run)) as stream:
                 for item in watch.tracked(stream, finished, checkpoint.name):
                     watch.add(item)
             scratch = checkpoint.scratch
-            with _noting(checkpoint), open_writer(output, table, scratch=scratch) as writer:
+            with _noting(checkpoint), written(scratch=scratch) as writer:
                 for row in run.assemble(writer):
                     watch.tally.add_row(row)
             checkpoint.remove()
-
-
-def _can_go_on(checkpoint: Checkpoint, now: Mapping[str, Any]) -> bool:
-    """Whether there is an unfinished run to go on with.
-
-    Raises InputError if that has other settings or another input, and names what differs.
-    """
-    before = checkpoint.manifest()
-    if before is None:
-        return False
-    if found := fingerprint.differences(before, now):
-        raise InputError(
-            f"{checkpoint.name} holds an unfinished run with other settings or another input: "
-            f"{'; '.join(found)}; restore these, or {REMEDY}"
-        )
-    return True
 
 
 @contextmanager

@@ -20,8 +20,9 @@ from typing import Any, BinaryIO, TypeAlias
 from schemax.errors import InputError
 from schemax.io.arrow_in import arrow_columns, parquet_columns, read_arrow, read_parquet
 from schemax.io.csv_in import read_csv, read_header
-from schemax.io.records import STANDARD, Record, read_records
+from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, optional, reading, suffixes
+from schemax.messages import some_of
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather")
@@ -36,8 +37,8 @@ _FOREIGN = (
 # What readers raise for bytes that are not what they should be; pyarrow's errors are ValueErrors.
 _BROKEN = (OSError, EOFError, ValueError, zlib.error, csv.Error)
 
-# Records of JSON Lines that tell what a file's keys are; and how many keys a message names.
-_LOOKED_AT, _SHOWN = 1000, 40
+# Records of JSON Lines that tell what a file's keys are.
+_LOOKED_AT = 1000
 
 Reader: TypeAlias = Callable[[BinaryIO, str, Sequence[str] | None], Iterator[Record]]
 
@@ -101,6 +102,8 @@ class Source:
             raise InputError("no input is named")
         if STANDARD in files and len(files) > 1:
             raise InputError("stdin (-) cannot be read together with other inputs")
+        if STANDARD in files and sys.stdin is None:
+            raise InputError("cannot read stdin: it is closed")
         for file in files:
             if file != STANDARD:
                 _check_columns(file, required)
@@ -130,7 +133,7 @@ class Source:
 
     def _records(self) -> Generator[Record, None, None]:
         if self.is_stdin:
-            yield from read_records(sys.stdin.buffer)
+            yield from read_records(bounded_lines(sys.stdin.buffer))
             return
         several = len(self.files) > 1
         for file in self.files:
@@ -184,8 +187,8 @@ def _check_columns(name: str, required: Sequence[Sequence[str]]) -> None:
     for group in required:
         if there and not any(key in there for key in group):
             raise InputError(
-                f"cannot read {name}: it has no column {' or '.join(map(repr, group))}; it has "
-                f"{', '.join(there[:_SHOWN])}{', ...' if len(there) > _SHOWN else ''}"
+                f"cannot read {name}: it has no column {' or '.join(map(repr, group))}; "
+                f"it has {some_of(there)}"
             )
 
 
@@ -252,8 +255,10 @@ def unusable(name: str) -> str | None:
 
 
 def _json_lines(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    lines = iter(handle)
+    # Files of stores read lines of any length only.
+    buffered = handle if isinstance(handle, io.BufferedIOBase) else io.BufferedReader(handle)
+    lines = bounded_lines(buffered)
     first = next(lines, b"")
-    if suffixes(name)[0] == ".json" and (first[:1] == b"[" or first.strip() == b"{"):
+    if suffixes(name)[0] == ".json" and first and (first[:1] == b"[" or first.strip() == b"{"):
         raise InputError(f"cannot read {name}: expected JSON Lines, with one record on every line")
     return read_records(chain((first,), lines))

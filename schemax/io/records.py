@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from schemax.errors import InputError
 
@@ -15,16 +15,34 @@ Record: TypeAlias = "Mapping[str, Any] | str | InputError"
 STANDARD = "-"
 """The name that stands for stdin and stdout."""
 
+LONGEST = 16 << 20
+"""Bytes of a line of JSON Lines; characters of a row of CSV and of a cell of other tables."""
+
+TOO_LONG = "longer than 16 MiB"
+
 _NAMES = {list: "an array", bool: "true or false", type(None): "null"}
 
 
-def read_records(lines: Iterable[bytes]) -> Iterator[Record]:
+def bounded_lines(handle: BinaryIO) -> Iterator[bytes | None]:
+    """Lines; None in place of one longer than LONGEST, which is never in memory as a whole."""
+    while line := handle.readline(LONGEST + 1):
+        is_whole = len(line) <= LONGEST or line.endswith(b"\n")
+        yield line if is_whole else None
+        while not is_whole:
+            rest = handle.readline(LONGEST)
+            is_whole = not rest or rest.endswith(b"\n")
+
+
+def read_records(lines: Iterable[bytes | None]) -> Iterator[Record]:
     """The records of a JSON Lines file: one object or string per line; blank lines are skipped.
 
     In place of a line that holds no record comes an InputError that names the line. Extracting
     from it gives a failed row, so that order and count hold and the other lines are done.
     """
     for number, line in enumerate(lines, 1):
+        if line is None:
+            yield InputError(f"line {number}: {TOO_LONG}")
+            continue
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
         if line.strip():

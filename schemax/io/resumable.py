@@ -25,7 +25,10 @@ from schemax.io.writers import Writer
 from schemax.results import Extraction
 
 PART_ROWS = 2048
-"""Rows of a part: what is lost at most where open parts are not kept."""
+"""Rows of a part, at most: what is lost at most where open parts are not kept."""
+
+PART_LENGTH = 64 << 20
+"""Characters of the records of a part, as JSON; the one that exceeds them is its last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +77,32 @@ class ResumableRun:
         """
         rows = self.source.rows()
         for number in count():
-            some = list(islice(rows, self.part_rows))
-            if not some:
+            pending = tuple(self._some(rows))
+            if not pending:
                 break
-            pending = tuple((index, digest(record), record) for index, record in some)
             found = digest_of_all(known for _, known, _ in pending)
             if number not in finished:
                 done = self.checkpoint.open_rows(number) if self.independent else {}
                 now = {index: known for index, known, _ in pending}
                 if any(now.get(index) != known for index, known in done.items()):
-                    raise self._changed(some[0][0], some[-1][0])
+                    raise self._changed(pending[0][0], pending[-1][0])
                 yield Part(number, found, tuple(row for row in pending if row[0] not in done))
             elif finished[number] != found:
-                raise self._changed(some[0][0], some[-1][0])
+                raise self._changed(pending[0][0], pending[-1][0])
         if any(done >= number for done in finished):
             raise InputError(
                 f"the input has fewer rows than are kept in {self.checkpoint.name}; {REMEDY}"
             )
+
+    def _some(self, rows: Iterator[tuple[int, Record]]) -> Iterator[tuple[int, str, Record]]:
+        """The records of the next part: (index, digest, record)."""
+        length = 0
+        for index, record in islice(rows, self.part_rows):
+            known, more = digest(record)
+            yield index, known, record
+            length += more
+            if length >= PART_LENGTH:
+                break
 
     def fill(self, extract: Extract) -> Generator[Extraction[Any], None, None]:
         """Computes and keeps what is missing; yields it as it finishes, `index` as in the input.

@@ -12,7 +12,7 @@ import importlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
@@ -215,6 +215,7 @@ class Folder:
         self.name = name
         self._system, self._place = filesystem(name)
         self.path = None if is_remote(name) else Path(self._place)
+        self._is_link = self.path is not None and os.path.islink(name.removeprefix("file://"))
 
     def make(self) -> None:
         try:
@@ -226,10 +227,18 @@ class Folder:
 
     def names(self) -> list[str]:
         self._system.invalidate_cache()
-        if not self._system.isdir(self._place):
+        try:
+            found = self._system.ls(self._place, detail=False)
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        found = self._system.ls(self._place, detail=False)
         return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
+
+    def is_file(self, name: str) -> bool:
+        """Whether it is a file, and no link to one; stores that are not local have nothing else."""
+        if self.path is None:
+            return True
+        path = self.path / name
+        return path.is_file() and not path.is_symlink()
 
     def read(self, name: str) -> bytes:
         data: bytes = self._system.cat_file(f"{self._place}/{name}")
@@ -243,35 +252,62 @@ class Folder:
     def rename(self, old: str, new: str) -> None:
         _rename(f"{self.name}/{old}", f"{self.name}/{new}")
 
-    def delete(self, name: str) -> None:
-        self._system.rm(f"{self._place}/{name}")
+    def delete(self, names: Sequence[str]) -> None:
+        if names:
+            self._system.rm([f"{self._place}/{name}" for name in names])
 
     def remove(self) -> None:
-        """With all that is in it."""
-        if self._system.exists(self._place):
-            self._system.rm(self._place, recursive=True)
+        """If it is empty. A link to a folder stays, and so does that folder."""
+        if self._is_link or self.names():
+            return
+        with suppress(OSError):  # somebody has just put a file into it; some stores have no folders
+            self._system.rmdir(self._place)
         if self.path is not None:
             sync_folder(self.path.parent)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps a second run out of a local folder. The lock ends with the process, at the latest.
+        """Makes a local folder, and keeps a second run out of it while this process is in it.
 
         Raises InputError if somebody else holds it.
         """
         if self.path is None or os.name != "posix":
+            self.make()
             yield
             return
-        import fcntl
-
-        handle = os.open(self.path, os.O_RDONLY)
+        handle = self._lock(self.path)
         try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(f"another run is writing to {self.name}") from None
-            except OSError:
-                pass  # a file system without locks
             yield
         finally:
             os.close(handle)
+
+    def _lock(self, path: Path) -> int:
+        """A handle with the lock on the folder that lies at the path now.
+
+        Whoever held the lock before may have removed the folder: then another one is made.
+        """
+        import fcntl
+
+        while True:
+            self.make()
+            try:
+                handle = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                raise InputError(f"another run is writing to {self.name}") from None
+            except OSError:
+                pass  # a file system without locks
+            if _lies_at(path, handle):
+                return handle
+            os.close(handle)
+
+
+def _lies_at(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from schemax.messages import clipped
 from schemax.results import Extraction
 from schemax.results.lists import without_items
 
@@ -166,7 +167,7 @@ def duplicates_note(rows: int, ids: Sequence[str]) -> str:
     more = ", ..." if len(ids) == _MOST_IDS else ""
     return (
         f"duplicate ids, all rows kept: {counted(rows, 'row')} with an id that an earlier row has: "
-        f"{', '.join(ids)}{more}"
+        f"{', '.join(map(clipped, ids))}{more}"
     )
 
 

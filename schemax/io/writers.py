@@ -6,19 +6,17 @@ may be the file that is being read.
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from decimal import Decimal
 from typing import Any, BinaryIO, Protocol
 
 from schemax.errors import InputError
 from schemax.io.arrow import record_batch, schema_of
-from schemax.io.columns import at, leaves, printable
+from schemax.io.csv_out import CsvWriter, Formulas
 from schemax.io.readers import ARROW, CSV, PARQUET, unusable
 from schemax.io.records import STANDARD
 from schemax.io.storage import is_replaceable, optional, suffixes, writing
@@ -26,6 +24,9 @@ from schemax.io.table_schema import TableSchema
 
 # Rows that are held back to become one row group.
 _GROUP = 16_384
+
+# Characters that JSON may hold as they are, but that terminals obey.
+_CONTROLS = re.compile(r"[\x7f-\x9f]")
 
 
 class Writer(Protocol):
@@ -50,19 +51,26 @@ def check_target(name: str) -> None:
 
 @contextmanager
 def open_writer(
-    name: str, table: TableSchema | None, *, scratch: str | None = None
+    name: str,
+    table: TableSchema | None,
+    *,
+    scratch: str | None = None,
+    csv_formulas: Formulas = "keep",
 ) -> Iterator[Writer]:
     """A writer of a new file, or of lines to stdout for "-".
 
     table: the columns; None for JSON Lines, which need none.
     scratch: the name of the file until it is complete, see `writing`. Without it, what was written
         of a local file of JSON Lines stays beside it if an error ends the run.
+    csv_formulas: of CSV, whether texts that spreadsheets take for formulas get an apostrophe.
 
     Raises InputError for what cannot be written.
     """
     if name == STANDARD:
         # The handle is taken now: a progress bar puts itself in place of sys.stdout.
-        yield JsonLines(sys.stdout.buffer, flush=True)
+        handle = sys.stdout.buffer
+        handle.write(b"")  # before a model is loaded: raises if stdout is closed
+        yield JsonLines(handle, flush=True)
         return
     check_target(name)
     suffix, compression = suffixes(name)
@@ -73,7 +81,7 @@ def open_writer(
             return
         assert table is not None
         if suffix in CSV:
-            yield _Csv(handle, table, "\t" if suffix == ".tsv" else ",")
+            yield CsvWriter(handle, table, "\t" if suffix == ".tsv" else ",", csv_formulas)
             return
         arrow = _Arrow(handle, table, parquet=suffix in PARQUET)
         yield arrow
@@ -110,44 +118,13 @@ class JsonLines:
 
     def write(self, row: Mapping[str, Any]) -> None:
         try:
-            line = json.dumps(row, ensure_ascii=False, allow_nan=False).encode()
+            text = json.dumps(row, ensure_ascii=False, allow_nan=False)
+            line = _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
         except UnicodeEncodeError:  # a lone surrogate, which JSON can hold only escaped
             line = json.dumps(row, allow_nan=False).encode()
         self._handle.write(line + b"\n")
         if self._flush:
             self._handle.flush()
-
-
-class _Csv:
-    """A cell per value: nested models have one per field, lists are JSON, null is empty."""
-
-    def __init__(self, handle: BinaryIO, table: TableSchema, delimiter: str) -> None:
-        self._table = table
-        self._delimiter = delimiter
-        self._paths = leaves(table.columns)
-        self._handle = handle
-        self._put([".".join(path) for path in self._paths])
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        cells = self._table.cells(row)
-        self._put([_text(at(cells, path)) for path in self._paths])
-
-    def _put(self, cells: list[str]) -> None:
-        line = io.StringIO()
-        csv.writer(line, delimiter=self._delimiter, lineterminator="\n").writerow(cells)
-        self._handle.write(line.getvalue().encode())
-
-
-def _text(value: Any) -> str:
-    if value is None or value == []:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return printable(json.dumps(value, ensure_ascii=False, default=_text))
-    if isinstance(value, Decimal):  # without the zeros that fill the column's places
-        return format(value.normalize(), "f")
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 class _Arrow:

@@ -17,7 +17,7 @@ from schemax.errors import InputError, SchemaError, SchemaxError
 from schemax.extractor import Extractor, Options
 from schemax.formats import get_format
 from schemax.io.arrow import record_batch
-from schemax.io.arrow_in import plain_record
+from schemax.io.arrow_in import batch_records
 from schemax.io.columns import Schemas
 from schemax.io.records import Record
 from schemax.io.resumable import PART_ROWS
@@ -187,7 +187,7 @@ class _Reader:
         if shown.text is not None:
             wanted = {*shown.text, shown.id, shown.category}
             batch = batch.select([name for name in batch.column_names if name in wanted])
-        return [plain_record(row) for row in batch.to_pylist()]
+        return list(batch_records(batch))
 
 
 def _kept(columns: Sequence[str], keep: Sequence[str] | None, table: TableSchema) -> list[str]:

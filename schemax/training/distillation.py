@@ -14,7 +14,7 @@ from schemax.evaluation.examples import Example, row_ids, shown_record
 from schemax.evaluation.labels import Stated, as_stated
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
-from schemax.io.records import read_records
+from schemax.io.records import bounded_lines, read_records
 from schemax.progress import track
 from schemax.results import Extraction
 from schemax.training.training_examples import TrainingExample, training_example
@@ -101,7 +101,7 @@ def examples_by_predictions(
     by_id = {example.id: place for place, example in enumerate(annotated) if example.id is not None}
     examples: dict[int, TrainingExample] = {}
     with path.open("rb") as handle:
-        for number, row in enumerate(read_records(handle), 1):
+        for number, row in enumerate(read_records(bounded_lines(handle)), 1):
             where = f"{path}, row {number}"
             if isinstance(row, InputError):
                 raise InputError(f"{path}, {row}")

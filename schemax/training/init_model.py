@@ -14,6 +14,7 @@ from transformers import (
 )
 
 from schemax.errors import ModelError
+from schemax.hub import cached_folder
 from schemax.runtime.loading.refusals import refusing
 
 
@@ -29,7 +30,7 @@ def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
     path = Path(config)
     source = str(path.parent) if path.is_file() else config
     with refusing(config):
-        settings = AutoConfig.from_pretrained(config, trust_remote_code=False)
+        settings = AutoConfig.from_pretrained(_place(config), trust_remote_code=False)
     if type(settings) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelError(
             f"{config} has the model type {settings.model_type!r}, which is not a decoder"
@@ -41,4 +42,9 @@ def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
         )
     name = tokenizer or source
     with refusing(name):
-        return model, AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        return model, AutoTokenizer.from_pretrained(_place(name), trust_remote_code=False)
+
+
+def _place(name: str) -> str | Path:
+    """Of what is not here, the folder in the Hub's cache where the Hub does not answer."""
+    return name if Path(name).exists() else cached_folder(name) or name

@@ -12,6 +12,7 @@ from torch import nn
 
 from schemax.calibration import FILE as CALIBRATION
 from schemax.errors import ModelError
+from schemax.hub import cached_folder
 from schemax.runtime.loading.files import read_object
 from schemax.runtime.loading.refusals import NOT_FOUND, need, refusing, some
 
@@ -42,7 +43,9 @@ def fetch_adapter(name: str, revision: str | None = None) -> Path:
     folder = Path(name)
     if not folder.is_dir():
         with refusing(name, NOT_FOUND):
-            folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(_FILES)))
+            folder = cached_folder(name, revision) or Path(
+                snapshot_download(name, revision=revision, allow_patterns=list(_FILES))
+            )
     for file in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
         if not (folder / file).is_file():
             raise ModelError(

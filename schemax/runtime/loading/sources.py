@@ -6,7 +6,7 @@ config in it asks for beyond that is refused before it is loaded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import transformers
 from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 
 from schemax.errors import ModelError
+from schemax.hub import cached_folder
 from schemax.runtime.loading.adapters import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -34,6 +35,16 @@ class Source:
     revision: str | None
     adapter: Path | None = None
 
+    @classmethod
+    def of(cls, name: str, revision: str | None, adapter: Path | None = None) -> Source:
+        """Where the Hub does not answer, out of its cache. Raises ModelError, see `schemax.hub`."""
+        folder = None if Path(name).is_dir() else cached_folder(name, revision)
+        return cls(name, revision, adapter) if folder is None else cls(str(folder), None, adapter)
+
+    def find(self, file: str) -> Path | None:
+        """A file of the base model. Raises what `find_file` raises."""
+        return find_file(self.name, file, self.revision)
+
     def holder(self, file: str) -> tuple[str, str | None]:
         """Name and revision of the part to take a file from: the adapter where it has it.
 
@@ -49,11 +60,9 @@ def find_source(name: str, adapter: str | None, revision: str | None) -> Source:
 
     Raises ModelError for incomplete folders, and for adapters that cannot be read.
     """
+    named = Source.of(name, revision)
     with refusing(name, NOT_FOUND):
-        is_adapter = (
-            find_file(name, "config.json", revision) is None
-            and find_file(name, ADAPTER_CONFIG, revision) is not None
-        )
+        is_adapter = named.find("config.json") is None and named.find(ADAPTER_CONFIG) is not None
     if is_adapter and adapter is not None:
         raise ModelError(
             f"{name} is an adapter itself; name its base model to put {adapter} on that, or leave "
@@ -62,7 +71,7 @@ def find_source(name: str, adapter: str | None, revision: str | None) -> Source:
     if is_adapter:
         source = _source_of_adapter(fetch_adapter(name, revision))
     else:
-        source = Source(name, revision, None if adapter is None else fetch_adapter(adapter))
+        source = replace(named, adapter=None if adapter is None else fetch_adapter(adapter))
     _check_base(source)
     return source
 
@@ -75,7 +84,7 @@ def load_config(source: Source) -> Any:
     """
     name = source.name
     with refusing(name):
-        path = find_file(name, "config.json", source.revision)
+        path = source.find("config.json")
         written = read_object(path) if path else {}
         kind = written.get("model_type")
         if kind not in CONFIG_MAPPING and "auto_map" in written:
@@ -107,14 +116,14 @@ def _source_of_adapter(folder: Path) -> Source:
             f"{folder} is an adapter whose configuration names no base model; name the base "
             "model, and give this folder as `adapter`"
         )
-    return Source(base, settings.get("revision"), folder)
+    return Source.of(base, settings.get("revision"), folder)
 
 
 def _check_base(source: Source) -> None:
     """Raises ModelError for a base model that brings an adapter, or lacks something."""
     name = source.name
     with refusing(name, NOT_FOUND):
-        own = find_file(name, ADAPTER_CONFIG, source.revision)
+        own = source.find(ADAPTER_CONFIG)
     if own is not None:
         # transformers would load it or not, depending on whether peft is installed.
         raise ModelError(
@@ -144,7 +153,7 @@ def _check_weights_format(source: Source, config: Any) -> None:
     """Refuses other formats than safetensors where a config or an index names the files."""
     name = source.name
     with refusing(name):
-        index = find_file(name, _INDEX, source.revision)
+        index = source.find(_INDEX)
         shards = sorted(set(read_object(index)["weight_map"].values())) if index else []
         chosen = getattr(config, "transformers_weights", None)
         for file in [*shards, chosen] if chosen else shards:
