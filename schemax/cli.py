@@ -6,6 +6,7 @@ Exit status: 0 done; 1 more failed rows than allowed; 2 bad usage, or input that
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from io import TextIOWrapper
@@ -27,6 +28,7 @@ from schemax.commands.schemas import schemas
 from schemax.commands.streams import make_up_for_closed_streams
 from schemax.commands.train import train
 from schemax.errors import SchemaxError
+from schemax.processors import share_processors
 
 _BAD_USAGE = 2
 _INTERRUPTED = 130
@@ -35,6 +37,13 @@ _BROKEN_PIPE = 141
 
 class _Verbs(TyperGroup):
     """Turns the errors that a user can mend into one line and an exit status."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # Typer's own ranges let NaN through, which is neither too small nor too large.
+        for command in self.commands.values():
+            for option in command.params:
+                option.callback = option.callback or _finite
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -55,6 +64,12 @@ class _Verbs(TyperGroup):
             _explain("error: out of memory; use a smaller --batch-size", error)
             status = _BAD_USAGE
         raise typer.Exit(status)
+
+
+def _finite(context: Any, option: Any, value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number", ctx=context, param=option)
+    return value
 
 
 def _explain(text: str, error: BaseException) -> None:
@@ -102,6 +117,7 @@ def _options(
 def main() -> None:
     """The entry point of the console script."""
     make_up_for_closed_streams()
+    share_processors()
     if isinstance(sys.stdout, TextIOWrapper):
         # A narrow console encoding should cost a character, not the run.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""How slots are laid out and decoded: `DecodingConfig` and its presets."""
+"""How slots are laid out and decoded: `DecodingConfig`, its presets, and the bounds of numbers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,67 @@ Layout = Literal["gapped", "branched", "autoregressive"]
 Documents = Literal["isolated", "stacked"]
 Slots = Literal["independent", "causal"]
 Stop = Literal["literal", "newline"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The numbers that a setting takes: from `least` to `most`, both of them included.
+
+    whole: integers only. or_zero: 0 as well, which is below `least`.
+    """
+
+    least: float
+    most: float
+    whole: bool = True
+    or_zero: bool = False
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises ValueError, with the setting's name, for anything else; NaN is nothing of it."""
+        if not isinstance(value, int if self.whole else int | float) or isinstance(value, bool):
+            kind = "an integer" if self.whole else "a number"
+            raise ValueError(f"{name} must be {kind}, not {value!r}")
+        if not (self.least <= value <= self.most or (self.or_zero and value == 0)):
+            also = "0, or " if self.or_zero else ""
+            raise ValueError(
+                f"{name} must be {also}from {self.least:,} to {self.most:,}, not {value!r}"
+            )
+
+
+BOUNDS: Mapping[str, Bounds] = MappingProxyType(
+    {
+        # decoding
+        "documents_per_prompt": Bounds(1, 1_000),
+        "k_max": Bounds(1, 1_000_000),
+        "max_retries": Bounds(0, 16),  # each of which doubles a budget
+        "batch_size": Bounds(1, 1_000_000),
+        "branch_threshold": Bounds(0, 1, whole=False),
+        "min_probability": Bounds(0, 1, whole=False),
+        # Logits are divided by the temperature, and summed up to top_p, in single precision.
+        "temperature": Bounds(0.001, 1_000, whole=False, or_zero=True),
+        "top_p": Bounds(1e-6, 1, whole=False),
+        "seed": Bounds(-(2**63), 2**64 - 1),
+        # training
+        "epochs": Bounds(1e-6, 1_000_000, whole=False),
+        "steps": Bounds(1, 2**31),
+        "learning_rate": Bounds(1e-12, 1_000, whole=False),
+        "batch_tokens": Bounds(1, 2**31),
+        "pack": Bounds(1, 1_000_000),
+        "gradient_accumulation": Bounds(1, 1_000_000),
+        "lora": Bounds(1, 65_536),
+        "absent": Bounds(0, 1, whole=False),
+        "held_out": Bounds(0, 0.99, whole=False),
+        "patience": Bounds(1, 2**31),
+        "check_every": Bounds(1, 2**31),
+    }
+)
+"""Of every setting that is a number."""
+
+
+def check_numbers(settings: Mapping[str, Any]) -> None:
+    """Raises ValueError, naming it, for the first setting outside its bounds."""
+    for name, value in settings.items():
+        if name in BOUNDS:
+            BOUNDS[name].check(name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +106,7 @@ class DecodingConfig:
     temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
         on the seed, the document's text, the slot and the step, never on batch-mates.
 
-    Raises ValueError for settings that contradict each other.
+    Raises ValueError for settings that contradict each other, and for numbers outside `BOUNDS`.
     """
 
     layout: Layout = "branched"
@@ -85,30 +146,11 @@ class DecodingConfig:
             )
         if not isinstance(self.constrain, bool):
             raise ValueError(f"constrain must be True or False, not {self.constrain!r}")
-        for name in ("documents_per_prompt", "k_max", "batch_size"):
-            value = getattr(self, name)
-            if (name, value) in (("k_max", None), ("batch_size", "auto")):
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, not {value!r}")
-        if not isinstance(self.max_retries, int) or self.max_retries < 0:
-            raise ValueError(f"max_retries must be 0 or more, not {self.max_retries!r}")
-        for name in ("temperature", "top_p", "branch_threshold", "min_probability"):
-            value = getattr(self, name)
-            if (name, value) == ("min_probability", None):
-                continue
-            if not isinstance(value, int | float) or isinstance(value, bool):
-                raise ValueError(f"{name} must be a number, not {value!r}")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
-            raise ValueError(f"seed must be an integer, not {self.seed!r}")
-        if self.temperature < 0:
-            raise ValueError(f"temperature must be 0 or more, not {self.temperature!r}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p!r}")
-        if not 0 <= self.branch_threshold <= 1:
-            raise ValueError(f"branch_threshold must be from 0 to 1, not {self.branch_threshold!r}")
-        if not 0 <= (self.min_probability or 0) <= 1:
-            raise ValueError(f"min_probability must be from 0 to 1, not {self.min_probability!r}")
+        settings = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, chosen in (("k_max", None), ("batch_size", "auto"), ("min_probability", None)):
+            if settings[name] == chosen:
+                del settings[name]
+        check_numbers(settings)
 
 
 PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(

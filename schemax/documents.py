@@ -12,6 +12,10 @@ from typing import Any
 from schemax.errors import InputError
 from schemax.messages import clipped, some_of
 
+# Of one document: tokenizers take some 60 bytes of memory for each, and their regular expressions
+# give up on longer runs.
+MOST_CHARACTERS = 10_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -69,13 +73,21 @@ def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
 def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:
     """What the model is shown of a record, which may be nothing; and what that is made of, by key.
 
-    Raises ValueError, which says why, for a record that cannot be shown.
+    Raises ValueError, which says why, for a record that cannot be shown, or whose text has more
+    than 10,000,000 characters.
     """
     if isinstance(record, str):
-        return record, {"text": record}
-    if isinstance(record, Mapping):
-        return _text_of_mapping(record, shown)
-    raise ValueError(f"a record must be text or a mapping, not {type(record).__name__}")
+        text, texts = record, {"text": record}
+    elif isinstance(record, Mapping):
+        text, texts = _text_of_mapping(record, shown)
+    else:
+        raise ValueError(f"a record must be text or a mapping, not {type(record).__name__}")
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(
+            f"the text has {len(text):,} characters, more than the {MOST_CHARACTERS:,} of the "
+            "longest document that is read; split it"
+        )
+    return text, texts
 
 
 def _read(index: int, record: Any, shown: Shown) -> Document:

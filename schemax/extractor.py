@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -16,6 +16,7 @@ from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples, read_few_shot_examples
 from schemax.compiler.prompt import TemplateLike
+from schemax.compiler.stops import checked_eos_ids
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.documents import Shown, read_documents, shown_text
 from schemax.errors import ExtractionError, ModelError, SchemaError
@@ -47,6 +48,9 @@ class Extractor:
     eos_ids: ids that end an output; None takes those of the model and the tokenizer.
     calibration: how the model's probabilities are read; None takes them as they are.
 
+    One that `from_pretrained` has loaded can be pickled: it is loaded again where it arrives. Any
+    other raises TypeError, since its model is held by this process alone.
+
     Raises ModelError for models and tokenizers that cannot be run, and says why.
     """
 
@@ -62,9 +66,10 @@ class Extractor:
         calibration: Calibration | None = None,
     ) -> None:
         # Here and not above, since declaring and compiling must not import torch.
-        from schemax.runtime.loading import all_eos_ids
+        from schemax.runtime.loading import named_eos_ids
         from schemax.runtime.self_test import prepare
 
+        self._load_again: partial[Extractor] | None = None
         self.model = prepare(model)
         self.tokenizer = tokenizer
         self.format = format
@@ -72,7 +77,9 @@ class Extractor:
         self.decoding = resolve_decoding(decoding)
         self.calibration = calibration or Calibration()
         as_codec(tokenizer).check_vocabulary(self.model.vocab_size)
-        self.eos_ids = tuple(all_eos_ids(model, tokenizer) if eos_ids is None else eos_ids)
+        self.eos_ids = checked_eos_ids(
+            named_eos_ids(model, tokenizer) if eos_ids is None else eos_ids, self.model.vocab_size
+        )
 
     @classmethod
     def from_pretrained(
@@ -109,24 +116,36 @@ class Extractor:
         """
         from schemax.runtime.loading import load
 
-        loaded = load(
-            name,
-            device=device,
-            dtype=dtype,
-            device_map=device_map,
-            quantization=quantization,
-            adapter=adapter,
-            attn_implementation=attn_implementation,
-            revision=revision,
+        loading: Any = {
+            "device": device,
+            "dtype": dtype,
+            "device_map": device_map,
+            "quantization": quantization,
+            "adapter": adapter,
+            "attn_implementation": attn_implementation,
+            "revision": revision,
+        }
+        settings: Any = {"format": format, "decoding": decoding}
+        found = load(name, **loading)
+        made = cls(
+            found.model,
+            found.tokenizer,
+            template=template or found.template,
+            calibration=found.calibration,
+            **settings,
         )
-        return cls(
-            loaded.model,
-            loaded.tokenizer,
-            format=format,
-            template=template or loaded.template,
-            decoding=decoding,
-            calibration=loaded.calibration,
+        made._load_again = partial(
+            cls.from_pretrained, name, template=template, **settings, **loading
         )
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._load_again is None:
+            raise TypeError(
+                "this Extractor was given a loaded model, which is not pickled; send the model's "
+                "folder or Hub id, and call Extractor.from_pretrained where it arrives"
+            )
+        return self._load_again, ()
 
     @classmethod
     def default(cls) -> Extractor:

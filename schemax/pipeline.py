@@ -13,6 +13,7 @@ from schemax.background import Ready, in_background
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
 from schemax.documents import Document
+from schemax.errors import InputError
 from schemax.readout import read_out
 from schemax.results import Extraction, failed
 from schemax.runtime.engine import Model, Windows, outputs, run
@@ -46,7 +47,7 @@ def extractions(
     def decoded(requests: Iterator[Request | Refused]) -> Iterator[_Item]:
         return outputs(run(model, requests, config))
 
-    requests = feed.requests(documents)
+    requests: Iterator[Any] = feed.requests(documents)
     for item in in_background(decoded, requests, ahead=_WINDOW, unread=_WINDOW):
         if isinstance(item, Extraction):
             yield item
@@ -76,7 +77,11 @@ class _Feed:
         """Documents as requests; what cannot be read is ready as it is met."""
         only = next(iter(self._compiled))
         windows = Windows(self._model, self._compiled[only].decoding)
-        while window := _window(documents, windows.size):
+        failure: Exception | None = None
+        while failure is None:
+            window, failure = _window(documents, windows.size)
+            if not window:
+                break
             groups: dict[str, list[Document]] = {}
             for document in window:
                 category = (document.category or "") if self._by_category else only
@@ -87,10 +92,17 @@ class _Feed:
             prompts: list[tuple[PromptIds, StopTable]] = []
             for category, group in groups.items():
                 schema = self._compiled[category]
+                try:
+                    made = self._prompts(schema, group)
+                except InputError:
+                    group, failures = _encodable(schema, group)
+                    yield from failures
+                    made = self._prompts(schema, group)
                 self.owners.update((next(self._places), (schema, item)) for item in group)
-                texts = [document.text or "" for document in group]
-                prompts += ((prompt, schema.stop) for prompt in self._prompts(schema, texts))
+                prompts += ((prompt, schema.stop) for prompt in made)
             yield from windows.requests(prompts)
+        if failure is not None:
+            raise failure
 
     def _unknown(self, category: str, document: Document) -> str | None:
         if category in self._compiled:
@@ -98,28 +110,48 @@ class _Feed:
         known = ", ".join(map(repr, self._compiled))
         return f"no schema for category {document.category!r}; there are {known}"
 
-    def _prompts(self, compiled: CompiledSchema, texts: Sequence[str]) -> Iterator[PromptIds]:
+    def _prompts(self, compiled: CompiledSchema, group: Sequence[Document]) -> list[PromptIds]:
         """Prompts of J documents; one of each where they are too long to share a prompt."""
-        at = 0
+        texts = [document.text or "" for document in group]
+        prompts, at = [], 0
         for prompt in compiled.encode(texts):
             number = len(prompt.documents)
             some, at = texts[at : at + number], at + number
             if number == 1 or not self._model.misfit(
                 new_request(prompt, compiled.stop, compiled.decoding)
             ):
-                yield prompt
+                prompts.append(prompt)
             else:
                 for text in some:
-                    yield from compiled.encode([text])
+                    prompts += compiled.encode([text])
+        return prompts
 
 
-def _window(documents: Iterator[Document], size: int) -> list[Document]:
-    """Up to so many documents, fewer if they are long."""
+def _encodable(
+    compiled: CompiledSchema, group: Sequence[Document]
+) -> tuple[list[Document], list[Ready[_Item]]]:
+    """The documents that the tokenizer reads; and of the others, what is said of each."""
+    good: list[Document] = []
+    failures: list[Ready[_Item]] = []
+    for document in group:
+        try:
+            compiled.encode([document.text or ""])
+            good.append(document)
+        except InputError as error:
+            failures.append(Ready(failed(document.index, document.id, str(error))))
+    return good, failures
+
+
+def _window(documents: Iterator[Document], size: int) -> tuple[list[Document], Exception | None]:
+    """Up to so many documents, fewer if they are long; and what the input raised behind them."""
     window: list[Document] = []
     characters = 0
-    for document in islice(documents, size):
-        window.append(document)
-        characters += len(document.text or "")
-        if characters > _WINDOW_CHARACTERS:
-            break
-    return window
+    try:
+        for document in islice(documents, size):
+            window.append(document)
+            characters += len(document.text or "")
+            if characters > _WINDOW_CHARACTERS:
+                break
+    except Exception as error:  # the input may be the user's own
+        return window, error
+    return window, None

@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema
 
 from schemax.attributes import settings_of
 from schemax.attributes.annotations import allows_none
-from schemax.attributes.json_schema import build_model
+from schemax.attributes.made_classes import build_model
 from schemax.attributes.settings import is_unprintable
 from schemax.errors import SchemaError
 from schemax.extractor import extract

@@ -13,14 +13,16 @@ _HEAD = """# Models
 
 schemax runs decoder-only models of transformers in one of two ways, and picks the way by itself:
 
-- **in sequence**: all slots of a document, and all documents of a prompt, share one row. Needs a
-  model whose layers go by position ids and masks. All layouts are possible.
-- **one row per slot**: for models that go by the order of arrival (recurrent layers, ALiBi). The
-  document is read once, its state is copied into one row per slot. The layouts `branched` (the
-  preset `isolated`) and `autoregressive` are possible; `gapped` (the preset `paper`) is refused.
+- **in sequence**: the slots of all documents in flight share one row. Needs a model whose layers go
+  by position ids, and whose attention goes through transformers' attention interface. All layouts
+  are possible.
+- **one row per slot**: for models that go by the order of arrival (recurrent layers, ALiBi), or
+  compute their attention in a way of their own (GPT-J, Falcon). The document is read once, its
+  state is copied into one row per slot. The layouts `branched` (the preset `isolated`) and
+  `autoregressive` are possible; `gapped` (the preset `paper`) is refused.
 
 The table is written by the test suite: random weights, float32, the attention of each family
-in small, windows and chunks shorter than the prompts, prompts of mixed lengths in a batch. "exact"
+in small, windows and chunks shorter than the prompts, prompts of mixed lengths in a pass. "exact"
 says that every slot got the tokens that transformers' own `generate` gives for the same request,
 one attribute at a time.
 
@@ -61,8 +63,7 @@ only gross errors can be told from rounding.
 
 - **longrope** (Phi-3 and its kin) has two sets of frequencies. transformers chooses by the
   longest text of a batch; schemax chooses for every prompt by itself, by the largest position id
-  that it can come to, budgets included, so that batch-mates change nothing. Isolated documents that
-  are too long for the short set get prompts of their own.
+  that it can come to, budgets included, so that batch-mates change nothing.
 - **dynamic** RoPE scaling is plain RoPE up to the model's context, and longer prompts are refused.
 - **Sliding windows and chunks** are applied by position id, whatever lies between in memory.
 - **Llama 4** scales attention in some layers by the order of arrival, from `floor_scale` (8,192)

@@ -308,7 +308,9 @@ def test_probabilities_are_those_of_the_logits(codec: TextCodec) -> None:
     (spec,) = compiled.slots
     table = SlotTable()
     sampler = Sampler(table, compiled.decoding, codec.vocab_size)
-    slots = table.add({"budget": np.array([9]), "null_id": -1}, (spec,), compiled.stop)
+    state = table.stops.start(compiled.stop)
+    values = {"budget": np.array([9]), "null_id": -1, "state": state}
+    slots = table.add(values, (spec,), compiled.stop)
     sampler.grammars.begin(slots, (spec,), compiled.stop)
     (space,), (a,), (b,), (c,) = (codec.encode(letter) for letter in (" ", "a", "b", "c"))
     ids: list[int] = []

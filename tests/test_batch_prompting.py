@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TITLES, tiny_model
+from conftest import TITLES
 from constrained import forked
 from decoding import TEMPLATE, assert_right, outputs_of, run
-from transformers import PreTrainedTokenizerFast
 
-from schemax import Extraction, Extractor
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime.model import DecoderModel
@@ -76,29 +74,3 @@ def test_every_document_of_a_prompt_gets_its_output(
     assert [output.document for output in outputs] == [0, 1, 2, 0, 1, 2, 0]
     assert outputs[0].slots == outputs[2].slots != outputs[3].slots
     assert all(len(output.slots) == 1 for output in outputs)
-
-
-def answered(model: Any, fast: Any, schema: Any, format: str, whole: str, cut: int | None) -> Any:
-    """An extractor whose model says a given text, up to some token, whatever it is asked."""
-    extractor = Extractor(model, fast)
-    usual = extractor._prompts
-
-    def prompts(compiled: CompiledSchema, texts: Any) -> Any:
-        for prompt in usual(compiled, texts):
-            ids = tuple(compiled.codec.encode(whole))
-            budgets = prompt.k_max if cut is None else (cut,)
-            yield replace(prompt, answers=((ids,),), k_max=budgets)
-
-    extractor._prompts = prompts  # type: ignore[method-assign]
-    return extractor
-
-
-def written(compiled: CompiledSchema, rows: list[dict[str, Any]]) -> str:
-    """What a model that answers for some documents would write behind the opening."""
-    output = compiled.format
-    filled = {
-        (str(number), name): output.escape(row[name])
-        for number, row in enumerate(rows, 1)
-        for name in row
-    }
-    return str(filled)

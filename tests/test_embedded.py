@@ -12,12 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from recipes.embedded.average import average
 from schemax import AttrSchema, Extractor, OutputFormat, attr, extract, load_schema
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.schemas import annotated_schemas
 from schemax.evaluation.scores import score_examples
 from schemax.resources import resource_dir
-from schemax.training.embedded.average import average
 
 FOLDER = resource_dir("embedded")
 

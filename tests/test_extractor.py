@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -189,7 +192,11 @@ def test_memory_is_bounded(extractor: Extractor, monkeypatch: pytest.MonkeyPatch
     """Extractions come out before all products have gone in."""
     from schemax.runtime import limits
 
-    for name, bound in (("extractor._WINDOW", 4), ("runtime.stream._WINDOW", 4)):
+    for name, bound in (
+        ("pipeline._WINDOW", 4),
+        ("runtime.engine._FIRST_WINDOW", 4),
+        ("runtime.engine._WINDOW", 4),
+    ):
         monkeypatch.setattr(f"schemax.{name}", bound)
     monkeypatch.setitem(limits._PASS_TOKENS, "cpu", 100)  # a few documents in flight
     read = 0
@@ -385,36 +392,133 @@ def test_outputs_that_were_cut_off_say_so(extractor: Extractor) -> None:
 
 
 @pytest.mark.parametrize("documents", ["isolated", "stacked"])
-def test_categories_share_batches(
-    extractor: Extractor, monkeypatch: pytest.MonkeyPatch, documents: Any
+@pytest.mark.parametrize("formats", [("json", "json"), ("json", "yaml"), ("xml", "yaml")])
+def test_categories_share_passes(
+    extractor: Extractor,
+    monkeypatch: pytest.MonkeyPatch,
+    documents: Any,
+    formats: tuple[str, str],
 ) -> None:
-    from schemax.runtime import engine
+    """Whatever their formats are: every slot has its own stop rule."""
 
-    class Shoe(AttrSchema):
+    class Shoe(AttrSchema, format=formats[0]):
         color: str | None = attr(k_max=5)
 
+    class Tv(Loose, format=formats[1]):
+        pass
+
     sizes = []
+    usual = extractor.model.run_batch
 
-    def counted(model: Any, plans: Any, *rest: Any) -> Any:
-        sizes.append(len(plans))
-        return decode(model, plans, *rest)
+    def counted(batch: Any, cache: Any) -> Any:
+        if batch.write.rows is not None:
+            sizes.append(len(batch.write.rows))
+        return usual(batch, cache)
 
-    def packed(work: Any, cache: Any) -> Any:
-        if work.write.rows is not None:
-            sizes.append(len(work.write.rows))
-        return run_pass(work, cache)
-
-    decode, run_pass = engine.decode, extractor.model.run_pass
-    monkeypatch.setattr(engine, "decode", counted)
-    monkeypatch.setattr(extractor.model, "run_pass", packed)
     rows = [{"category": name, "title": t} for t in TITLES[:3] for name in ("tv", "shoe")]
     decoding = DecodingConfig(max_retries=0, documents=documents)
-    schemas: dict[str, Any] = {"tv": Loose, "shoe": Shoe}
+    schemas: dict[str, Any] = {"tv": Tv, "shoe": Shoe}
+    monkeypatch.setattr(extractor.model, "run_batch", counted)
     together = extractor.extract(rows, schemas, category="category", decoding=decoding)
     assert sizes == [6]
-    tvs = extractor.extract(rows[0::2], Loose, decoding=decoding)
+    tvs = extractor.extract(rows[0::2], Tv, decoding=decoding)
     shoes = extractor.extract(rows[1::2], Shoe, decoding=decoding)
     assert together == [item for pair in zip(tvs, shoes, strict=True) for item in pair]
+
+
+# --- as a stream ---------------------------------------------------------------------------------
+
+
+def test_unreadable_records_come_out_as_they_are_met(extractor: Extractor) -> None:
+    pulled = 0
+
+    def records() -> Iterator[Any]:
+        nonlocal pulled
+        for _ in range(50_000):
+            pulled += 1
+            yield 7
+
+    stream = extractor.stream(records(), Loose)
+    item = next(stream)
+    assert item.value is None
+    assert item.errors
+    assert pulled <= 2048
+    stream.close()
+
+
+@pytest.mark.parametrize("after", [0, 1, 70, 300])
+def test_an_input_that_fails_loses_nothing_that_was_read(extractor: Extractor, after: int) -> None:
+    """Its error comes behind all extractions of what came before."""
+
+    def records() -> Iterator[Any]:
+        for number in range(after):
+            yield f"{TITLES[number % 7]} {number % 20}" if number % 10 else ""
+        raise OSError("the disk is gone")
+
+    found = []
+    stream = extractor.stream(records(), Loose)
+    with pytest.raises(OSError, match="the disk is gone"):
+        found.extend(item.index for item in stream)
+    while len(found) < after and (item := next(stream, None)) is not None:
+        found.append(item.index)
+    assert sorted(found) == list(range(after))
+
+
+def test_streams_that_are_closed_early_end_their_thread(extractor: Extractor) -> None:
+    def threads() -> list[str]:
+        return [t.name for t in threading.enumerate() if t.name == "schemax-decoding"]
+
+    stream = extractor.stream((f"LG {number}" for number in range(100_000)), Loose)
+    assert next(stream).value is not None
+    assert len(threads()) == 1
+    stream.close()
+    assert threads() == []
+    abandoned = extractor.stream((f"LG {number}" for number in range(100_000)), Loose)
+    next(abandoned)
+    del abandoned
+    gc.collect()
+    assert threads() == []
+    assert len(extractor.extract(TITLES, Loose)) == len(TITLES)
+
+
+def test_the_input_is_read_on_the_caller_s_thread(extractor: Extractor) -> None:
+    """Users' iterators and models are touched by no other thread."""
+    seen = set()
+
+    class Watched(AttrSchema):
+        brand: str | None = attr(k_max=5)
+
+        @field_validator("brand")
+        @classmethod
+        def watched(cls, value: Any) -> Any:
+            seen.add(threading.get_ident())
+            return value
+
+    def records() -> Iterator[str]:
+        for title in TITLES * 20:
+            seen.add(threading.get_ident())
+            yield title
+
+    assert len(list(extractor.stream(records(), Watched))) == 20 * len(TITLES)
+    assert seen == {threading.get_ident()}
+
+
+def test_memory_is_bounded_by_what_is_not_read(extractor: Extractor) -> None:
+    """Extractions that nobody takes stop the input."""
+    pulled = 0
+
+    def records() -> Iterator[str]:
+        nonlocal pulled
+        while True:
+            pulled += 1
+            yield f"LG {pulled}"
+
+    stream = extractor.stream(records(), Loose)
+    next(stream)
+    before = pulled
+    time.sleep(0.5)
+    assert pulled == before <= 4096
+    stream.close()
 
 
 def test_errors_travel_between_processes(extractor: Extractor) -> None:

@@ -391,7 +391,7 @@ def test_adapters_with_damaged_files(folder: Path, lora: Path) -> None:
     (lora / "adapter_config.json").write_bytes(LFS)
     refused(str(lora), "damaged", "download", name=folder, adapter=lora)
     (lora / "adapter_config.json").write_text("[1]")
-    refused(str(lora), "not a JSON object", name=folder, adapter=lora)
+    refused(str(lora), "holds no JSON object", name=folder, adapter=lora)
 
 
 def test_adapters_in_other_formats(folder: Path, lora: Path) -> None:

@@ -168,7 +168,9 @@ def test_requests_lay_tokens_out_as_plans_do(way: str, shared: int) -> None:
     assert (layout.last_position + first).tolist() == plan.last_position.tolist()
     assert request.budgets.tolist() == plan.k_max.tolist()
     assert request.max_position == plan.max_position
-    keys = [(request.digests[owner], n) for owner, n in zip(layout.owners, layout.numbers)]
+    keys = [
+        (request.digests[owner], n) for owner, n in zip(layout.owners, layout.numbers, strict=True)
+    ]
     assert keys == [tuple(pair) for pair in plan.sampling_keys.tolist()]
     if config.layout == "gapped":  # of the skeleton, a slot sees what comes before its value
         head = len(ids) - len(layout.skeleton)

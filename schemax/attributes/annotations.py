@@ -34,6 +34,9 @@ class UnsupportedType(Exception):
     """Why an annotation or field cannot be compiled, and what to do about it."""
 
 
+MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
+"""Of a field: all of them are shown to the model, and told apart token by token."""
+
 _KINDS: Mapping[Any, Scalar] = {
     str: "string",
     int: "integer",
@@ -174,6 +177,13 @@ def _choice_type(members: Sequence[Any]) -> FieldType:
 
 
 def _distinct(choices: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    characters = sum(len(text) for text, _ in choices)
+    if len(choices) > MOST_CHOICES or characters > _MOST_CHARACTERS:
+        raise UnsupportedType(
+            f"has {len(choices):,} choices of {characters:,} characters; at most "
+            f"{MOST_CHOICES:,} of {_MOST_CHARACTERS:,} are supported: declare it as str, and look "
+            "its values up afterwards"
+        )
     counts = Counter(text for text, _ in choices)
     twice = next((text for text, count in counts.items() if count > 1), None)
     if twice is not None:

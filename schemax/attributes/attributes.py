@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +22,11 @@ from schemax.attributes.annotations import (
 )
 from schemax.attributes.constraints import Constraints
 from schemax.attributes.settings import is_unprintable, require_model
+from schemax.config import BOUNDS
 from schemax.errors import SchemaError
+
+MOST_ATTRIBUTES = 2_000
+"""Leaves of a declaration. Models within models can have far more than their text shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ def compile_attributes(model: type[BaseModel]) -> tuple[Attribute, ...]:
         raise SchemaError(
             model.__name__, None, "a RootModel has no named fields; declare a BaseModel with fields"
         )
-    attributes = tuple(_leaves(model, _Outer(model.__name__)))
+    attributes = tuple(_leaves(model, _Outer(model.__name__, itertools.count(1))))
     try:
         model.model_rebuild(_types_namespace={})
     except (PydanticUndefinedAnnotation, PydanticUserError) as error:
@@ -92,9 +97,13 @@ def compile_attributes(model: type[BaseModel]) -> tuple[Attribute, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Outer:
-    """The way from the root to a nested model, and what its leaves take over from it."""
+    """The way from the root to a nested model, and what its leaves take over from it.
+
+    count: of the leaves of the whole declaration.
+    """
 
     root: str
+    count: Iterator[int]
     path: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     models: tuple[type[BaseModel], ...] = ()
@@ -160,6 +169,11 @@ def _leaf(
         raise UnsupportedType(
             "allows nothing but None; name the type of its value, such as str | None"
         )
+    if next(place.count) > MOST_ATTRIBUTES:
+        raise UnsupportedType(
+            f"is one attribute too many: a schema has at most {MOST_ATTRIBUTES:,}, those of nested "
+            "models included; divide it"
+        )
     check_default(field)
     depth = len(place.path)
     return Attribute(
@@ -221,6 +235,10 @@ def _is_two_phase(field: FieldInfo, field_type: FieldType) -> bool:
 def _k_max_of(field: FieldInfo) -> int | None:
     extra = field.json_schema_extra
     k_max = extra.get("k_max") if isinstance(extra, dict) else None
-    if k_max is None or (type(k_max) is int and k_max > 0):
-        return k_max
-    raise UnsupportedType(f"k_max must be a positive integer, not {k_max!r}")
+    if k_max is None:
+        return None
+    try:
+        BOUNDS["k_max"].check("k_max", k_max)
+    except ValueError as error:
+        raise UnsupportedType(str(error)) from None
+    return int(k_max)  # type: ignore[arg-type]  # an int already

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ def class_name(title: str) -> str:
 def field_names(properties: Mapping[str, Any], base: type[BaseModel]) -> dict[str, str]:
     """A Python field name for every property; those that can keep theirs come first."""
     names = {key: key for key in properties if _is_field_name(key, base)}
+    taken, times = set(names), Counter[str]()
     for key in properties:
         if key in names:
             continue
@@ -29,9 +31,11 @@ def field_names(properties: Mapping[str, Any], base: type[BaseModel]) -> dict[st
             stem = f"field_{stem}".rstrip("_")
         if not _is_field_name(stem, base):
             stem += "_"
-        name, number = stem, 2
-        while name in names.values():
-            name, number = f"{stem}_{number}".replace("__", "_"), number + 1
+        name = stem
+        while name in taken:
+            times[stem] += 1
+            name = f"{stem}_{times[stem] + 1}".replace("__", "_")
+        taken.add(name)
         names[key] = name
     return names
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
@@ -22,19 +21,21 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
-from schemax.attributes.attributes import compile_attributes
+from schemax.attributes.annotations import MOST_CHOICES
+from schemax.attributes.attributes import MOST_ATTRIBUTES
 from schemax.attributes.declaration import Distinct, attr
 from schemax.attributes.json_document import (
     Node,
     Place,
     SchemaDocument,
     is_object,
-    parse,
     without,
 )
 from schemax.attributes.json_names import class_name, field_names
+from schemax.attributes.patterns import Pattern
 from schemax.attributes.settings import words_of
 from schemax.errors import SchemaError
+from schemax.messages import clipped
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -47,42 +48,33 @@ _NUMERIC = {
 }
 _TEXTUAL = {"minLength": "min_length", "maxLength": "max_length", "pattern": "pattern"}
 _LENGTHS = {"minItems": "min_length", "maxItems": "max_length"}
+# Of a document, whoever wrote it: what is within what, and schemas with their references followed,
+# which could otherwise double with every level.
+MOST_LEVELS, _MOST_PARTS = 32, 20_000
 _SETTINGS = ("category", "format", "template")
 _CONSTRAINTS = (*_NUMERIC, *_TEXTUAL, *_LENGTHS, "uniqueItems", "format", "items")
-# JSON Schema's patterns may look around, which Pydantic's default engine refuses.
-_CONFIG = ConfigDict(regex_engine="python-re")
 
 
-def build_model(
-    document: Mapping[str, Any] | str,
-    *,
-    base: type[ModelT],
-    nested_base: type[BaseModel],
-    name: str | None = None,
-) -> type[ModelT]:
-    """A subclass of `base` with one field per property of a JSON Schema document.
+class Builder:
+    """Builds the classes of one document.
 
     nested_base: what the classes of nested objects derive from.
-    Raises SchemaError, naming the property, for what cannot be declared.
+    metaclass: of all classes whose base has no other one of its own.
+    classes: what was built, the document's own class last.
     """
-    root = parse(document, name)
-    title = name or (root["title"] if isinstance(root.get("title"), str) else "") or "Schema"
-    builder = _Builder(SchemaDocument(root, class_name(title)), nested_base)
-    model = builder.root(base)
-    compile_attributes(model)
-    return model
 
-
-class _Builder:
-    """Builds the classes of one document."""
-
-    def __init__(self, document: SchemaDocument, nested_base: type[BaseModel]) -> None:
+    def __init__(
+        self, document: SchemaDocument, nested_base: type[BaseModel], metaclass: type
+    ) -> None:
         self._document = document
-        self._nested_base = nested_base
+        self._nested_base, self._metaclass = nested_base, metaclass
+        self.classes: list[type[BaseModel]] = []
         self._models: dict[str, type[BaseModel]] = {}
         self._open = ["#"]
+        self._levels = self._parts = 0
 
     def root(self, base: type[ModelT]) -> type[ModelT]:
+        """The document's own class. Raises SchemaError, which names the property."""
         node, name = self._document.root, self._document.name
         if "$ref" in node:
             self._open.append(node["$ref"])
@@ -110,6 +102,10 @@ class _Builder:
         properties = node.get("properties") or {}
         if not isinstance(properties, Mapping) or not properties:
             raise self._error(place, "has no properties; declare at least one")
+        if len(properties) > MOST_ATTRIBUTES:
+            raise self._error(
+                place, f"has {len(properties):,} properties; at most {MOST_ATTRIBUTES:,} are read"
+            )
         required = node.get("required", [])
         if not isinstance(required, list):
             raise self._error(place, "required must be a list of property names")
@@ -119,17 +115,20 @@ class _Builder:
             for key, child in properties.items()
         }
         description = node.get("description")
+        metaclass = self._metaclass if issubclass(self._metaclass, type(base)) else type(base)
         try:
-            return create_model(
+            made = create_model(
                 name,
                 __base__=base,
                 __doc__=description if isinstance(description, str) else None,
                 __module__=__name__,
-                __cls_kwargs__={**_CONFIG, **settings},
+                __cls_kwargs__={"metaclass": metaclass, **settings},
                 **fields,
             )
         except (PydanticUserError, CoreSchemaError, NameError) as error:
             raise self._error(place, f"Pydantic cannot build it: {error}") from error
+        self.classes.append(made)
+        return made
 
     def _field(
         self, key: str, name: str, child: Any, required: bool, place: Place
@@ -163,15 +162,22 @@ class _Builder:
         if default is None:
             return None
         try:
-            # A model, since a TypeAdapter takes no configuration for nested models.
-            holder = create_model("Default", __config__=_CONFIG, value=(annotation, ...))
-            return holder.model_validate({"value": default}).__dict__["value"]
+            return TypeAdapter(annotation).validate_python(default)
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise self._error(place, f"default {default!r} does not fit: {reason}") from error
 
     def _type(self, node: Any, place: Place) -> Any:
         """The annotation of a schema node."""
+        self._parts += 1
+        if self._parts > _MOST_PARTS:
+            raise self._error(
+                place, f"the document has more than {_MOST_PARTS:,} parts, references followed"
+            )
+        with self._deeper(place):
+            return self._type_of(node, place)
+
+    def _type_of(self, node: Any, place: Place) -> Any:
         if not isinstance(node, Mapping):
             raise self._error(place, "says nothing about the value; give it a type")
         self._document.check(node, place)
@@ -238,7 +244,10 @@ class _Builder:
     def _constrained(
         self, annotation: Any, node: Node, words: Mapping[str, str], place: Place, **extra: Any
     ) -> Any:
-        options = {words[key]: node[key] for key in words if key in node} | extra
+        names = {key: word for key, word in words.items() if key != "pattern"}
+        options = {names[key]: node[key] for key in names if key in node} | extra
+        if "pattern" in words and "pattern" in node:
+            annotation = Annotated[annotation, self._pattern(node["pattern"], place)]
         if not options:
             return annotation
         flag = next((key for key in words if isinstance(node.get(key), bool)), None)
@@ -246,15 +255,29 @@ class _Builder:
             raise self._error(place, f"{flag} must be a number, as in current JSON Schema drafts")
         constrained: Any = Annotated[annotation, Field(**options)]
         try:
-            TypeAdapter(constrained, config=_CONFIG)
+            TypeAdapter(constrained)
         except (PydanticUserError, CoreSchemaError, TypeError) as error:
-            shown = ", ".join(f"{key} {node[key]!r}" for key in words if key in node)
-            raise self._error(place, f"Pydantic does not accept {shown}: {error}") from error
+            shown = ", ".join(f"{key} {node[key]!r}" for key in names if key in node)
+            reason = f"Pydantic does not accept {clipped(shown)}: {error}"
+            raise self._error(place, reason) from error
         return constrained
+
+    def _pattern(self, pattern: Any, place: Place) -> Pattern:
+        try:
+            if not isinstance(pattern, str):
+                raise ValueError("it must be text")
+            return Pattern(pattern)
+        except ValueError as error:
+            shown = clipped(repr(pattern))
+            raise self._error(place, f"pattern {shown} cannot be used: {error}") from error
 
     def _choices(self, values: Any, place: Place) -> Any:
         if not isinstance(values, list) or not values:
             raise self._error(place, "enum must be a list of values")
+        if len(values) > MOST_CHOICES:
+            raise self._error(
+                place, f"has {len(values):,} choices; at most {MOST_CHOICES:,} are supported"
+            )
         for value in values:
             if not isinstance(value, (str, int, float, type(None))):
                 raise self._error(place, f"choice {value!r} is neither text nor a number")
@@ -287,6 +310,17 @@ class _Builder:
                 name = class_name(ref.rpartition("/")[2])
                 self._models[ref] = self._model(target, place, name, self._nested_base, {})
             return self._models[ref]
+
+    @contextmanager
+    def _deeper(self, place: Place) -> Iterator[None]:
+        if self._levels == MOST_LEVELS:
+            # As far as it is of use to whoever looks for it.
+            raise self._error(
+                (*place[:3], "..."), f"is nested more than {MOST_LEVELS} levels deep; flatten it"
+            )
+        self._levels += 1
+        yield
+        self._levels -= 1
 
     @contextmanager
     def _opened(self, ref: str) -> Iterator[None]:

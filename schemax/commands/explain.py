@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -113,12 +113,16 @@ def _folder_of(name: str | None) -> Path:
         raise ModelError(f"{name} is neither a folder nor found on the Hub: {first}") from error
 
 
-def _eos_ids(folder: Path, codec: TextCodec) -> tuple[int, ...]:
-    """The ids that end an output: the tokenizer's, and those of the model's generation config."""
+def _eos_ids(folder: Path, codec: TextCodec) -> tuple[Any, ...]:
+    """What ends an output: the tokenizer's ids, and those of the model's generation config."""
     path = folder / "generation_config.json"
-    named = json.loads(path.read_text("utf-8")).get("eos_token_id") if path.is_file() else None
+    try:
+        written = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+        named = written.get("eos_token_id")
+    except (ValueError, RecursionError, AttributeError) as error:
+        raise ModelError(f"{path} cannot be read: {error}; download it again") from error
     ids = named if isinstance(named, list) else [] if named is None else [named]
-    return tuple(sorted({*codec.eos_ids, *ids}))
+    return (*codec.eos_ids, *ids)
 
 
 def _codec_of(folder: Path) -> TextCodec:

@@ -27,7 +27,7 @@ from schemax.compiler.prompt import (
     template_source,
 )
 from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, skeleton_text
-from schemax.compiler.stops import compile_stop
+from schemax.compiler.stops import checked_eos_ids, compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.formats import (
@@ -84,7 +84,10 @@ class CompiledSchema:
         return len(self.keys[0])
 
     def encode(self, texts: Sequence[str]) -> list[PromptIds]:
-        """Prompts in order: of up to J documents each if these are stacked, else of one each."""
+        """Prompts in order: of up to J documents each if these are stacked, else of one each.
+
+        Raises InputError for a text that the tokenizer fails on.
+        """
         stacked = self.decoding.documents == "stacked"
         stride = self.decoding.documents_per_prompt if stacked else 1
         cleaned = [clean_document(text, self.prompt.fence) for text in texts]
@@ -167,6 +170,7 @@ def compile_schema(
     settings = settings_of(schema)
     output_format = get_format(format or settings.format or "json")
     config = resolve_decoding(decoding)
+    size = vocab_size or codec.vocab_size
     return _compile(
         schema,
         codec,
@@ -174,8 +178,8 @@ def compile_schema(
         # A path's contents, not its name: whoever edits a template expects to see the change.
         _source(template or settings.template or DEFAULT_TEMPLATE),
         config,
-        tuple(codec.eos_ids if eos_ids is None else eos_ids),
-        vocab_size or codec.vocab_size,
+        checked_eos_ids(codec.eos_ids if eos_ids is None else eos_ids, size),
+        size,
         # As text: instances need not be hashable.
         written_examples(examples, schema, output_format, config) if examples else (),
     )

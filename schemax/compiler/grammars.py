@@ -41,6 +41,9 @@ _LENGTH_KEYWORDS = ("minLength", "maxLength")
 # Counting characters multiplies the states of the automaton, those of a pattern above all.
 _LONGEST_COUNTED = 100
 _LONGEST_COUNTED_OF_PATTERN = 32
+# Characters of a pattern, and items of a list in one slot: both are written out in the grammar.
+_LONGEST_PATTERN = 10_000
+_MOST_COUNTED_ITEMS = 1_000
 
 
 def slot_grammar(
@@ -155,8 +158,11 @@ def _why_not(attribute: Attribute, keyword: str, value: Any) -> str | None:
     if keyword == "minItems" and ("uniqueItems", True) in attribute.constraints and value > 1:
         return " of different items"
     if keyword in LIST_KEYWORDS:
-        return None  # uniqueItems too: a set drops what it is given twice
+        # uniqueItems too: a set drops what it is given twice.
+        return "" if value > _MOST_COUNTED_ITEMS and not attribute.two_phase else None
     if kind == "string" and keyword == "pattern":
+        if len(value) > _LONGEST_PATTERN:
+            return f" (more than {_LONGEST_PATTERN:,} characters)"
         try:
             spelled(value, lambda source: source)
             is_found(value, "")  # compiles as a whole
@@ -180,7 +186,11 @@ class _Value:
         self.conditions = [
             (keyword, value)
             for keyword, value in attribute.constraints
-            if keyword in LIST_KEYWORDS or _why_not(attribute, keyword, value) is None
+            if (
+                value <= _MOST_COUNTED_ITEMS
+                if keyword in LIST_KEYWORDS
+                else _why_not(attribute, keyword, value) is None
+            )
         ]
 
     def items(self) -> Iterator[str]:

@@ -27,8 +27,10 @@ Path = tuple[str, ...]
 Rows = Sequence[Sequence["Writable | Rows"]]
 """The items of a list of nested models, each as the values of its leaves."""
 
-# Items of a list that declares no max_length.
-MOST_ITEMS = 64
+# Items of a list that declares no max_length, and of one that does.
+MOST_ITEMS, _MOST_DECLARED = 64, 10_000
+# Keys of all items of all lists, which multiply in lists within lists.
+_MOST_KEYS = 500_000
 
 
 def as_decoded(
@@ -101,6 +103,30 @@ def leaves_of_item(attribute: Attribute, number: int | str) -> tuple[Attribute, 
             two_phase=False,
         ),
     )
+
+
+def check_sizes(schema: str, attributes: Sequence[Attribute]) -> None:
+    """Raises SchemaError for lists in two phases that may have too many items or keys."""
+    _num_keys(schema, attributes)
+
+
+def _num_keys(schema: str, attributes: Sequence[Attribute]) -> int:
+    total = 0
+    for attribute in attributes:
+        if attribute.two_phase:
+            most = limits_of(attribute)[1]
+            keys = most * _num_keys(schema, leaves_of_item(attribute, 1))
+            if most > _MOST_DECLARED or keys > _MOST_KEYS:
+                raise SchemaError(
+                    schema,
+                    attribute.name,
+                    f"may have {most:,} items, and {keys:,} keys in all; a list in two phases has "
+                    f"at most {_MOST_DECLARED:,} items and {_MOST_KEYS:,} keys, those of lists in "
+                    "it included: declare a smaller max_length",
+                )
+            total += keys
+        total += 1
+    return total
 
 
 def all_labels(attributes: Sequence[Attribute]) -> Iterator[Path]:

@@ -11,17 +11,14 @@ import re
 import uuid
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import jinja2
-from jinja2 import nodes
-from jinja2.ext import Extension
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from schemax.attributes import Attribute
+from schemax.compiler import sandbox
 from schemax.compiler.lists import asked_of, leaves_of_item
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import ModelError, TemplateError
@@ -97,9 +94,11 @@ def load_template(template: TemplateLike) -> jinja2.Template:
     if isinstance(template, jinja2.Template):
         return template
     try:
-        return _sandbox().from_string(template_source(template))
+        return sandbox.from_text(template_source(template), jinja2.StrictUndefined)
     except jinja2.TemplateSyntaxError as error:
         raise TemplateError(f"template, line {error.lineno}: {error.message}") from error
+    except jinja2.TemplateError as error:
+        raise TemplateError(f"template cannot be used: {error}") from error
 
 
 def render_prompt(
@@ -131,23 +130,27 @@ def render_prompt(
         for j in range(count)
     ]
     reasons: list[str] = []
+    compiled = load_template(template)
+    variables = {
+        "category": category,
+        "attributes": [shown for attribute in attributes for shown in _shown(attribute)],
+        "documents": documents,
+        "examples": [
+            ShownExample(f"{marker}-text{n}\ue001", example.id, f"{marker}-output{n}\ue001")
+            for n, example in enumerate(examples)
+        ],
+        "format": format_name,
+        "keys_given": keys_given,
+        "chat": codec.chat_template is not None,
+        "leave_out_examples": reasons.append,
+    }
+    is_trusted = isinstance(template, jinja2.Template)
     try:
-        text = load_template(template).render(
-            category=category,
-            attributes=[shown for attribute in attributes for shown in _shown(attribute)],
-            documents=documents,
-            examples=[
-                ShownExample(f"{marker}-text{n}\ue001", example.id, f"{marker}-output{n}\ue001")
-                for n, example in enumerate(examples)
-            ],
-            format=format_name,
-            keys_given=keys_given,
-            chat=codec.chat_template is not None,
-            leave_out_examples=reasons.append,
-        )
+        with nullcontext() if is_trusted else sandbox.deadline():
+            text = compiled.render(variables)
     except jinja2.TemplateError as error:
         raise TemplateError(f"template cannot be rendered: {error}") from error
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except Exception as error:  # whatever a template does, it is the template that failed
         raise TemplateError(f"template failed: {type(error).__name__}: {error}") from error
     if reasons:
         warnings.warn(f"examples are not shown: {reasons[0]}", UserWarning, stacklevel=2)
@@ -216,10 +219,9 @@ def render_chat(codec: TextCodec) -> tuple[str, str]:
         return "", ""
     sentinel = f"\ue000{uuid.uuid4().hex}\ue001"
     try:
-        text = (
-            _sandbox(jinja2.Undefined)
-            .from_string(codec.chat_template)
-            .render(
+        template = sandbox.from_text(codec.chat_template, jinja2.Undefined)
+        with sandbox.deadline():
+            text = template.render(
                 messages=[{"role": "user", "content": sentinel}],
                 tools=None,
                 documents=None,
@@ -227,7 +229,6 @@ def render_chat(codec: TextCodec) -> tuple[str, str]:
                 enable_thinking=False,
                 **codec.special_tokens,
             )
-        )
     except Exception as error:  # any model's template: whatever it raises names the same remedy
         raise ModelError(
             f"the tokenizer's chat template fails on a single user message ({error}); "
@@ -278,33 +279,6 @@ def template_source(template: str | Path) -> str:
     raise TemplateError(
         f"unknown template {text!r}: neither a file nor one of {', '.join(template_names())}"
     )
-
-
-class _Generation(Extension):
-    """`{% generation %}` marks, in chat templates, what is trained on; here it marks nothing."""
-
-    tags = {"generation"}  # noqa: RUF012  # Jinja declares it so
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _sandbox(undefined: type[jinja2.Undefined] = jinja2.StrictUndefined) -> jinja2.Environment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=undefined,
-        extensions=["jinja2.ext.loopcontrols", _Generation],
-    )
-    # Names that chat templates in the wild rely on.
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = lambda pattern: datetime.now().strftime(pattern)
-    return environment
-
-
-def _raise_exception(message: str) -> None:
-    raise jinja2.TemplateError(message)
 
 
 def _shown(attribute: Attribute) -> Iterator[ShownAttribute]:

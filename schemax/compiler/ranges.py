@@ -17,6 +17,9 @@ from typing import Any
 INTEGER_DIGITS = 13
 NUMBER_DIGITS = 15
 
+# Of a bound, which makes a way to write a number for every digit.
+_MOST_DIGITS = 60
+
 NEVER = "(/a/ & /b/)"
 
 _BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
@@ -55,7 +58,7 @@ def is_expressed(kind: str, keyword: str, value: Any) -> bool:
         return _is_finite(value)
     if keyword == "multipleOf":
         return (kind == "integer" and value == 1) or _places_of(value) is not None
-    return keyword in ("max_digits", "decimal_places") and kind == "number"
+    return keyword in ("max_digits", "decimal_places") and kind == "number" and value <= 1_000
 
 
 def number(kind: str, conditions: Iterable[tuple[str, Any]]) -> str:
@@ -107,9 +110,12 @@ def _places_of(step: Any) -> int | None:
 
 
 def _is_finite(value: Any) -> bool:
+    """Whether it is a number of so few digits that they can be compared one by one."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return False
-    return isinstance(value, int) or isfinite(value)
+    if isinstance(value, int):
+        return bool(abs(value) < 10**_MOST_DIGITS)
+    return isfinite(value) and len(_plain(Decimal(str(value)))) <= _MOST_DIGITS
 
 
 def days(conditions: Iterable[tuple[str, Any]]) -> str:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 
 from schemax.attributes import Attribute
-from schemax.compiler.lists import Rows, all_labels, written
+from schemax.compiler.lists import Rows, all_labels, check_sizes, written
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
@@ -44,7 +44,8 @@ def key_texts(
 
 
 def check_names(schema: str, attributes: Sequence[Attribute], output_format: OutputFormat) -> None:
-    """Raises SchemaError if two keys would look the same in this format."""
+    """Raises SchemaError if two keys would look the same in this format, or are too many."""
+    check_sizes(schema, attributes)
     try:
         output_format.check(list(all_labels(attributes)))
     except ValueError as error:

@@ -7,12 +7,15 @@ once, ahead of time: the runtime then looks up one number per slot and step.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from schemax.compiler.tokenizer import TextCodec
+from schemax.errors import ModelError
 from schemax.formats import StopRule
 from schemax.tokens import DONE, StopTable
 
@@ -46,6 +49,22 @@ def compile_stop(
     table = np.ascontiguousarray(states)
     table.setflags(write=False)
     return StopTable(next_state=table, eos_ids=eos_ids)
+
+
+def checked_eos_ids(ids: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
+    """The ids that end an output, in order. Raises ModelError for what is no id of a vocabulary.
+
+    Files of a model name them, which anyone may have written.
+    """
+    found = list(ids)
+    for number in found:
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < vocab_size:
+            raise ModelError(
+                f"eos_token_id is {number!r}, which is no id of the vocabulary, 0 to "
+                f"{vocab_size - 1:,}; correct generation_config.json, config.json or the "
+                "tokenizer's files"
+            )
+    return tuple(sorted(set(found)))
 
 
 def _byte_table(rule: StopRule) -> npt.NDArray[np.int8]:

@@ -1,22 +1,25 @@
 """One view of any fast tokenizer: text to ids without surprises, ids to bytes without loss.
 
-Document text is data. It is encoded with a copy of the tokenizer that knows no added tokens, so
-`<|im_end|>` in a product title is seven ordinary characters and more, never a control token; and
-that adds no dummy prefix space, so that segments encoded one by one can be joined.
+Document text is data. It is encoded with a copy of the tokenizer that knows no added tokens and
+finds no control tokens in its vocabulary, so `<|im_end|>` in a product title is seven ordinary
+characters and more, never a control token; and that adds no dummy prefix space, so that segments
+encoded one by one can be joined.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-from schemax.errors import ModelError
+from schemax.compiler.control_tokens import BYTE_TOKEN, check_guard, control_tokens, guarded
+from schemax.errors import InputError, ModelError
+from schemax.messages import clipped
 
 _PROBE = '  "Size": "M \\" é",\n</x> 12.5'
 
@@ -28,7 +31,8 @@ class TextCodec:
     special_tokens: names such as `bos_token` and `eos_token` to their text, for chat templates.
     chat_template: Jinja source, or None for a base model.
 
-    Raises ModelError for tokenizers whose tokens cannot be read as bytes.
+    Raises ModelError for tokenizers whose tokens cannot be read as bytes, and for those whose
+    control tokens a document could write.
     """
 
     def __init__(
@@ -42,28 +46,43 @@ class TextCodec:
         self.chat_template = chat_template
         self._spec: dict[str, Any] = json.loads(backend.to_str())
         self._added: list[dict[str, Any]] = self._spec.get("added_tokens") or []
-        self._markup = _rebuild(self._spec, keep_added_tokens=True)
-        self._data = _rebuild(self._spec, keep_added_tokens=False)
+        vocabulary = _model_vocab(self._spec)
+        controls = control_tokens(
+            self._spec,
+            vocabulary,
+            self.special_tokens.values(),
+            byte_level=_is_byte_level(self._spec),
+        )
+        self._markup = _rebuild(self._spec, added_tokens=self._added)
+        # Runs of spaces are text, and keys are indented with them.
+        blanks = [t for t in self._added if not t["content"].strip() and not t["special"]]
+        self._data = _rebuild(guarded(self._spec, controls), added_tokens=blanks)
         # The ids that the tokenizer itself puts before a text: BOS, or nothing.
         self.prefix_ids: tuple[int, ...] = _prefix_ids(backend)
         vocab = backend.get_vocab(with_added_tokens=True)
         self.vocab_size: int = max(vocab.values(), default=-1) + 1
         # Without added tokens, which only markup can hold.
-        self.base_vocab_size: int = max(_model_vocab(self._spec).values(), default=-1) + 1
+        self.base_vocab_size: int = max(vocabulary.values(), default=-1) + 1
         if self.decode_bytes(self.encode(_PROBE)) != _PROBE.encode():
             raise ModelError(
                 "this tokenizer changes text when it encodes and decodes it "
                 f"({_PROBE!r} came back as {self.decode_bytes(self.encode(_PROBE))!r}), "
                 "so values could not be copied from documents"
             )
+        check_guard(controls, _unknown(self._spec), self.encode_batch, self.decode_bytes)
 
     def encode(self, text: str) -> list[int]:
-        """Data to ids: no special tokens are added, none is recognised in the text."""
-        return list(self._data.encode(text, add_special_tokens=False).ids)
+        """Data to ids: no special tokens are added, none is recognised in the text.
+
+        Raises InputError for a text that the tokenizer fails on.
+        """
+        with _surviving_panics():
+            return list(self._data.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` for many texts, in threads."""
-        encoded = self._data.encode_batch_fast(list(texts), add_special_tokens=False)
+        with _surviving_panics():
+            encoded = self._data.encode_batch_fast(list(texts), add_special_tokens=False)
         return [list(item.ids) for item in encoded]
 
     def encode_markup(self, text: str) -> list[int]:
@@ -91,9 +110,7 @@ class TextCodec:
     def token_bytes(self) -> tuple[bytes, ...]:
         """(vocab_size,) the bytes of every token; special tokens and unused ids have none."""
         table = [b""] * self.vocab_size
-        byte_level = _holds(self._spec.get("pre_tokenizer"), "ByteLevel") or _holds(
-            self._spec.get("decoder"), "ByteLevel"
-        )
+        byte_level = _is_byte_level(self._spec)
         for token, index in _model_vocab(self._spec).items():
             table[index] = _byte_level(token) if byte_level else _sentencepiece(token)
         for added in self._added:
@@ -105,6 +122,20 @@ class TextCodec:
         """Ids of the tokenizer's own end-of-sequence token."""
         wanted = self.special_tokens.get("eos_token")
         return tuple(a["id"] for a in self._added if a["content"] == wanted)
+
+
+@contextmanager
+def _surviving_panics() -> Iterator[None]:
+    """Makes InputError of whatever a tokenizer raises over a text.
+
+    A panic of its Rust code, such as of a regular expression that gives up, is no Exception.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        raise
+    except BaseException as error:
+        raise InputError(f"the tokenizer fails on this text ({clipped(str(error))})") from error
 
 
 def load_codec(folder: str | Path) -> TextCodec:
@@ -196,16 +227,17 @@ def _prefix_ids(backend: tokenizers.Tokenizer) -> tuple[int, ...]:
     return ()
 
 
-def _rebuild(spec: Mapping[str, Any], *, keep_added_tokens: bool) -> tokenizers.Tokenizer:
-    """A copy of the tokenizer that adds nothing: no specials, no prefix space, no padding."""
-    spec = dict(spec)
+def _rebuild(
+    spec: Mapping[str, Any], *, added_tokens: Sequence[Mapping[str, Any]]
+) -> tokenizers.Tokenizer:
+    """A copy of the tokenizer that adds nothing: no specials, no prefix space, no padding.
+
+    added_tokens: those that it recognises in a text.
+    """
+    spec = {**spec, "added_tokens": list(added_tokens)}
     spec["normalizer"] = _without_prefix(spec.get("normalizer"))
     spec["pre_tokenizer"] = _without_prefix(spec.get("pre_tokenizer"))
     spec.update(post_processor=None, truncation=None, padding=None)
-    if not keep_added_tokens:
-        # Runs of spaces are text, and keys are indented with them.
-        added = spec.get("added_tokens") or []
-        spec["added_tokens"] = [t for t in added if not t["content"].strip() and not t["special"]]
     return tokenizers.Tokenizer.from_str(json.dumps(spec))
 
 
@@ -231,6 +263,20 @@ def _holds(part: Any, kind: str) -> bool:
         return False
     children = part.get("pretokenizers") or part.get("decoders") or ()
     return part.get("type") == kind or any(_holds(child, kind) for child in children)
+
+
+def _is_byte_level(spec: Mapping[str, Any]) -> bool:
+    return any(_holds(spec.get(part), "ByteLevel") for part in ("pre_tokenizer", "decoder"))
+
+
+def _unknown(spec: Mapping[str, Any]) -> str | None:
+    """The token that stands for characters without any."""
+    model = spec["model"]
+    if model["type"] == "Unigram":
+        place = model.get("unk_id")
+        return None if place is None else str(model["vocab"][place][0])
+    found: str | None = model.get("unk_token")
+    return found
 
 
 def _model_vocab(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -262,10 +308,7 @@ def _byte_level(token: str) -> bytes:
     return token.encode()
 
 
-_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-
-
 def _sentencepiece(token: str) -> bytes:
-    if match := _BYTE_TOKEN.fullmatch(token):
+    if match := BYTE_TOKEN.fullmatch(token):
         return bytes([int(match[1], 16)])
     return token.replace("\u2581", " ").encode()

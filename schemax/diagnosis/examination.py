@@ -54,6 +54,7 @@ def _diagnose(
 ) -> Diagnosis:
     from schemax.diagnosis.agreement import agreements
     from schemax.diagnosis.memory import memory_checks
+    from schemax.diagnosis.threads import thread_check
     from schemax.diagnosis.tokens import tokenizer_checks, well_suited_formats
 
     facts = [*_architecture(model.model), _mode(model)]
@@ -64,6 +65,8 @@ def _diagnose(
     except ModelError as error:
         return Diagnosis(name, False, tuple(facts), problems=(str(error),))
     facts += memory_checks(model)
+    if model.device.type == "cpu":
+        facts.append(thread_check())
     problems = [_problem(item) for item in found if not item.ok]
     problems += [f"{fact.name}: {fact.found}" for fact in facts if fact.ok is False]
     if not any(item.tokens for item in found):

@@ -2,3 +2,11 @@
 
 Nothing here knows text, types or schemas.
 """
+
+import sys
+
+from schemax.processors import share_processors
+
+if "torch" not in sys.modules:
+    # It reads the environment once, when it is imported.
+    share_processors()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from schemax.errors import ModelError
 from schemax.runtime.visibility import Span
 
 # Layer kinds that mix no tokens: they see one token at a time.
@@ -49,7 +50,10 @@ class Architecture:
 
 
 def examine(model: Any) -> Architecture:
-    """Reads a transformers model's configuration and signatures."""
+    """Reads a transformers model's configuration and signatures.
+
+    Raises ModelError for a context of no positions.
+    """
     config = model.config.get_text_config()
     parameters = inspect.signature(type(model).forward).parameters
     kinds = _layer_counts(config)
@@ -139,6 +143,11 @@ def _switch(config: Any) -> int | None:
 def _max_positions(config: Any) -> int | None:
     for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
         if isinstance(found := getattr(config, name, None), int):
+            if found < 1:
+                raise ModelError(
+                    f"the model's config gives {name} as {found}, so no text would fit into its "
+                    "context; correct config.json"
+                )
             return found
     return None
 

@@ -176,9 +176,10 @@ def slot_layout(
     every = (specs or (_FREE,) * width) * num_documents
     lengths = np.array([len(key) for key in flat], np.int64)
     none = np.zeros(0, np.int64)
-    extent = int((found.last_position + budgets).max()) + 1
+    # A value's last token is never an input, so that it needs no position.
+    extent = int((found.last_position + budgets).max())
     extents = [
-        1 + int(last) - int(length) + spec.expansion.extent
+        int(last) - int(length) + spec.expansion.extent
         for spec, last, length in zip(every, found.last_position, lengths, strict=True)
         if spec.expansion is not None
     ]

@@ -181,7 +181,8 @@ def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
     """Zero outside the smallest set of tokens whose probability reaches top_p."""
     ordered = probabilities.sort(dim=-1, descending=True).values
     before = ordered.cumsum(dim=-1) - ordered
-    last = (before < top_p).sum(dim=-1, keepdim=True) - 1
+    # The likeliest token is always in it, however small top_p is in single precision.
+    last = ((before < top_p).sum(dim=-1, keepdim=True) - 1).clamp(min=0)
     return probabilities * (probabilities >= ordered.gather(1, last))
 
 

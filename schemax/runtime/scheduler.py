@@ -145,14 +145,21 @@ class Scheduler:
             request.stop,
             request.answers,
         )
-        if request.answers is None:
-            self._sampler.grammars.begin(slots, layout.specs, request.stop)
+        self._begin(slots, request)
         running = RunningRequest(request, row, slots, layout.num_slots, request.footprint)
         self.rows.running[row] = running
         self._footprint += running.footprint
         self.num_repeated += len(request.places) - 1
         self.entering.append(running)
         self._children.may_come |= layout.may_call
+
+    def _begin(self, slots: Ints, request: Request) -> None:
+        """Takes up the grammars of slots; one with an answer is given its tokens."""
+        specs, answers = request.layout.specs, request.answers
+        if answers is not None:
+            free = [place for place, answer in enumerate(answers) if not answer]
+            slots, specs = slots[free], tuple(specs[place] for place in free)
+        self._sampler.grammars.begin(slots, specs, request.stop)
 
     def spawn(self, room: int) -> int:
         """Takes up slots that others have called for, as far as there is room for their keys.

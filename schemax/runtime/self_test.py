@@ -7,6 +7,7 @@ A model whose code ignores position ids or masks, or whose state cannot be copie
 from __future__ import annotations
 
 import logging
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,6 @@ logger = logging.getLogger(__name__)
 _TOLERANCE, _ROUGH_TOLERANCE = 1e-3, 0.2
 # Of layers that step unevenly: as much as one pass or several make a difference.
 _UNEVEN_TOLERANCE = 0.1
-
-
-# What a model that does not pack is said to do.
-_OWN_ATTENTION = "computes its attention outside transformers' attention interface"
 
 
 def prepare(model: Any) -> DecoderModel | ForkModel:
@@ -74,9 +71,9 @@ def prove_forks(model: ForkModel) -> None:
     """Raises ModelError for a model that gives other logits than a plain pass."""
     if (difference := _close(model, *_fork(model))) is not None:
         raise ModelError(
-            f"{model.name} computes something else from copied states (its logits are off by "
-            f"{difference:.2g} of their spread), so its outputs would be wrong: its cache does not "
-            "hold what it read; choose another model, or another release of transformers"
+            f"{model.name} computes something else from copied states (its logits are "
+            f"{_off(difference)}), so its outputs would be wrong: its cache does not hold what it "
+            "read; choose another model, or another release of transformers"
         )
 
 
@@ -93,13 +90,13 @@ def why_not_packed(model: DecoderModel) -> str | None:
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # model code of any kind, run as it was not written for
-        return f"{_OWN_ATTENTION} ({_said(error)})"
+        return f"fails in packed passes ({_said(error)})"
     finally:
         model.forget_prefixes()
     difference = _close(model, got, expected)
     if difference is None:
         return None
-    return f"{_OWN_ATTENTION} (packed logits are off by {difference:.2g} of their spread)"
+    return f"gives other logits in packed passes ({_off(difference)})"
 
 
 def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
@@ -146,13 +143,39 @@ def _is_quantized(model: DecoderModel | ForkModel) -> bool:
 
 
 def _close(model: DecoderModel | ForkModel, got: Tensor, expected: Tensor) -> float | None:
-    """None where logits agree; else how far they are off, relative to their spread."""
+    """None where logits agree; else how far they are off, relative to their spread.
+
+    Raises ModelError for a model whose own logits, of a plain pass, are not finite.
+    """
+    if not expected.isfinite().all():
+        raise ModelError(_not_finite(model))
     error = (got.float() - expected.float()).abs() / expected.float().std().clamp(min=1e-6)
     precise = model.dtype in (torch.float32, torch.float64) and not _is_quantized(model)
     difference = float(error.max() if precise else error.square().mean().sqrt())
     tolerance = _UNEVEN_TOLERANCE if model.architecture.uneven_steps else _TOLERANCE
     # Not `>`, since NaN must not pass.
     return None if difference <= (tolerance if precise else _ROUGH_TOLERANCE) else difference
+
+
+def _off(difference: float) -> str:
+    return "not finite" if isnan(difference) else f"off by {difference:.2g} of their spread"
+
+
+def _not_finite(model: DecoderModel | ForkModel) -> str:
+    """Why a plain pass gives no numbers: broken weights, or a dtype that is too narrow."""
+    parameters = model.model.named_parameters()
+    broken = [name for name, weights in parameters if not weights.isfinite().all()]
+    if broken:
+        return (
+            f"{model.name}: {len(broken)} of its tensors hold NaN or infinity "
+            f"({', '.join(broken[:3])}{', ...' if len(broken) > 3 else ''}), so it computes "
+            "nothing; download or train it again"
+        )
+    return (
+        f"{model.name} computes NaN or infinity for a plain text in "
+        f"{str(model.dtype).removeprefix('torch.')}, though its weights are finite; load it with "
+        "another dtype, such as float32"
+    )
 
 
 def _fork(model: ForkModel) -> tuple[Tensor, Tensor]:

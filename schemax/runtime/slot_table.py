@@ -215,7 +215,8 @@ class SlotTable:
         counts = self.num_new[slots]
         owner = np.repeat(slots, counts)
         behind = np.repeat(counts, counts) - ranks(counts)
-        found: Ints = self.written[owner, self.step[owner] - behind]
+        # Child slots have written nothing yet; see `Scheduler.new_ids`.
+        found: Ints = self.written[owner, np.maximum(self.step[owner] - behind, 0)]
         return found
 
     def write(

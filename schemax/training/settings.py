@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from schemax.config import PRESETS, DecodingConfig
+from schemax.config import PRESETS, DecodingConfig, check_numbers
 
 # Where no learning rate is given. Smaller models take larger ones: `_FULL` is of `_LARGE`
 # parameters and more, and grows with the inverse of the square root of their number, up to
@@ -35,7 +35,7 @@ class TrainingSettings:
     patience: stops after this many checks without a better held-out loss; None never stops early.
     check_every: steps between checks, which also save; None checks once an epoch.
 
-    Raises ValueError for settings that make no sense.
+    Raises ValueError for settings that make no sense, and for numbers outside `config.BOUNDS`.
     """
 
     decoding: DecodingConfig = PRESETS["isolated"]
@@ -56,21 +56,8 @@ class TrainingSettings:
     from_scratch: bool = False
 
     def __post_init__(self) -> None:
-        for name in (
-            *("steps", "batch_tokens", "pack", "gradient_accumulation", "lora", "patience"),
-            "check_every",
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be 1 or more, not {value!r}")
-        if self.epochs is not None and not self.epochs > 0:
-            raise ValueError(f"epochs must be above 0, not {self.epochs!r}")
-        if self.learning_rate is not None and not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be above 0, not {self.learning_rate!r}")
-        if not 0 <= self.absent <= 1:
-            raise ValueError(f"absent must be from 0 to 1, not {self.absent!r}")
-        if not 0 <= self.held_out < 1:
-            raise ValueError(f"held_out must be from 0 to less than 1, not {self.held_out!r}")
+        settings = {field.name: getattr(self, field.name) for field in fields(self)}
+        check_numbers({name: value for name, value in settings.items() if value is not None})
         if self.patience is not None and not self.held_out:
             raise ValueError("patience requires a held-out part: set held_out above 0")
         if self.lora is not None and self.from_scratch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -95,14 +95,14 @@ def pick_device(device: str | int | torch.device) -> torch.device:
     return place
 
 
-def all_eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """Ids that end an output, by the model's generation config and by its tokenizer."""
+def named_eos_ids(model: Any, tokenizer: Any) -> list[Any]:
+    """What the model's generation config and its tokenizer name as the end of an output."""
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     ids = [
         *(named if isinstance(named, (list, tuple)) else [named]),
         getattr(tokenizer, "eos_token_id", None),
     ]
-    return tuple(sorted({int(i) for i in ids if i is not None}))
+    return [number for number in ids if number is not None]
 
 
 def _pick_attention(config: Any) -> str | None:
@@ -166,7 +166,9 @@ def _template(source: Source) -> str | None:
     name, revision = source.holder("prompt.jinja")
     with refusing(name):
         path = find_file(name, "prompt.jinja", revision)
-        return path.read_text("utf-8") if path else None
+        text = path.read_text("utf-8") if path else None
+        # A template of one line could be taken for the name or path of another one.
+        return text if text is None or "\n" in text else f"{text}\n"
 
 
 def _calibration(source: Source) -> Calibration | None:
@@ -211,6 +213,8 @@ def _weights(
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
+            # Else transformers refuses them by a report that is not shown.
+            ignore_mismatched_sizes=True,
             **options,
         )
         model, report = loaded
@@ -220,6 +224,13 @@ def _weights(
 
 
 def _check_loaded(name: str, model: Any, report: Mapping[str, Any]) -> None:
+    if mismatched := sorted(report["mismatched_keys"]):
+        tensor, stored, wanted = mismatched[0]
+        raise ModelError(
+            f"{name}: {len(mismatched)} of the tensors have other shapes than config.json says "
+            f"({tensor} is stored as {_shape(stored)}, and should be {_shape(wanted)}); weights "
+            "and config.json belong to different models"
+        )
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
             f"{name}: the weights lack {len(missing)} of the model's tensors ({some(missing)}); "
@@ -230,3 +241,7 @@ def _check_loaded(name: str, model: Any, report: Mapping[str, Any]) -> None:
             f"{name}: the device_map puts the embeddings off to memory or disk; they are needed "
             "on a device, so name one for them, or take a smaller or a quantized model"
         )
+
+
+def _shape(sizes: Iterable[int]) -> str:
+    return " x ".join(map(str, sizes))

@@ -95,8 +95,8 @@ def load_config(source: Source) -> Any:
         if kind is not None and kind not in CONFIG_MAPPING:
             raise ModelError(
                 f"{name} has the model type {kind!r}, which transformers "
-                f"{transformers.__version__} does not know; a newer release may "
-                "(pip install -U transformers)"
+                f"{transformers.__version__} does not know; a newer release may (pip install -U "
+                "transformers)"
             )
         config = AutoConfig.from_pretrained(name, revision=source.revision, trust_remote_code=False)
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
@@ -113,8 +113,8 @@ def _source_of_adapter(folder: Path) -> Source:
     base = settings.get("base_model_name_or_path")
     if not base or not isinstance(base, str):
         raise ModelError(
-            f"{folder} is an adapter whose configuration names no base model; name the base model, "
-            "and give this folder as `adapter`"
+            f"{folder} is an adapter whose configuration names no base model; name the base "
+            "model, and give this folder as `adapter`"
         )
     return Source.of(base, settings.get("revision"), folder)
 

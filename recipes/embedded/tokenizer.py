@@ -19,6 +19,7 @@ from schemax.evaluation.examples import Example, canonical
 from schemax.formats import get_format
 
 EOS = "<|endoftext|>"
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 _SPACE = "\u0120"  # how byte-level BPE writes a leading space
 # Digits stand alone, so that sizes and weights are copied digit by digit.
 _WORDS = (

@@ -1,6 +1,6 @@
 """The mean of two models that were trained one from the other.
 
-    python -m schemax.training.embedded.average FIRST SECOND OUT
+    python -m recipes.embedded.average FIRST SECOND OUT
 
 Both lie in one valley of the loss, and between them it is often lower than at either (Izmailov et
 al., Averaging Weights Leads to Wider Optima and Better Generalization, 2018).

@@ -1,6 +1,6 @@
 """Listings with their values marked: `{Brand|Crocs} Clog, {Color|Navy}`, one a line.
 
-    python -m schemax.training.embedded.listings unseen FOLDER
+    python -m recipes.embedded.listings unseen FOLDER
 
 writes the listings of `listings/unseen.txt` as FOLDER/test.jsonl and FOLDER/attributes.json, for
 `schemax evaluate FOLDER`.

@@ -1,0 +1,1 @@
+"""How what comes with schemax was made. Run from a checkout; no part of the wheel."""

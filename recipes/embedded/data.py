@@ -1,0 +1,124 @@
+"""What is trained on and what is set aside, out of titles, listings and public data sets."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from recipes.embedded.listings import FOLDER, merged, read_listings, without
+from recipes.embedded.mixture import INVENTED, LETTERS
+from recipes.embedded.shelves import Document, Library, Shelf, shelf_of
+from recipes.embedded.sources import read_sources
+from schemax.evaluation.examples import Example, read_examples
+
+# Categories that are never trained on: they show what the model makes of a new one.
+UNSEEN = "unseen.txt"
+# Shelves that are set aside whole, to choose by.
+SET_ASIDE = frozenset(
+    {
+        *("Backpack", "Power Bank", "Museum piece", "Restaurant", "Flight", "Coffee Machine"),
+        *("Webcams", "Homes", "weather", "Jigsaws", "Book chapters", "Vinyl Record"),
+    }
+)
+# How often each source is drawn.
+SHARES: Mapping[str, float] = {
+    "titles": 0.32,
+    "listings": 0.13,
+    INVENTED: 0.15,
+    LETTERS: 0.05,
+    "buildcores": 0.08,
+    "flipkart": 0.04,
+    "toys": 0.03,
+    "lenses": 0.015,
+    "amazon_google": 0.005,
+    "sgd": 0.07,
+    "snips": 0.035,
+    "nlueval": 0.035,
+    "addresses": 0.025,
+    "citations": 0.03,
+    "ingredients": 0.03,
+    "crossner": 0.03,
+    "e2e": 0.015,
+}
+_MARKS = ("goods.txt", "tech_home.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """What is trained on, and what shows how well.
+
+    titles: annotated titles that are held out. new: shelves that are held out whole.
+    rows: shelves with the held-out rows of sources that are trained on.
+    """
+
+    library: Library
+    titles: Sequence[Example]
+    new: Sequence[Shelf]
+    rows: Sequence[Shelf]
+
+
+def read_data(
+    titles: Path,
+    excluded: Path | None,
+    sources: Path | None,
+    *,
+    held_out: int,
+    titles_times: int,
+    seed: int,
+) -> Data:
+    """Annotated titles, the listings beside this module, and the sources of a folder.
+
+    excluded: JSONL whose texts are never trained on, nor listings that say the same.
+    held_out: titles that are set aside. titles_times: how often a title counts beside a listing.
+    """
+    tests = read_examples(excluded) if excluded else []
+    unwanted = {example.text for example in tests}
+    known = {e.text: e for e in read_examples(titles) if e.text not in unwanted}
+    shuffled = [*known.values()]
+    random.Random(seed).shuffle(shuffled)
+    aside, kept = shuffled[:held_out], shuffled[held_out:]
+    unseen = {category.name for category in read_listings(FOLDER / UNSEEN)}
+    files = sorted(file for file in FOLDER.glob("*.txt") if file.name != UNSEEN)
+    fresh = {file.name: [*without(read_listings(file), [*tests, *aside])] for file in files}
+    named = {title.category for title in kept}
+    own = merged(kept, [c for cs in fresh.values() for c in cs if c.name in named], titles_times)
+    shelves = [shelf_of(category, 0.5, "goods", "titles") for category in own.values()]
+    shelves += [
+        shelf_of(category, 1.0, "goods" if name in _MARKS else "texts", "listings")
+        for name, categories in fresh.items()
+        for category in categories
+        if category.name not in named
+    ]
+    assert not {shelf.name for shelf in shelves} & unseen
+    if sources is not None:
+        shelves += read_sources(sources, {*unwanted, *(title.text for title in aside)})
+    new = [shelf for shelf in shelves if shelf.name in SET_ASIDE]
+    rest = [shelf for shelf in shelves if shelf.name not in SET_ASIDE]
+    trained, rows = zip(*(_split(shelf) for shelf in rest), strict=True)
+    return Data(_library(trained), aside, new, [shelf for shelf in rows if shelf.documents])
+
+
+def _split(shelf: Shelf) -> tuple[Shelf, Shelf]:
+    """What is trained on, and one row in fifty of a large shelf."""
+    if shelf.source in ("titles", "listings") or len(shelf.documents) < 100:
+        return shelf, replace(shelf, documents=[])
+    aside = [document for document in shelf.documents if _is_aside(document)]
+    kept = [document for document in shelf.documents if not _is_aside(document)]
+    return replace(shelf, documents=kept), replace(shelf, documents=aside)
+
+
+def _is_aside(document: Document) -> bool:
+    return zlib.crc32(document.text.encode()) % 50 == 0
+
+
+def _library(shelves: Iterable[Shelf]) -> Library:
+    by_source: dict[str, list[Shelf]] = {}
+    for shelf in shelves:
+        if shelf.documents and shelf.about:
+            by_source.setdefault(shelf.source, []).append(shelf)
+    invented = {INVENTED, LETTERS}
+    shares = {name: share for name, share in SHARES.items() if name in {*by_source, *invented}}
+    return Library(by_source, shares)

@@ -1,0 +1,261 @@
+"""Invented shop titles with typed values: said in many spellings, wanted in one.
+
+A kind of goods is a list of facets. Each facet draws what a title says of it and the value that a
+field of its type should get: `55"`, `55-Inch` and `139 cm (55 inch)` are all 55.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import Any, Literal
+
+from recipes.embedded.questions import Habits, Question, label_of
+from schemax.formats import Writable
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a text says of a facet, and what that means, by the name of a type.
+
+    values: "text", "number", "integer", "boolean", "date", "list"; for choices the meaning itself
+    is under "choice".
+    """
+
+    text: str
+    values: Mapping[str, Writable]
+
+
+Speaker = Callable[[random.Random], Said]
+"""Draws what a text says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """Something that a text may say.
+
+    names, descriptions: to ask by. kinds: types it may be asked as, with how often.
+    choices: lists of (meaning, shown choice) to choose from, where it may be asked as a choice.
+    share: how often it is said. said: draws what is said.
+    """
+
+    names: tuple[str, ...]
+    descriptions: tuple[str, ...]
+    kinds: Mapping[str, float]
+    said: Speaker
+    share: float = 0.6
+    choices: tuple[Mapping[str, str], ...] = ()
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of goods: its names, what a title calls it, and its facets in usual order."""
+
+    names: tuple[str, ...]
+    nouns: tuple[str, ...]
+    facets: tuple[Facet, ...]
+    fillers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A text with what it says, by facet."""
+
+    text: str
+    said: Mapping[int, Said] = field(default_factory=dict)
+
+
+_TYPES: Mapping[str, Any] = {
+    "text": str,
+    "number": float,
+    "integer": int,
+    "boolean": bool,
+    "date": date,
+}
+
+
+def draw_title(kind: Kind, rng: random.Random) -> Drawn:
+    """A title: what leads stays in front, the rest comes in any order, joined in any way."""
+    said = {
+        place: facet.said(rng)
+        for place, facet in enumerate(kind.facets)
+        if rng.random() < facet.share
+    }
+    parts: list[str] = [*dict.fromkeys(one.text for place, one in said.items() if place > 1)]
+    if rng.random() < 0.6:
+        rng.shuffle(parts)
+    lead = [said[place].text for place in (0, 1) if place in said]
+    noun = rng.choice(kind.nouns)
+    parts.insert(rng.randrange(len(parts) + 1) if rng.random() < 0.6 else 0, noun)
+    if kind.fillers:
+        for _ in range(rng.choice((0, 0, 1, 2))):
+            parts.insert(rng.randrange(len(parts) + 1), rng.choice(kind.fillers))
+    style = rng.random()
+    if style < 0.35:
+        text = " ".join([*lead, *parts])
+    elif style < 0.75:
+        cut = rng.randrange(1, 4)
+        rest = rng.choice((", ", ", ", " | ", " - ", " / ")).join(parts[cut:])
+        joint = rng.choice((", ", " - ", " – ", " ", ": "))
+        text = " ".join([*lead, *parts[:cut]]) + (joint + rest if rest else "")
+    else:
+        text = f"{' '.join(lead)} {rng.choice((' ', ', ')).join(parts)}"
+    text = " ".join(text.split())
+    if rng.random() < 0.05:
+        # A title in other letters would change values that are copied from it.
+        copied = any("text" in one.values or "list" in one.values for one in said.values())
+        text = text if copied else text.lower()
+    return Drawn(text, said)
+
+
+def ask_facet(
+    facet: Facet, said: Sequence[Said | None], described: bool, habits: Habits, rng: random.Random
+) -> Question:
+    """A question about a facet of these texts, as one of its types."""
+    kind = rng.choices([*facet.kinds], [*facet.kinds.values()])[0]
+    description = rng.choice(facet.descriptions) if facet.descriptions else ""
+    # A number without its unit has to be said to be one.
+    shown = description if described or (kind == "number" and rng.random() < 0.6) else None
+    name = rng.choice(facet.names[:1] * 2 + facet.names)
+    values: list[Writable] = []
+    if kind == "choice":
+        table = rng.choice(facet.choices)
+        choices = [*dict.fromkeys(table.values())]
+        if rng.random() < 0.3:
+            rng.shuffle(choices)
+        annotation: Any = Literal[tuple(choices)] | None
+        for one in said:
+            meaning = one.values["choice"] if one else None
+            values.append(table.get(str(meaning)) if meaning is not None else None)
+    elif kind == "list":
+        annotation = list[str]
+        values = [one.values["list"] if one else None for one in said]
+    else:
+        annotation = _TYPES[kind] | None
+        values = [one.values.get(kind) if one else None for one in said]
+    return Question(
+        label=label_of(name, bool(shown), habits, rng),
+        annotation=annotation,
+        values=values,
+        learnt=[one is None or kind in one.values for one in said],
+        description=shown or None,
+        examples=facet.examples if rng.random() < 0.3 else (),
+    )
+
+
+def one_of(*texts: str) -> Speaker:
+    """One of these texts, as it is."""
+    return lambda rng: _copied(rng.choice(texts))
+
+
+def _copied(text: str) -> Said:
+    return Said(text, {"text": text, "choice": text.casefold(), "list": [text]})
+
+
+def measure(numbers: Sequence[str], forms: Sequence[str], *, whole: bool = False) -> Speaker:
+    """A number in one of these forms, each with a `#` where the number stands."""
+
+    def said(rng: random.Random) -> Said:
+        number = rng.choice(numbers)
+        form = rng.choice(forms)
+        value = Decimal(number)
+        text = form.replace("#", number)
+        values: dict[str, Writable] = {"number": value, "text": text}
+        if whole:
+            values["integer"] = int(value)
+        return Said(text, values)
+
+    return said
+
+
+def meaning(table: Mapping[str, Sequence[str]]) -> Speaker:
+    """One of several meanings, said in one of its forms."""
+
+    def said(rng: random.Random) -> Said:
+        meant = rng.choice([*table])
+        text = rng.choice(table[meant])
+        return Said(text, {"choice": meant, "text": text})
+
+    return said
+
+
+def yes_no(yes: Sequence[str], no: Sequence[str], truth: float = 0.75) -> Speaker:
+    """A feature that is there, or is said not to be."""
+
+    def said(rng: random.Random) -> Said:
+        answer = rng.random() < truth or not no
+        return Said(rng.choice(yes if answer else no), {"boolean": answer})
+
+    return said
+
+
+def several(items: Sequence[str], counted: bool = False, most: int = 4) -> Speaker:
+    """Some of these items, one after the other; counted: sometimes with how many there are."""
+
+    def said(rng: random.Random) -> Said:
+        chosen = rng.sample(items, rng.randrange(1, min(most, len(items)) + 1))
+        shown = []
+        for item in chosen:
+            count = rng.randrange(1, 5)
+            forms = [item]
+            if counted:
+                forms += [
+                    *(f"{count}x {item}", f"{item} x{count}", f"{count} x {item}"),
+                    *(f"{count} {item}", f"{item} ({count})", f"{count}×{item}"),
+                ]
+            shown.append(rng.choice(forms))
+        joint = rng.choice((", ", ", ", " + ", "/", " & ", " and ")) if len(shown) > 1 else ""
+        text = joint.join(shown)
+        if counted and rng.random() < 0.2:
+            text = f"{text} {rng.choice(('ports', 'inputs', 'Ports'))}"
+        return Said(text, {"list": chosen, **({"text": chosen[0]} if text == chosen[0] else {})})
+
+    return said
+
+
+def code(*forms: str) -> Speaker:
+    """A model code: `A` a letter, `9` a digit, anything else as it is."""
+
+    def said(rng: random.Random) -> Said:
+        form = rng.choice(forms)
+        text = "".join(
+            rng.choice("ABCDEFGHJKLMNPQRSTUVWXYZ")
+            if sign == "A"
+            else str(rng.randrange(1, 10))
+            if sign == "9"
+            else sign
+            for sign in form
+        )
+        return Said(text, {"text": text})
+
+    return said
+
+
+def price() -> Speaker:
+    """A price as shops of several countries write it."""
+
+    def said(rng: random.Random) -> Said:
+        whole, cents = rng.randrange(5, 2500), rng.choice((0, 49, 50, 90, 95, 99, 99))
+        value = Decimal(f"{whole}.{cents:02d}")
+        english = f"{whole:,}" if rng.random() < 0.6 else str(whole)
+        european = english.replace(",", rng.choice((".", " ", "")))
+        form = rng.choice(
+            (
+                *(f"${english}.{cents:02d}", f"£{english}.{cents:02d}", f"€{english}.{cents:02d}"),
+                *(
+                    f"{european},{cents:02d} €",
+                    f"{european},{cents:02d} EUR",
+                    f"€ {european},{cents:02d}",
+                ),
+                *(f"{english}.{cents:02d} USD", f"USD {english}.{cents:02d}"),
+            )
+        )
+        if not cents and rng.random() < 0.5:
+            form, value = rng.choice((f"${english}", f"{whole} €", f"£{english}")), Decimal(whole)
+        return Said(form, {"number": value, "text": form})
+
+    return said

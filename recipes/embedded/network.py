@@ -1,0 +1,83 @@
+"""The network: its shape, what it takes up of an earlier one, and its optimizers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from schemax.compiler import TextCodec
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Size of the network. vocab_size: of the BPE at most, twins on top."""
+
+    vocab_size: int = 8192
+    hidden_size: int = 256
+    num_layers: int = 6
+    intermediate_size: int = 768
+
+
+def new_model(shape: Shape, codec: TextCodec, out: Path) -> Qwen3ForCausalLM:
+    """A small Qwen3 with random weights; its config saved into `out`."""
+    config = Qwen3Config(
+        vocab_size=codec.vocab_size,
+        hidden_size=shape.hidden_size,
+        num_hidden_layers=shape.num_layers,
+        intermediate_size=shape.intermediate_size,
+        num_attention_heads=shape.hidden_size // 64,
+        num_key_value_heads=shape.hidden_size // 128,
+        head_dim=64,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        eos_token_id=codec.eos_ids[0],
+        pad_token_id=codec.eos_ids[0],
+        bos_token_id=None,
+    )
+    config.save_pretrained(out)
+    return Qwen3ForCausalLM(config)
+
+
+def take_up(model: Qwen3ForCausalLM, start: Path) -> None:
+    """Gives the model the weights of an earlier one of its shape and tokenizer."""
+    model.load_state_dict(Qwen3ForCausalLM.from_pretrained(start, dtype=torch.float32).state_dict())
+
+
+def add_dropout(model: nn.Module) -> nn.Dropout:
+    """Dropout after attention and feed-forward, which Qwen3 itself does not have.
+
+    Returns the one module that all hooks use; its `p` can be changed at any time.
+    """
+    dropout = nn.Dropout(0.0)
+
+    def drop(module: nn.Module, _args: Any, output: torch.Tensor) -> torch.Tensor:
+        return functional.dropout(output, dropout.p, module.training)
+
+    for name, module in model.named_modules():
+        if name.endswith(("o_proj", "down_proj")):
+            module.register_forward_hook(drop)
+    return dropout
+
+
+def new_optimizers(
+    model: nn.Module, learning_rate: float, weight_decay: float
+) -> list[torch.optim.Optimizer]:
+    """Muon (Jordan et al., 2024) for the layers' matrices, AdamW for embeddings and norms.
+
+    From scratch, at the same number of steps, Muon's loss is far below AdamW's.
+    """
+    named = list(model.named_parameters())
+    matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
+    others = [p for name, p in named if p.ndim != 2 or "embed" in name]
+    return [
+        torch.optim.Muon(
+            matrices, lr=learning_rate, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw"
+        ),
+        torch.optim.AdamW(others, lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.0),
+    ]

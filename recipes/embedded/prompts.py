@@ -1,0 +1,136 @@
+"""Questions about documents as training sequences.
+
+Every sequence comes from `compile_schema`, so that training sees exactly what extraction sees.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import jinja2
+import numpy as np
+import tokenizers
+from pydantic import create_model
+
+from recipes.embedded.questions import Question
+from schemax.attributes import attr
+from schemax.compiler import TextCodec, compile_schema
+from schemax.config import PRESETS, DecodingConfig
+from schemax.schema import AttrSchema
+from schemax.training.sequences import TrainingSequence, training_sequence
+from schemax.training.targets import slot_targets
+
+# JSON, the default, twice as often.
+FORMATS = ("json", "json", "yaml", "xml")
+# Grammars are no part of a prompt, and take longer to compile than all the rest.
+ALONE = replace(PRESETS["isolated"], constrain=False)
+LAYOUTS: Mapping[DecodingConfig, float] = MappingProxyType(
+    {
+        ALONE: 0.86,
+        replace(ALONE, layout="gapped"): 0.02,
+        replace(PRESETS["paper"], documents_per_prompt=2): 0.02,
+        PRESETS["paper"]: 0.04,
+        replace(PRESETS["autoregressive"], constrain=False): 0.06,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Documents and what they are asked: one prompt to be."""
+
+    category: str
+    texts: Sequence[str]
+    questions: Sequence[Question]
+
+    def __post_init__(self) -> None:
+        labels = [question.label for question in self.questions]
+        assert len(set(labels)) == len(labels), labels
+
+
+def declare(category: str, questions: Sequence[Question]) -> type[AttrSchema]:
+    """A schema whose field `f3` stands for the third question."""
+    fields: dict[str, Any] = {}
+    for place, question in enumerate(questions):
+        default: dict[str, Any] = (
+            {"default_factory": list} if question.annotation == list[str] else {}
+        )
+        fields[f"f{place}"] = (
+            question.annotation,
+            attr(question.description, title=question.label, examples=question.examples, **default),
+        )
+    return create_model(
+        "Category", __base__=AttrSchema, __cls_kwargs__={"category": category}, **fields
+    )
+
+
+def written(
+    page: Page,
+    codec: TextCodec,
+    encode: Callable[[str], Sequence[int]],
+    *,
+    format: str,
+    template: jinja2.Template,
+    layout: DecodingConfig,
+    read_twice: bool,
+) -> TrainingSequence:
+    """The page as a prompt with the right values in its slots.
+
+    encode: for the texts. read_twice: whether the second reading of a text is learnt too.
+    """
+    decoding = layout
+    if layout.documents == "isolated":
+        decoding = replace(layout, documents_per_prompt=len(page.texts))
+    compiled = compile_schema(
+        declare(page.category, page.questions),
+        codec,
+        format=format,
+        template=template,
+        decoding=decoding,
+    )
+    documents = [tuple(encode(text)) for text in page.texts]
+    prompt = compiled.assemble(documents)
+    places = range(len(page.texts))
+    literals = [[compiled.format.escape(q.values[j]) for q in page.questions] for j in places]
+    learnt = [[q.learnt[j] for q in page.questions] for j in places]
+    values, flags = slot_targets(compiled, literals, learnt)
+    sequence = training_sequence(compiled, prompt, values, flags)
+    if read_twice:
+        for ids in documents:
+            label_second_reading(sequence, ids)
+    return sequence
+
+
+def label_second_reading(sequence: TrainingSequence, ids: Sequence[int]) -> None:
+    """Where the prompt shows a document twice, its second reading is learnt as well.
+
+    Every token of it can be copied from the first reading, which teaches copying long before
+    values do.
+    """
+    if len(ids) < 2 or len(ids) > len(sequence):
+        return
+    windows = np.lib.stride_tricks.sliding_window_view(sequence.input_ids, len(ids))
+    starts = np.flatnonzero((windows == np.asarray(ids)).all(axis=1))
+    for start in starts[1:2]:
+        sequence.labels[start : start + len(ids) - 1] = ids[1:]
+
+
+class NoisyTokenizer:
+    """The same tokenizer with merges skipped at random, so that words are seen in many cuts."""
+
+    def __init__(self, codec: TextCodec, rate: float) -> None:
+        self._backend = tokenizers.Tokenizer.from_str(codec.to_str())
+        self._backend.model.dropout = rate
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._backend.encode(text, add_special_tokens=False).ids)
+
+
+def layouts(rng: random.Random) -> Iterator[DecodingConfig]:
+    """Layouts without end, in their shares."""
+    while True:
+        yield from rng.choices([*LAYOUTS], [*LAYOUTS.values()], k=64)

@@ -1,0 +1,260 @@
+"""Trains the embedded model: tokenizer, weights, model folder; goes on where it was stopped."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import Qwen3ForCausalLM
+
+from recipes.embedded.data import Data
+from recipes.embedded.invented import draw_title
+from recipes.embedded.kinds import read_kinds
+from recipes.embedded.letters import draw_letter
+from recipes.embedded.mixture import Reader, Templates, Variety, batches
+from recipes.embedded.network import Shape, add_dropout, new_model, new_optimizers, take_up
+from recipes.embedded.shelves import Shelf
+from recipes.embedded.tokenizer import TOKENIZER_FILES, train_tokenizer
+from recipes.embedded.watch import forward, losses, watched
+from schemax.compiler import load_codec
+from schemax.compiler.prompt import load_template, template_source
+from schemax.evaluation.examples import Example
+from schemax.runtime.model import DecoderModel
+
+STATE = "state.pt"
+# Templates that users have, and how often each is one of theirs.
+_USERS = {"verbatim": 0.5, "generic": 0.3, "standard": 0.2}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Hyperparameters. Chosen on what is set aside.
+
+    minutes: of processor time, so that a machine that is busy elsewhere changes nothing.
+    cooldown: share of them at the end, over which the learning rate falls to nearly nothing.
+    check_minutes: of processor time, between two checkpoints.
+    watched_pages: of each kind, whose loss is measured then.
+    """
+
+    minutes: float = 80
+    learning_rate: float = 1.2e-3
+    cooldown: float = 0.4
+    weight_decay: float = 0.1
+    dropout: float = 0.0
+    ema_decay: float = 0.998
+    tokens_per_batch: int = 3600
+    check_minutes: float = 4
+    watched_pages: int = 24
+    bf16: bool = False
+    seed: int = 0
+    shape: Shape = field(default_factory=Shape)
+    variety: Variety = field(default_factory=Variety)
+
+
+def train(data: Data, out: Path, recipe: Recipe, template: Path, start: Path | None = None) -> None:
+    """Trains for a fixed time and writes a model folder that `Extractor` can load.
+
+    A folder that holds an unfinished run is gone on with. start: a model folder of this shape,
+    whose tokenizer and weights a new run takes up.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    begun = (out / STATE).is_file()
+    torch.manual_seed(recipe.seed)
+    if not begun:
+        shutil.copy(template, out / "prompt.jinja")
+        if start is not None:
+            for name in TOKENIZER_FILES:
+                shutil.copy(start / name, out / name)
+        else:
+            shelves = [shelf for group in data.library.shelves.values() for shelf in group]
+            train_tokenizer(tokenizer_texts(shelves), recipe.shape.vocab_size, 8, out)
+    codec = load_codec(out)
+    model = new_model(recipe.shape, codec, out)
+    if start is not None and not begun:
+        take_up(model, start)
+    run = Run(model, recipe)
+    if begun:
+        run.load(out / STATE)
+    templates = Templates(
+        load_template(out / "prompt.jinja"),
+        {name: load_template(name) for name in _USERS},
+        _USERS,
+    )
+    reader = Reader(data.library, recipe.variety)
+    stream = batches(
+        reader,
+        codec,
+        templates,
+        recipe.tokens_per_batch,
+        recipe.variety,
+        random.Random(f"{recipe.seed} {run.step}"),
+    )
+    kinds = watched(data, codec, templates, recipe.tokens_per_batch, recipe.watched_pages)
+    decoder, eos = DecoderModel(model), codec.eos_ids[0]
+
+    def check() -> None:
+        run.save(out / STATE)
+        run.write_model(out)
+        with run.averaged():
+            found = losses(decoder, kinds, eos, recipe.bf16)
+        shown = "  ".join(f"{name} {loss:.3f}" for name, loss in found.items())
+        print(f"  checked at {run.minutes:.1f} min: {shown}", flush=True)
+
+    check()
+    run.start_clock()
+    last = run.minutes
+    while run.minutes < recipe.minutes:
+        config, sequences = next(stream)
+        run.train_on(decoder, sequences, config, eos)
+        if run.step % 50 == 0:
+            print(
+                f"{run.minutes:6.1f} min  step {run.step}  loss {run.recent_loss():.4f}  "
+                f"{run.tokens / 1e6:.2f} M tokens",
+                flush=True,
+            )
+        if run.minutes - last >= recipe.check_minutes:
+            last = run.minutes
+            check()
+    check()
+
+
+class Run:
+    """Weights, their average and the optimizers, with how far they have come."""
+
+    def __init__(self, model: Qwen3ForCausalLM, recipe: Recipe) -> None:
+        self._model, self._recipe = model, recipe
+        self._dropout = add_dropout(model)
+        self._dropout.p = recipe.dropout
+        self._optimizers = new_optimizers(model, recipe.learning_rate, recipe.weight_decay)
+        self._average = {name: p.detach().clone() for name, p in model.named_parameters()}
+        self._losses: list[float] = []
+        self._earlier = 0.0
+        self.start_clock()
+        self.step, self.tokens = 0, 0
+
+    def start_clock(self) -> None:
+        """What was done before does not count as training."""
+        self._started = time.process_time()
+
+    @property
+    def minutes(self) -> float:
+        """Processor time so far, that of earlier starts included."""
+        return self._earlier + (time.process_time() - self._started) / 60
+
+    def recent_loss(self) -> float:
+        return sum(self._losses[-50:]) / max(1, len(self._losses[-50:]))
+
+    def train_on(
+        self, decoder: DecoderModel, sequences: Sequence[Any], config: Any, pad_id: int
+    ) -> None:
+        """One step."""
+        recipe, model = self._recipe, self._model
+        rate = recipe.learning_rate * schedule(self.minutes / recipe.minutes, recipe.cooldown)
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate * min(1, (self.step + 1) / 100)
+        model.train()
+        with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bf16):
+            logits, labels = forward(decoder, sequences, config, pad_id)
+        loss = functional.cross_entropy(logits.float(), labels)
+        model.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in self._optimizers:
+            optimizer.step()
+        self.step += 1
+        self.tokens += sum(map(len, sequences))
+        decay = min(recipe.ema_decay, (1 + self.step) / (10 + self.step))
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                self._average[name].lerp_(parameter, 1 - decay)
+        self._losses.append(loss.item())
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The model has its averaged weights for as long as the block lasts."""
+        own = {name: p.detach().clone() for name, p in self._model.named_parameters()}
+        self._model.train(False)
+        self._model.load_state_dict(self._average, strict=False)
+        try:
+            yield
+        finally:
+            self._model.load_state_dict(own, strict=False)
+
+    def write_model(self, out: Path) -> None:
+        """The averaged weights as bfloat16 in safetensors."""
+        model: Any = Qwen3ForCausalLM(self._model.config)
+        model.to(torch.bfloat16)
+        model.load_state_dict(self._average, strict=False)
+        model.save_pretrained(out)
+
+    def save(self, path: Path) -> None:
+        """All that going on requires; a file that is there is replaced at once or not at all."""
+        state = {
+            "weights": dict(self._model.named_parameters()),
+            "average": self._average,
+            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
+            "step": self.step,
+            "tokens": self.tokens,
+            "minutes": self.minutes,
+        }
+        part = path.with_suffix(".part")
+        torch.save(state, part)
+        part.replace(path)
+
+    def load(self, path: Path) -> None:
+        state = torch.load(path, weights_only=True)
+        self._model.load_state_dict(state["weights"], strict=False)
+        self._average = state["average"]
+        for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.step, self.tokens, self._earlier = state["step"], state["tokens"], state["minutes"]
+        self.start_clock()
+
+
+def schedule(done: float, cooldown: float) -> float:
+    """1, and over the last share of the time linearly down to 0.02."""
+    left = max(0.0, 1 - done) / cooldown
+    return 0.02 + 0.98 * min(1.0, left)
+
+
+def tokenizer_texts(shelves: Iterable[Shelf]) -> list[Example]:
+    """What the tokenizer is trained on: texts with their values, invented ones, and templates."""
+    rng = random.Random(0)
+    texts = [
+        Example(
+            shelf.name,
+            document.text,
+            {
+                name: value if isinstance(value, str) else " ".join(value)
+                for name, value in document.values.items()
+                if not isinstance(value, bool)
+            },
+        )
+        for shelf in shelves
+        for document in shelf.documents
+    ]
+    kinds = [*read_kinds().values()]
+    goods = [draw_title(rng.choice(kinds), rng) for _ in range(4000)]
+    texts += [Example("invented", title.text, {}) for title in goods]
+    texts += [Example("letters", draw_letter(rng).text, {}) for _ in range(2000)]
+    named = [
+        f"{name}: {text}"
+        for s in shelves
+        for name, about in s.about.items()
+        for text in about.descriptions
+    ]
+    texts += [Example("descriptions", text, {}) for text in named]
+    return [
+        *texts,
+        *(Example("template", template_source(name), {}) for name in _USERS for _ in range(20)),
+    ]

@@ -1,0 +1,100 @@
+"""Classes made of JSON Schema documents, which travel between processes as these documents.
+
+No module holds such a class, so pickle cannot look it up by its name. It is made again where it
+arrives, unless it is there already: within a process, a class that was pickled is the same class.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+from pydantic import BaseModel
+
+from schemax.attributes.attributes import compile_attributes
+from schemax.attributes.json_document import SchemaDocument, parse
+from schemax.attributes.json_names import class_name
+from schemax.attributes.json_schema import MOST_LEVELS, Builder
+from schemax.errors import SchemaError
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def build_model(
+    document: Mapping[str, Any] | str,
+    *,
+    base: type[ModelT],
+    nested_base: type[BaseModel],
+    name: str | None = None,
+) -> type[ModelT]:
+    """A subclass of `base` with one field per property of a JSON Schema document.
+
+    nested_base: what the classes of nested objects derive from.
+    Raises SchemaError, naming the property, for what cannot be declared.
+    """
+    root = parse(document, name)
+    try:
+        # The classes may have to be made again.
+        kept = deepcopy(root)
+    except RecursionError:
+        reason = f"the document is nested more than {MOST_LEVELS} levels deep; flatten it"
+        raise SchemaError(name or "JSON Schema", None, reason) from None
+    origin = _Origin(uuid4().hex, kept, base, nested_base, name)
+    made: type[ModelT] = _make(origin)[-1]  # type: ignore[assignment]  # of `base`
+    return made
+
+
+class MadeClass(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass has no public name
+    """The metaclass of classes made of documents, by which pickle knows them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Origin:
+    """What the classes of one document are made of. token: tells it apart in all processes."""
+
+    token: str
+    document: Mapping[str, Any]
+    base: type[BaseModel]
+    nested_base: type[BaseModel]
+    name: str | None
+
+
+class _Classes(list[type[BaseModel]]):
+    """All classes of a document, its own last. Lives as long as one of them, which all hold it."""
+
+
+_made: WeakValueDictionary[str, _Classes] = WeakValueDictionary()
+
+
+def _make(origin: _Origin) -> _Classes:
+    root, name = origin.document, origin.name
+    title = name or (root["title"] if isinstance(root.get("title"), str) else "") or "Schema"
+    builder = Builder(SchemaDocument(root, class_name(title)), origin.nested_base, MadeClass)
+    compile_attributes(builder.root(origin.base))
+    found = _made[origin.token] = _Classes(builder.classes)
+    for number, made in enumerate(found):
+        made.__schema_origin__ = origin, number, found  # type: ignore[attr-defined]
+    return found
+
+
+def _reduce(made: type[BaseModel]) -> str | tuple[Any, ...]:
+    found = vars(made).get("__schema_origin__")
+    if found is None:  # a subclass, which a module holds
+        return made.__qualname__
+    origin, number, _ = found
+    source = origin.document, origin.base, origin.nested_base, origin.name
+    return _recall, (number, origin.token, *source)
+
+
+def _recall(number: int, *origin: Any) -> type[BaseModel]:
+    made = _Origin(*origin)
+    found = _made.get(made.token)
+    return (_make(made) if found is None else found)[number]
+
+
+copyreg.pickle(MadeClass, _reduce)

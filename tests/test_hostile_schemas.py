@@ -1,0 +1,262 @@
+"""JSON Schema documents that anyone may have written: whatever they hold, time is bounded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pydantic
+import pytest
+
+from schemax import AttrSchema, SchemaError, attr
+from schemax.compiler import TextCodec, compile_schema
+from schemax.compiler.grammars import left_to_validation
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Of the processor: another process must not fail a test."""
+    started = time.process_time()
+    yield
+    assert time.process_time() - started < seconds
+
+
+def declared(**properties: Any) -> type[AttrSchema]:
+    document = {"type": "object", "properties": properties, "required": list(properties)}
+    return AttrSchema.from_json_schema(document)
+
+
+def refused(said: str, **properties: Any) -> None:
+    with within(5), pytest.raises(SchemaError, match=said):
+        declared(**properties)
+
+
+# Patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "is_found"),
+    [
+        ("^(a+)+$", "a" * 40 + "!", False),
+        ("^(a+)+$", "a" * 40, True),
+        ("(x+x+)+y", "x" * 40, False),
+        ("^(?!b)[a-c]+$", "abc", True),
+        ("^(?!b)[a-c]+$", "bc", False),
+        (r"^(.)\1$", "aa", True),
+        (r"^(.)\1$", "ab", False),
+        ("b", "abc", True),
+    ],
+)
+def test_patterns_are_searched_for_in_bounded_time(pattern: str, text: str, is_found: bool) -> None:
+    model = declared(x={"type": "string", "pattern": pattern, "minLength": 1})
+    assert model.model_json_schema()["properties"]["x"]["pattern"] == pattern
+    with within(2):
+        if is_found:
+            assert model.model_validate({"x": text}).model_dump() == {"x": text}
+        else:
+            with pytest.raises(pydantic.ValidationError, match="should match pattern"):
+                model.model_validate({"x": text})
+    with pytest.raises(pydantic.ValidationError, match="at least 1 character"):
+        declared(x={"type": "string", "minLength": 1, "pattern": ""}).model_validate({"x": ""})
+
+
+def test_a_search_that_takes_too_long_is_an_error_of_its_value() -> None:
+    """Look-around is beyond the engine that is always fast."""
+    model = declared(x={"type": "string", "pattern": "^(?=a)(a|a)+$"})
+    with within(3), pytest.raises(pydantic.ValidationError, match=r"more than 0\.25 seconds"):
+        model.model_validate({"x": "a" * 40 + "!"})
+    assert model.model_validate({"x": "aaa"}).model_dump() == {"x": "aaa"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("(", "cannot be used"),
+        ("(" * 5_000, "cannot be used"),
+        ("a" * 10_001, "at most 10,000 characters"),
+        ("((a{1000}){1000}){1000}", "repeats too much"),
+        ("(?!b)" + "(" * 9 + "a" + "{9})" * 9, "repeats too much"),
+        (5, "must be text"),
+    ],
+)
+def test_patterns_that_are_refused(pattern: Any, said: str) -> None:
+    refused(said, x={"type": "string", "pattern": pattern})
+
+
+def test_common_patterns_with_look_around_are_taken() -> None:
+    mail = r"^(?=.{1,254}$)(?=.{1,64}@)[-a-z]{1,64}@[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*$"
+    model = declared(x={"type": "string", "pattern": mail})
+    assert model.model_validate({"x": "me@example.com"})
+    with pytest.raises(pydantic.ValidationError):
+        model.model_validate({"x": "me"})
+
+
+def test_the_engine_does_not_depend_on_the_class_that_is_derived_from() -> None:
+    class Slow(AttrSchema, regex_engine="python-re"):  # type: ignore[call-arg]
+        code: str | None = attr(pattern="^(?=a)")
+
+    document = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
+    model = Slow.from_json_schema({**document, "required": ["x"]})
+    with within(2), pytest.raises(pydantic.ValidationError, match="should match pattern"):
+        model.model_validate({"x": "a" * 40 + "!"})
+
+
+# Nesting
+
+
+def nested(levels: int, wrap: Any) -> Any:
+    node: Any = {"type": "string"}
+    for _ in range(levels):
+        node = wrap(node)
+    return node
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda node: {"type": "object", "properties": {"x": node}},
+        lambda node: {"type": "array", "items": node},
+        lambda node: {"anyOf": [node, {"type": "null"}]},
+        lambda node: {"allOf": [node]},
+        lambda node: {"nullable": True, **node, "properties": {"x": node}, "type": "object"},
+    ],
+)
+@pytest.mark.parametrize("levels", [40, 300, 5_000])
+def test_deep_documents_are_refused(wrap: Any, levels: int) -> None:
+    refused("nested more than 32 levels deep", x=nested(levels, wrap))
+
+
+def test_twenty_levels_are_read() -> None:
+    model = declared(x=nested(20, lambda node: {"type": "object", "properties": {"x": node}}))
+    assert model.model_validate({"x": {}})
+
+
+@pytest.mark.parametrize("kind", ["object", "array", "anyOf"])
+def test_references_that_double_with_every_level_are_refused(kind: str) -> None:
+    def level(number: int) -> Any:
+        both = [{"$ref": f"#/$defs/n{number + 1}"}] * 2
+        if kind == "anyOf":
+            return {"anyOf": both}
+        properties = {"a": both[0], "b": both[1]}
+        if kind == "array":
+            properties = {key: {"type": "array", "items": node} for key, node in properties.items()}
+        return {"type": "object", "properties": properties}
+
+    leaf = {"type": "object", "properties": {"x": {"type": "string"}}}
+    definitions = {f"n{number}": level(number) for number in range(14)} | {"n14": leaf}
+    document = {"properties": {"r": {"$ref": "#/$defs/n0"}}, "$defs": definitions}
+    with within(10), pytest.raises(SchemaError, match=r"at most 2,000|20,000 parts"):
+        AttrSchema.from_json_schema(document)
+
+
+def test_many_properties_are_refused() -> None:
+    refused("2,001 properties", **{f"p{n}": {"type": "string"} for n in range(2_001)})
+
+
+def test_properties_with_the_same_name_in_python_are_told_apart() -> None:
+    keys = ["a b", "a-b", "a.b", "a_b", "a_b_2", "a!b"]
+    titled = {key: {"type": "integer", "title": f"title {n}"} for n, key in enumerate(keys)}
+    names = list(declared(**titled).model_fields)
+    assert names == ["a_b_3", "a_b_4", "a_b_5", "a_b", "a_b_2", "a_b_6"]
+    # In time, for as many as there may be.
+    many = {"a" + "-" * n + "b": {"type": "integer", "title": f"t{n}"} for n in range(1, 1_500)}
+    with within(20):
+        assert len(declared(**many).model_fields) == len(many)
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("format", ["json", "yaml", "xml"])
+@pytest.mark.parametrize(
+    "limits", [{"maxItems": 10**9}, {"minItems": 10**9}, {"minItems": 1, "maxItems": 10**18}]
+)
+def test_lists_of_any_declared_size_compile_in_time(
+    codec: TextCodec, limits: dict[str, int], format: str
+) -> None:
+    model = declared(x={"type": "array", "items": {"type": "string"}, **limits})
+    with within(5):
+        compiled = compile_schema(model, codec, format=format)
+    (attribute,) = compiled.attributes
+    left = [text for text in left_to_validation(attribute) if "10" in text]
+    assert len(left) == 1
+
+
+def test_a_thousand_items_are_kept_by_the_grammar(codec: TextCodec) -> None:
+    model = declared(x={"type": "array", "items": {"type": "integer"}, "maxItems": 1_000})
+    with within(5):
+        (attribute,) = compile_schema(model, codec).attributes
+    assert left_to_validation(attribute) == ()
+
+
+@pytest.mark.parametrize("long", [True, False])
+def test_lists_in_two_phases_of_too_many_items_are_refused(codec: TextCodec, long: bool) -> None:
+    """Of scalars, or of nested models, which are always read so."""
+    row = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    items = {"items": {"type": "string"}, "long": True} if long else {"items": row}
+    for limits in ({"maxItems": 10**9}, {"minItems": 10**9}, {"maxItems": 10_001}):
+        model = declared(x={"type": "array", **items, **limits})
+        with within(5), pytest.raises(SchemaError, match=r"items, and .* keys in all"):
+            compile_schema(model, codec)
+    with within(5):
+        compile_schema(declared(x={"type": "array", **items, "maxItems": 10_000}), codec)
+
+
+def test_lists_within_lists_multiply_and_are_refused(codec: TextCodec) -> None:
+    node: Any = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    for _ in range(5):
+        node = {"type": "object", "properties": {"x": {"type": "array", "items": node}}}
+    with within(5), pytest.raises(SchemaError, match="500,000 keys"):
+        compile_schema(declared(r=node), codec)
+
+
+@pytest.mark.parametrize(
+    "choices", [[f"choice {n}" for n in range(100_000)], ["x" * 600_000, "y" * 600_000]]
+)
+def test_too_many_choices_are_refused(choices: list[str]) -> None:
+    refused("choices", x={"enum": choices})
+    refused("choices|parts", x={"anyOf": [{"const": choice} for choice in choices]})
+
+
+def test_ten_thousand_choices_compile_in_time(codec: TextCodec) -> None:
+    model = declared(x={"enum": [f"choice {n}" for n in range(10_000)]})
+    with within(15):
+        assert compile_schema(model, codec).slots[0].grammar is not None
+
+
+def test_long_alternations_compile_in_time(codec: TextCodec) -> None:
+    refused("at most 10,000 characters", x={"type": "string", "pattern": alternation(20_000)})
+    model = declared(x={"type": "string", "pattern": f"^({alternation(1_100)})$"})
+    with within(15):
+        compile_schema(model, codec)
+
+    class Trusted(AttrSchema):
+        x: str = attr(pattern=f"^({alternation(20_000)})$")
+
+    with within(15):
+        (attribute,) = compile_schema(Trusted, codec).attributes
+    assert "more than 10,000 characters" in left_to_validation(attribute)[0]
+    assert Trusted(x="word7").x == "word7"
+
+
+def alternation(count: int) -> str:
+    return "|".join(f"word{n}" for n in range(count))
+
+
+@pytest.mark.parametrize(
+    ("kind", "bound"),
+    [
+        *(("integer", bound) for bound in (10**4_000, 10**60, -(10**80))),
+        *(("number", bound) for bound in (10**60, -(10**80), 5e-324)),
+    ],
+)
+def test_bounds_of_many_digits_are_left_to_validation(
+    codec: TextCodec, kind: str, bound: float
+) -> None:
+    keyword = "minimum" if bound < 0 else "maximum"
+    model = declared(x={"type": kind, keyword: bound})
+    with within(5):
+        (attribute,) = compile_schema(model, codec).attributes
+    assert left_to_validation(attribute)[0].startswith(keyword)

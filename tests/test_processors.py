@@ -1,0 +1,94 @@
+"""Threads: how many there are, what they do while they wait, and what the doctor says of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from schemax import processors
+from schemax.diagnosis.threads import thread_check
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment in which nobody has chosen anything; what is set is undone."""
+    for name in (*processors._WAITING, "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "x")  # so that it is put back
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"), [("max 100000", None), ("150000 100000", 2), ("10000 100000", 1)]
+)
+def test_a_container_s_share_bounds_the_threads(
+    clean: None, written: str, expected: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quota = tmp_path / "cpu.max"
+    quota.write_text(f"{written}\n")
+    monkeypatch.setattr(processors, "_QUOTA", quota)
+    machine = len(os.sched_getaffinity(0))
+    assert processors.usable_processors() == min(expected or machine, machine)
+    processors.share_processors()
+    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+    threads = os.environ.get("OMP_NUM_THREADS")
+    assert threads == (None if expected is None else str(min(expected, machine)))
+
+
+@pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"])
+def test_what_the_environment_sets_stays(
+    clean: None, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quota = tmp_path / "cpu.max"
+    quota.write_text("50000 100000")
+    monkeypatch.setattr(processors, "_QUOTA", quota)
+    monkeypatch.setenv(name, "7")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    before = dict(os.environ)
+    processors.share_processors()
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [("import schemax.runtime.model", "PASSIVE"), ("import torch, schemax.runtime.model", "None")],
+)
+def test_a_library_sets_it_only_before_torch_is_imported(first: str, expected: str) -> None:
+    """torch reads the environment when it is imported, and never again."""
+    assert _printed(f"{first}\nprint(os.environ.get('OMP_WAIT_POLICY'))") == [expected]
+
+
+def test_the_command_sets_it_before_torch_is_imported() -> None:
+    code = (
+        "import schemax.cli as cli\n"
+        "cli.app = lambda: print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)\n"
+        "cli.main()\n"
+    )
+    assert _printed(code) == ["PASSIVE", "False"]
+
+
+def _printed(code: str) -> list[str]:
+    environment = {name: value for name, value in os.environ.items() if "OMP_WAIT" not in name}
+    environment["PYTHONPATH"] = str(Path(processors.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", f"import os, sys\n{code}"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return done.stdout.decode().split()
+
+
+def test_the_doctor_says_when_others_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr("schemax.diagnosis.threads.usable_processors", lambda: 4)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.2, 0.0, 0.0))
+    assert thread_check().found == "4 on 4 processors, load 0.2"
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.0, 0.0, 0.0))
+    assert "OMP_NUM_THREADS=1 may be faster" in thread_check().found
+    monkeypatch.setattr("schemax.diagnosis.threads.usable_processors", lambda: 2)
+    assert "set OMP_NUM_THREADS=2" in thread_check().found
