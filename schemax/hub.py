@@ -8,7 +8,10 @@ import warnings
 from pathlib import Path
 
 from huggingface_hub import constants, is_offline_mode, try_to_load_from_cache
-from huggingface_hub.utils import get_session, validate_repo_id
+from huggingface_hub.utils import (  # type: ignore[attr-defined]
+    get_session,
+    validate_repo_id,
+)
 
 from schemax.errors import ModelError
 from schemax.messages import clipped

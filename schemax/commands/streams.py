@@ -31,6 +31,8 @@ class _Unread(io.TextIOWrapper):
 
 
 class _UnreadBytes(io.BufferedIOBase):
+    name = "<stdout>"
+
     def writable(self) -> bool:
         return True
 

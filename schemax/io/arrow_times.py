@@ -39,7 +39,7 @@ def time_text(scalar: Any) -> Any:
     if types.is_map(kind):
         return [tuple(time_text(entry).values()) for entry in scalar.values]
     if isinstance(scalar, Sequence):
-        return [time_text(item) for item in scalar.values]
+        return [time_text(item) for item in scalar]
     return time_text(scalar.value)  # of what only wraps another one, such as a dictionary's index
 
 

@@ -47,7 +47,7 @@ class CsvWriter:
         text = _text(value)
         return escaped(text) if self._escapes and isinstance(value, str) else text
 
-    def _put(self, cells: Sequence[str], quoting: int = csv.QUOTE_MINIMAL) -> None:
+    def _put(self, cells: Sequence[str], quoting: Literal[0, 1] = csv.QUOTE_MINIMAL) -> None:
         line = io.StringIO()
         # Characters of the line's end are quoted in cells, so it must have both of them.
         csv.writer(

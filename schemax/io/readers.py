@@ -256,7 +256,9 @@ def unusable(name: str) -> str | None:
 
 def _json_lines(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
     # Files of stores read lines of any length only.
-    buffered = handle if isinstance(handle, io.BufferedIOBase) else io.BufferedReader(handle)
+    buffered: Any = handle
+    if not isinstance(handle, io.BufferedIOBase):
+        buffered = io.BufferedReader(buffered)
     lines = bounded_lines(buffered)
     first = next(lines, b"")
     if suffixes(name)[0] == ".json" and first and (first[:1] == b"[" or first.strip() == b"{"):

@@ -221,6 +221,8 @@ class Folder:
         try:
             self._system.makedirs(self._place, exist_ok=True)
         except OSError as error:
+            if isinstance(error, FileExistsError) and not os.path.isfile(self._place):
+                return  # it was there, and has just been removed: whoever opens it looks again
             raise InputError(f"cannot write {self.name}: {error.strerror or error}") from error
         if self.path is not None:
             sync_folder(self.path.parent)
