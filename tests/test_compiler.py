@@ -301,18 +301,20 @@ def test_templates_show_attributes_and_documents(
 ) -> None:
     config = DecodingConfig(documents="stacked" if stacked else "isolated", documents_per_prompt=3)
     compiled = compile_schema(Television, codec, template=template, decoding=config)
-    (prompt,) = compiled.encode(["first", "second", "third"])
+    prompts = compiled.encode(["first", "second", "third"])
+    assert len(prompts) == (1 if stacked else 3)
+    prompt = prompts[0]
     instruction = text_of(codec, prompt.instruction)
     for shown in ("brand", "Manufacturer", "Samsung", "720p", "1080p", "size > width", "JSON"):
         assert shown in instruction
-    documents = [text_of(codec, ids) for ids in prompt.documents]
+    documents = [text_of(codec, ids) for each in prompts for ids in each.documents]
     assert "second" in documents[1]
     assert ('id="2"' in documents[1]) == stacked
     assert ('"3"' in compiled.key_texts[-1][0]) == stacked
     assert text_of(codec, prompt.opening).endswith("{\n")
     # Isolated prompts tell neither J nor an index.
     if not stacked:
-        assert compiled.encode(["second"])[0].documents[0] == prompt.documents[1]
+        assert compiled.encode(["second"])[0].documents == prompts[1].documents
 
 
 @pytest.mark.parametrize("preset", ["isolated", "paper"])
@@ -497,7 +499,8 @@ def test_unknown_format_and_preset(codec: TextCodec) -> None:
     "settings",
     [
         {"layout": "branched", "slots": "causal"},
-        {"layout": "autoregressive", "documents_per_prompt": 2},
+        {"layout": "autoregressive", "slots": "causal"},
+        {"layout": "autoregressive", "stop": "newline"},
         {"layout": "sideways"},
         {"documents_per_prompt": 0},
         {"documents_per_prompt": None},
