@@ -31,6 +31,8 @@ from schemax.evaluation.examples import Example
 from schemax.runtime.model import DecoderModel
 
 STATE = "state.pt"
+# What the model is asked by; a copy lies beside its weights.
+PROMPT = Path(__file__).with_name("prompt.jinja")
 # Templates that users have, and how often each is one of theirs.
 _USERS = {"verbatim": 0.5, "generic": 0.3, "standard": 0.2}
 
@@ -60,7 +62,7 @@ class Recipe:
     variety: Variety = field(default_factory=Variety)
 
 
-def train(data: Data, out: Path, recipe: Recipe, template: Path, start: Path | None = None) -> None:
+def train(data: Data, out: Path, recipe: Recipe, start: Path | None = None) -> None:
     """Trains for a fixed time and writes a model folder that `Extractor` can load.
 
     A folder that holds an unfinished run is gone on with. start: a model folder of this shape,
@@ -70,7 +72,7 @@ def train(data: Data, out: Path, recipe: Recipe, template: Path, start: Path | N
     begun = (out / STATE).is_file()
     torch.manual_seed(recipe.seed)
     if not begun:
-        shutil.copy(template, out / "prompt.jinja")
+        shutil.copy(PROMPT, out / PROMPT.name)
         if start is not None:
             for name in TOKENIZER_FILES:
                 shutil.copy(start / name, out / name)
@@ -85,7 +87,7 @@ def train(data: Data, out: Path, recipe: Recipe, template: Path, start: Path | N
     if begun:
         run.load(out / STATE)
     templates = Templates(
-        load_template(out / "prompt.jinja"),
+        load_template(out / PROMPT.name),
         {name: load_template(name) for name in _USERS},
         _USERS,
     )
