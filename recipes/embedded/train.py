@@ -31,6 +31,8 @@ from schemax.evaluation.examples import Example
 from schemax.runtime.model import DecoderModel
 
 STATE = "state.pt"
+# Steps until the learning rate is at its height.
+_WARM_UP = 30
 # What the model is asked by; a copy lies beside its weights.
 PROMPT = Path(__file__).with_name("prompt.jinja")
 # Templates that users have, and how often each is one of theirs.
@@ -163,7 +165,7 @@ class Run:
         rate = recipe.learning_rate * schedule(self.minutes / recipe.minutes, recipe.cooldown)
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate * min(1, (self.step + 1) / 100)
+                group["lr"] = rate * min(1, (self.step + 1) / _WARM_UP)
         model.train()
         with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bf16):
             logits, labels = forward(decoder, sequences, config, pad_id)
