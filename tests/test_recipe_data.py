@@ -208,7 +208,7 @@ def test_nothing_is_trained_on_that_is_tested_on(tmp_path: Path, data: Path) -> 
     )
     trained = {
         document.text
-        for shelves in everything.library.shelves.values()
+        for shelves in everything.collection.shelves.values()
         for shelf in shelves
         for document in shelf.documents
     }

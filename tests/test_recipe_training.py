@@ -197,13 +197,12 @@ def test_a_run_is_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str
         watched_pages=2,
         shape=Shape(vocab_size=400, num_layers=1),
     )
-    template = resource_dir("embedded") / "prompt.jinja"
-    train(data, out, recipe, template)
+    train(data, out, recipe)
     first = load_file(out / "model.safetensors")
     state = torch.load(out / STATE, weights_only=True)
     assert state["step"] > 0
     assert "titles" in capsys.readouterr().out
-    train(data, out, replace(recipe, minutes=recipe.minutes + 0.02), template)
+    train(data, out, replace(recipe, minutes=recipe.minutes + 0.02))
     again = torch.load(out / STATE, weights_only=True)
     assert again["step"] > state["step"]
     assert again["minutes"] >= recipe.minutes + 0.02
@@ -219,7 +218,7 @@ def test_a_run_may_start_from_a_model(tmp_path: Path) -> None:
     """It takes up weights and tokenizer, so that nothing is lost at the start."""
     start, out = resource_dir("embedded"), tmp_path / "out"
     recipe = Recipe(minutes=0, watched_pages=2)
-    train(small_data(tmp_path), out, recipe, start / "prompt.jinja", start)
+    train(small_data(tmp_path), out, recipe, start)
     written, known = (load_file(folder / "model.safetensors") for folder in (out, start))
     assert written.keys() == known.keys()
     assert all(torch.equal(written[name], tensor) for name, tensor in known.items())

@@ -19,7 +19,6 @@ from recipes.embedded.data import read_data
 from recipes.embedded.mixture import Variety
 from recipes.embedded.network import Shape
 from recipes.embedded.train import Recipe, train
-from schemax.resources import resource_dir
 
 
 def main() -> None:
@@ -31,7 +30,6 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, help="folder of annotated rows of public data sets")
     parser.add_argument("--exclude", type=Path, help="JSONL whose texts are never trained on")
     parser.add_argument("--start", type=Path, help="model folder whose weights are taken up")
-    parser.add_argument("--template", type=Path, default=resource_dir("embedded") / "prompt.jinja")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--held-out", type=int, default=40)
     parser.add_argument("--titles-times", type=int, default=3)
@@ -67,7 +65,7 @@ def main() -> None:
         titles_times=given["titles_times"],
         seed=given["seed"],
     )
-    train(data, given["out"], recipe, given["template"], given["start"])
+    train(data, given["out"], recipe, given["start"])
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class Data:
     rows: shelves with the held-out rows of sources that are trained on.
     """
 
-    library: Library
+    collection: Library
     titles: Sequence[Example]
     new: Sequence[Shelf]
     rows: Sequence[Shelf]

@@ -59,7 +59,7 @@ class Variety:
     featured: float = 0.12
     foreign: float = 0.45
     padded: float = 0.04
-    own_template: float = 0.84
+    own_template: float = 0.9
     read_twice: float = 0.05
     habits: Habits = field(default_factory=Habits)
 

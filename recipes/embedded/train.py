@@ -31,6 +31,10 @@ from schemax.evaluation.examples import Example
 from schemax.runtime.model import DecoderModel
 
 STATE = "state.pt"
+# Steps until the learning rate is at its height.
+_WARM_UP = 30
+# What the model is asked by; a copy lies beside its weights.
+PROMPT = Path(__file__).with_name("prompt.jinja")
 # Templates that users have, and how often each is one of theirs.
 _USERS = {"verbatim": 0.5, "generic": 0.3, "standard": 0.2}
 
@@ -60,7 +64,7 @@ class Recipe:
     variety: Variety = field(default_factory=Variety)
 
 
-def train(data: Data, out: Path, recipe: Recipe, template: Path, start: Path | None = None) -> None:
+def train(data: Data, out: Path, recipe: Recipe, start: Path | None = None) -> None:
     """Trains for a fixed time and writes a model folder that `Extractor` can load.
 
     A folder that holds an unfinished run is gone on with. start: a model folder of this shape,
@@ -70,12 +74,12 @@ def train(data: Data, out: Path, recipe: Recipe, template: Path, start: Path | N
     begun = (out / STATE).is_file()
     torch.manual_seed(recipe.seed)
     if not begun:
-        shutil.copy(template, out / "prompt.jinja")
+        shutil.copy(PROMPT, out / PROMPT.name)
         if start is not None:
             for name in TOKENIZER_FILES:
                 shutil.copy(start / name, out / name)
         else:
-            shelves = [shelf for group in data.library.shelves.values() for shelf in group]
+            shelves = [shelf for group in data.collection.shelves.values() for shelf in group]
             train_tokenizer(tokenizer_texts(shelves), recipe.shape.vocab_size, 8, out)
     codec = load_codec(out)
     model = new_model(recipe.shape, codec, out)
@@ -85,11 +89,11 @@ def train(data: Data, out: Path, recipe: Recipe, template: Path, start: Path | N
     if begun:
         run.load(out / STATE)
     templates = Templates(
-        load_template(out / "prompt.jinja"),
+        load_template(out / PROMPT.name),
         {name: load_template(name) for name in _USERS},
         _USERS,
     )
-    reader = Reader(data.library, recipe.variety)
+    reader = Reader(data.collection, recipe.variety)
     stream = batches(
         reader,
         codec,
@@ -161,7 +165,7 @@ class Run:
         rate = recipe.learning_rate * schedule(self.minutes / recipe.minutes, recipe.cooldown)
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate * min(1, (self.step + 1) / 100)
+                group["lr"] = rate * min(1, (self.step + 1) / _WARM_UP)
         model.train()
         with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bf16):
             logits, labels = forward(decoder, sequences, config, pad_id)

@@ -42,7 +42,7 @@ def watched(
     titles = {title.category for title in data.titles}
     own = [
         replace(shelf, documents=[document_of(t) for t in data.titles if t.category == shelf.name])
-        for shelf in data.library.shelves.get("titles", [])
+        for shelf in data.collection.shelves.get("titles", [])
         if shelf.name in titles
     ]
     parts: Mapping[str, Sequence[Shelf]] = {"titles": own, "new": data.new, "rows": data.rows}
