@@ -215,7 +215,10 @@ def test_nothing_is_trained_on_that_is_tested_on(tmp_path: Path, data: Path) -> 
     tests = [*read_examples(data / "oa_mine.test.jsonl"), *everything.titles]
     tests += [example for c in read_listings(FOLDER / UNSEEN) for example in c.examples]
     for path in (data / "general").glob("*.unseen.jsonl"):
-        tests += [Example("", json.loads(line)["text"], {}) for line in path.open(encoding="utf-8")]
+        tests += [
+            Example("", json.loads(line)["text"], {})
+            for line in path.read_text("utf-8").splitlines()
+        ]
     assert trained
     assert not trained & {example.text for example in tests}
     aside = {d.text for shelf in (*everything.new, *everything.rows) for d in shelf.documents}
