@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -133,15 +132,16 @@ def test_a_consumer_that_leaves_ends_the_thread() -> None:
 
 
 def test_work_goes_on_while_results_are_used() -> None:
-    """Each of ten results takes as long to use as to make; in turn that would be twice as long."""
-    pause = 0.05
+    """The second result is made while the first is in the caller's hands."""
+    made_second = threading.Event()
 
-    def slow(items: Iterator[int]) -> Iterator[int]:
+    def work(items: Iterator[int]) -> Iterator[int]:
         for item in items:
-            time.sleep(pause)
+            if item == 1:
+                made_second.set()
             yield item
 
-    begun = time.perf_counter()
-    for _ in in_background(slow, iter(range(10)), ahead=16, unread=16):
-        time.sleep(pause)
-    assert time.perf_counter() - begun < 10 * 2 * pause * 0.85
+    results = in_background(work, iter(range(3)), ahead=4, unread=4)
+    assert next(results) == 0
+    assert made_second.wait(timeout=60)
+    assert list(results) == [1, 2]
