@@ -43,6 +43,8 @@ class Variety:
 
     bpe_dropout: merges skipped, in two texts of ten.
     varied, invented: see `Augmenter`; varied_little: for sources with many texts of their own.
+    nulls: missing values that are learnt as null, at most; a wide schema is mostly null, and a
+        model that is shown all of that learns to say nothing long before it learns to read.
     described: prompts with descriptions of their fields.
     featured: pages of goods with a question about a feature.
     foreign: pages with questions of other shelves, whose answer is null.
@@ -55,6 +57,7 @@ class Variety:
     varied: float = 0.6
     varied_little: float = 0.3
     invented: float = 0.35
+    nulls: float = 0.5
     described: float = 0.45
     featured: float = 0.12
     foreign: float = 0.45
@@ -117,7 +120,7 @@ class Reader:
         questions = []
         for name in names:
             answers = [document.values.get(name) for document in documents]
-            nulls = [rng.random() < shelf.nulls for _ in documents]
+            nulls = [rng.random() < min(shelf.nulls, variety.nulls) for _ in documents]
             questions.append(
                 ask(known[name], answers, nulls, rng.random() < described, habits, rng)
             )
