@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator, model_validator
 
@@ -239,11 +239,12 @@ def test_a_slice_is_found_where_it_reads_the_same(before: str, value: str, after
 
 
 @given(ANY_TEXTS, ANY_TEXTS)
+@example("a.b.aaaaaaaa ½", "baaaaaaaa½")
 @settings(max_examples=300, deadline=None)
 def test_any_value_in_any_text_is_a_place_or_none(value: str, text: str) -> None:
     found = piece(value, text)
     if found is not None and folded(found, loose) != folded(value, loose).strip():
-        if len(re.findall(r"\w+", value)) < 5:  # else it may be a quotation
+        if len(value.split()) < 5 and "and" not in folded(value, loose):  # else: a quotation
             assert folded(found, bare)[0] == folded(value, bare)[0]
         assert re.findall(r"\d", folded(found, bare)) == re.findall(r"\d", folded(value, bare))
 
