@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pandas
 import polars
 import pyarrow
@@ -143,6 +144,26 @@ def test_a_bad_cell_of_polars_costs_its_row_only(
     found = schemax.extract_frame(frame, Brand, extractor=extractor).to_dicts()
     assert [row["brand"] for row in found] == ["t:", None, "TCL"]
     assert "outside the years 1 to 9999" in found[1]["_error"]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the package datasets, about itself
+@pytest.mark.parametrize("text", [("t", "day"), "day"])
+@pytest.mark.parametrize("kind", ["pandas", "datasets"])
+def test_a_bad_cell_of_an_arrow_frame_costs_its_row_only(
+    kind: str, text: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    days = raw([0, 2**31 - 1, 1], pyarrow.date32())
+    table = pyarrow.table({"day": days, "t": ["LG"] * 3})
+    frame: Any = table.to_pandas(types_mapper=pandas.ArrowDtype)
+    if kind == "datasets":
+        frame = datasets.Dataset(table)
+    extractor: Any = StandIn()
+    found = schemax.extract_frame(frame, Brand, extractor=extractor, text=text)
+    rows: Any = found.to_dict("records") if kind == "pandas" else found.to_list()
+    days_shown = ["1970-01-01", "1970-01-02"]
+    assert [row["brand"] for row in rows[::2]] == (days_shown if text == "day" else ["t:", "t:"])
+    assert "outside the years 1 to 9999" in rows[1]["_error"]
 
 
 def test_nanoseconds_do_not_need_pandas(tmp_path: Path) -> None:
