@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 import tokenizers
 import torch
+from hypothesis import HealthCheck, settings
 from models_page import models_page
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
@@ -33,6 +34,20 @@ TITLES = [
     "x",
 ]
 
+
+# The same examples in every run; --hypothesis-profile random looks for new ones. Neither by the
+# clock, which a busy machine makes slow.
+for profile, examples in (("default", 100), ("random", 2000)):
+    settings.register_profile(
+        profile,
+        derandomize=profile == "default",
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+settings.load_profile("default")
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Of the processes that tests start: every core has a worker already.

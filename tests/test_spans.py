@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator, model_validator
 
@@ -233,14 +233,12 @@ ANY_TEXTS = TEXTS | st.text(max_size=40)
 
 
 @given(ANY_TEXTS, ANY_TEXTS.filter(lambda text: len(text.strip()) > 3), ANY_TEXTS)
-@settings(max_examples=300, deadline=None)
 def test_a_slice_is_found_where_it_reads_the_same(before: str, value: str, after: str) -> None:
     assert piece(value, before + value + after) == value.strip()
 
 
 @given(ANY_TEXTS, ANY_TEXTS)
 @example("a.b.aaaaaaaa ½", "baaaaaaaa½")
-@settings(max_examples=300, deadline=None)
 def test_any_value_in_any_text_is_a_place_or_none(value: str, text: str) -> None:
     found = piece(value, text)
     if found is not None and folded(found, loose) != folded(value, loose).strip():
@@ -277,7 +275,6 @@ WORDS = st.sampled_from(
 
 
 @given(st.lists(WORDS, min_size=1, max_size=8), st.data())
-@settings(max_examples=200, deadline=None)
 def test_words_are_found_however_they_are_written(words: list[str], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(words) - 1))
     end = data.draw(st.integers(start + 1, len(words)))
@@ -292,7 +289,6 @@ def test_words_are_found_however_they_are_written(words: list[str], data: st.Dat
 
 
 @given(ANY_TEXTS)
-@settings(deadline=None)
 def test_folded_places_lead_back(text: str) -> None:
     units = units_of(text)
     assert "".join(units) == text

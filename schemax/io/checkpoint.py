@@ -5,10 +5,11 @@
                                DIGEST is one of these records
     open-00001.jsonl           the same, of a part that is not complete
 
-A line is [digest of the line's rest, digest of the record, row]. The names alone say what is done, so no two files have to
-agree: a part that is complete and on the disk is renamed from open to part. An open part may end in
-half a line, which is dropped. Open parts are kept on local disks only, and only where rows do not
-depend on what they were computed with; elsewhere a part is written when it is complete.
+A line is [digest of the line's rest, digest of the record, row]. The names alone say what is done,
+so no two files have to agree: a part that is complete and on the disk is renamed from open to part.
+An open part may end in half a line, which is dropped. Open parts are kept on local disks only, and
+only where rows do not depend on what they were computed with; elsewhere a part is written when it
+is complete.
 """
 
 from __future__ import annotations
