@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,6 +52,17 @@ settings.load_profile("default")
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Of the processes that tests start: every core has a worker already.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def slow_but(usual: Container[Any], values: Iterable[Any], key: Any = lambda value: value) -> Any:
+    """Parameters, of which those that are not usual are tried in slow runs only.
+
+    key: what of a value may be usual.
+    """
+    return [
+        value if key(value) in usual else pytest.param(value, marks=pytest.mark.slow)
+        for value in values
+    ]
 
 
 @pytest.fixture(autouse=True, scope="session")

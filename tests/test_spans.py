@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from conftest import slow_but
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -496,7 +497,7 @@ def embedded() -> Extractor:
 
 
 @pytest.mark.parametrize("format", ["json", "yaml", "xml"])
-@pytest.mark.parametrize("decoding", ["isolated", "autoregressive"])
+@pytest.mark.parametrize("decoding", slow_but({"isolated"}, ["isolated", "autoregressive"]))
 def test_from_products_to_places(embedded: Extractor, format: str, decoding: str) -> None:
     products = [
         {"id": 1, "note": 7, "title": "  Ellie Shoes  Women's 8400, Red Patent, 14 M US"},
@@ -533,7 +534,7 @@ def test_a_long_document_in_bounded_time() -> None:
         started = time.process_time()
         source = Source({"text": text})
         found = [source.locate(value) for value in values]
-        assert time.process_time() - started < 1.0  # measured: 0.01 to 0.11
+        assert time.process_time() - started < 5  # measured: 0.01 to 0.11
         assert found == [None] * 16
 
 
