@@ -71,6 +71,12 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    # Whatever ran before in the same process.
+    torch.manual_seed(0)
+
+
 class Small(AttrSchema, category="television"):
     """Few slots, short budgets: what the oracle can afford."""
 
