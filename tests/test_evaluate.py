@@ -192,6 +192,7 @@ def test_a_field_by_itself_keeps_what_was_declared() -> None:
     assert parts_of({"a": Box, "b": Nested})[1].keys() == {"a"}
 
 
+@pytest.mark.slow
 def test_all_settings_in_one_run(folder: Path, gold: str) -> None:
     command = [gold, "--model", str(folder), "--decoding", ",".join(TEXTS)]
     reports = figures(*command, "--details")

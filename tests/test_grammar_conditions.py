@@ -175,7 +175,7 @@ def test_patterns_are_found_in_what_is_accepted_and_only_there(pattern: str, nam
     except (re.error, FutureWarning):  # Rust's alone
         likely = st.just("A")
 
-    @settings(max_examples=settings.default.max_examples // 4)
+    @settings(max_examples=settings.default.max_examples // 2)
     @given(st.text(ALPHABET, max_size=5) | likely)
     def check(text: str) -> None:
         if text.isprintable() or text.isascii():

@@ -53,11 +53,12 @@ def test_what_the_environment_sets_stays(
     assert dict(os.environ) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "expected"),
     [
         ("import schemax.runtime.model", "PASSIVE"),
-        pytest.param("import torch, schemax.runtime.model", "None", marks=pytest.mark.slow),
+        ("import torch, schemax.runtime.model", "None"),
     ],
 )
 def test_a_library_sets_it_only_before_torch_is_imported(first: str, expected: str) -> None:

@@ -215,6 +215,7 @@ def test_a_run_is_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert len(item.fields) == 1
 
 
+@pytest.mark.slow
 def test_a_run_may_start_from_a_model(tmp_path: Path) -> None:
     """It takes up weights and tokenizer, so that nothing is lost at the start."""
     start, out = resource_dir("embedded"), tmp_path / "out"

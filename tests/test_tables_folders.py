@@ -113,6 +113,7 @@ print(refused)
 """
 
 
+@pytest.mark.slow
 def test_of_runs_that_race_one_is_in(tmp_path: Path) -> None:
     jobs = [process("-c", RACER, cwd=tmp_path) for _ in range(3)]
     found = [job.communicate() for job in jobs]

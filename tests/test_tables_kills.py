@@ -127,6 +127,7 @@ def progress(folder: Path) -> list[tuple[str, int]]:
         return []
 
 
+@pytest.mark.slow
 def test_a_kill_before_any_operation_on_files_does_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

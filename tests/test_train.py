@@ -328,6 +328,7 @@ def test_bfloat16(base: Path, data: Path) -> None:
     Extractor.from_pretrained(out, device="cpu")
 
 
+@pytest.mark.slow
 def test_labels_of_teachers_and_of_the_model_itself(base: Path, data: Path) -> None:
     predictions = [
         {"id": row["id"], "index": 0, "attributes": {"brand": "Tea!", "count": None}, "errors": []}
