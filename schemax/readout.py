@@ -178,8 +178,8 @@ def _kinds_of_items(
 def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[SlotText | None]:
     """The fields of an output that the model wrote itself, parsed leniently.
 
-    Of an output that was cut off, a field that is missing ran out of budget, and so did the one
-    that was being written: that one is not taken for complete.
+    Of an output that was cut off, a field that is missing ran out of budget, and so did one that
+    would have gone on: whose value differs if there is one more character.
 
     document: its place among those of its prompt, which share the output if they are stacked.
     """
@@ -191,11 +191,13 @@ def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[Sl
     found = compiled.format.parse(whole.raw, paths)
     cut = whole.finish_reason == "length" and not whole.complete
     truncated = SlotText("", "length", whole.tokens, complete=False)
-    last = next((path for path in reversed(paths) if path in found), None)
+    if cut:
+        further = compiled.format.parse(f"{whole.raw}x", paths)
+        found = {path: text for path, text in found.items() if further.get(path) == text}
     width = len(compiled.attributes)
     return [
         (truncated if cut else None)
-        if path not in found or (cut and path == last)
+        if path not in found
         else SlotText(found[path], "stop", whole.tokens, complete=True)
         for path in paths[document * width : (document + 1) * width]
     ]

@@ -115,6 +115,9 @@ class LaterResults(Mapping[str, FieldResult]):
         return repr(self._results())
 
 
+_READ_ONLY = (LaterResults, MappingProxyType)
+
+
 @dataclass(frozen=True, slots=True)
 class Extraction(Generic[T]):
     """One document, read: the instance, or why there is none.
@@ -138,14 +141,14 @@ class Extraction(Generic[T]):
     slots: tuple[SlotText | None, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        known = self.fields if isinstance(self.fields, LaterResults) else dict(self.fields)
-        object.__setattr__(self, "fields", MappingProxyType(known))
+        if not isinstance(self.fields, LaterResults):
+            object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
         object.__setattr__(self, "texts", MappingProxyType(dict(self.texts)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy can be neither pickled nor copied, and results travel between processes.
         state = (getattr(self, item.name) for item in fields(self))
-        return type(self), tuple(dict(x) if isinstance(x, MappingProxyType) else x for x in state)
+        return type(self), tuple(dict(x) if isinstance(x, _READ_ONLY) else x for x in state)
 
     @property
     def ok(self) -> bool:
