@@ -321,7 +321,7 @@ def test_probabilities_are_those_of_the_logits(codec: TextCodec) -> None:
         chosen = sampler.choose(logits, slots)
         assert chosen.logprobs[0] == pytest.approx(log(max(likely.values())), abs=1e-5)
         assert np.isnan(chosen.null_logprobs[0])
-        table.write(slots, chosen.ids, chosen.logprobs, chosen.null_logprobs)
+        table.write(slots, *chosen)
         sampler.grammars.settle(slots, chosen.ids)
         ids += chosen.ids.tolist()
     (slot,) = table.outputs(slots)

@@ -329,7 +329,7 @@ def _write(
     token by token.
     """
     chosen = sampler.choose(logits, slots)
-    table.write(slots, chosen.ids, chosen.logprobs, chosen.null_logprobs)
+    table.write(slots, *chosen)
     growing = table.is_growing(slots)
     sampler.grammars.settle(slots[growing], chosen.ids[growing], defers=True)
     return chosen.ids, table.is_growing(slots)

@@ -248,7 +248,7 @@ class Scheduler:
         """Takes up chosen tokens and what they force; the requests that are done with them."""
         table, slots = self.table, self.growing
         self.entering = []
-        table.write(slots, chosen.ids, chosen.logprobs, chosen.null_logprobs)
+        table.write(slots, *chosen)
         growing = table.is_growing(slots)
         self._sampler.grammars.settle(slots[growing], chosen.ids[growing])
         growing = table.is_growing(slots)
