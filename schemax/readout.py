@@ -75,6 +75,7 @@ def _slot_text(
     slot: SlotOutput, kind: _Kind, compiled: CompiledSchema, calibration: Calibration
 ) -> SlotText:
     raw, complete = compiled.decode_slot(slot.ids)
+    legal_at_start, legal = map(exp, slot.legal_logprobs)
     probability = exp(sum(slot.logprobs))
     confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
     alternatives: dict[Any, float] = {}
@@ -87,6 +88,9 @@ def _slot_text(
         if len(chosen) == 1:
             # Over all ways to cut it into tokens, not just the one that was written.
             confidence = probability = alternatives[chosen[0]]
+    if kind.is_typed:
+        # Among what the type allows, so far; what it forbids the model may have thought likelier.
+        confidence, probability = confidence * legal, probability * legal
     left_out = False
     if raw.strip() != _null_text(compiled.format):
         # A null is no value: neither a mistake about one nor a threshold says anything of it.
@@ -111,6 +115,8 @@ def _slot_text(
         confidence,
         probability,
         None if null is None else exp(null),
+        legal,
+        legal_at_start,
         alternatives,
         left_out,
         items,

@@ -99,6 +99,8 @@ def _result(
         probability=slot.probability,
         left_out=slot.left_out,
         null_probability=slot.null_probability,
+        legal_probability=slot.legal_probability,
+        legal_at_start=slot.legal_at_start,
         alternatives=slot.alternatives,
         spans=spans,
         finish_reason=slot.finish_reason,
