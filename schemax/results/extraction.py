@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from types import MappingProxyType
@@ -87,12 +87,41 @@ class FieldResult:
         return None not in self.spans if self.spans else None
 
 
+class LaterResults(Mapping[str, FieldResult]):
+    """Results that are made when they are first asked for: most callers only look at values."""
+
+    __slots__ = ("_known", "_make")
+
+    def __init__(self, make: Callable[[], dict[str, FieldResult]]) -> None:
+        self._make: Callable[[], dict[str, FieldResult]] | None = make
+        self._known: dict[str, FieldResult] = {}
+
+    def _results(self) -> dict[str, FieldResult]:
+        # Local, so that two threads may ask at once.
+        if (make := self._make) is not None:
+            self._known, self._make = make(), None
+        return self._known
+
+    def __getitem__(self, name: str) -> FieldResult:
+        return self._results()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._results())
+
+    def __len__(self) -> int:
+        return len(self._results())
+
+    def __repr__(self) -> str:
+        return repr(self._results())
+
+
 @dataclass(frozen=True, slots=True)
 class Extraction(Generic[T]):
     """One document, read: the instance, or why there is none.
 
     fields: dotted names to results, in declaration order; empty if the document was not read. Of a
         list of nested models, behind the list's own, those of its items' leaves, "lines.0.price".
+        Made when first asked for, of the instance as it is then.
     steps: forward passes that the document took part in.
     texts: what the model was shown, by key of the record ("text" for a bare str), as it was given:
         spans are offsets into these. Empty if the document was not read.
@@ -109,7 +138,8 @@ class Extraction(Generic[T]):
     slots: tuple[SlotText | None, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
+        known = self.fields if isinstance(self.fields, LaterResults) else dict(self.fields)
+        object.__setattr__(self, "fields", MappingProxyType(known))
         object.__setattr__(self, "texts", MappingProxyType(dict(self.texts)))
 
     def __reduce__(self) -> tuple[Any, ...]:
