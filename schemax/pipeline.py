@@ -14,6 +14,7 @@ from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
 from schemax.documents import Document
 from schemax.errors import InputError
+from schemax.familiarity import Familiarity
 from schemax.readout import read_out
 from schemax.results import Extraction, failed
 from schemax.runtime.engine import Model, Windows, outputs, run
@@ -33,6 +34,7 @@ def extractions(
     documents: Iterator[Document],
     compiled: Mapping[str, CompiledSchema],
     calibration: Calibration,
+    familiarity: Familiarity,
     *,
     by_category: bool,
 ) -> Iterator[Extraction[Any]]:
@@ -57,7 +59,10 @@ def extractions(
         if output.problem is not None:
             yield failed(document.index, document.id, output.problem)
         else:
-            yield read_out(document, output, schema, calibration)
+            extraction = read_out(document, output, schema, calibration)
+            familiarity.saw(schema, extraction)
+            yield extraction
+    familiarity.end()
 
 
 class _Feed:
