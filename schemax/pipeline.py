@@ -14,6 +14,7 @@ from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
 from schemax.documents import Document
 from schemax.errors import InputError
+from schemax.familiarity import Familiarity
 from schemax.readout import read_out
 from schemax.results import Extraction, failed
 from schemax.runtime.engine import Model, Windows, outputs, run
@@ -33,6 +34,7 @@ def extractions(
     documents: Iterator[Document],
     compiled: Mapping[str, CompiledSchema],
     calibration: Calibration,
+    familiarity: Familiarity,
     *,
     by_category: bool,
     alone: bool = False,
@@ -64,7 +66,9 @@ def extractions(
             elif output.problem is not None:
                 yield failed(document.index, document.id, output.problem)
             else:
-                yield read_out(document, output, schema, calibration)
+                extraction = read_out(document, output, schema, calibration)
+                familiarity.saw(schema, extraction)
+                yield extraction
 
     failure: Exception | None = None
     try:
@@ -74,11 +78,13 @@ def extractions(
             raise
         failure = error
     if again:
+        rest = iter(again)
         yield from extractions(
-            model, iter(again), compiled, calibration, by_category=by_category, alone=True
+            model, rest, compiled, calibration, familiarity, by_category=by_category, alone=True
         )
     if failure is not None:
         raise failure
+    familiarity.end()
 
 
 class _Feed:
