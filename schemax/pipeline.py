@@ -15,6 +15,7 @@ from schemax.compiler import CompiledSchema
 from schemax.documents import Document
 from schemax.errors import InputError
 from schemax.familiarity import Familiarity
+from schemax.messages import clipped, some_of
 from schemax.readout import read_out
 from schemax.results import Extraction, failed
 from schemax.runtime.engine import Model, Windows, outputs, run
@@ -139,8 +140,8 @@ class _Feed:
     def _unknown(self, category: str, document: Document) -> str | None:
         if category in self._compiled:
             return None
-        known = ", ".join(map(repr, self._compiled))
-        return f"no schema for category {document.category!r}; there are {known}"
+        known = some_of(map(repr, self._compiled))
+        return f"no schema for category {clipped(repr(document.category))}; there are {known}"
 
     def _prompts(self, compiled: CompiledSchema, group: Sequence[Document]) -> list[PromptIds]:
         """Prompts of J documents; one of each where they are too long to share a prompt."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tokenizers
 import torch
-from conftest import TITLES, tiny_model
+from conftest import TITLES, slow_but, tiny_model
 from constrained import forked
 from decoding import TEMPLATE, assert_right, outputs_of, run
 from transformers import PreTrainedTokenizerFast
@@ -28,7 +28,6 @@ from schemax.runtime.model import DecoderModel
 CONFIG = DecodingConfig(
     layout="autoregressive", documents="stacked", documents_per_prompt=3, k_max=8, max_retries=0
 )
-FORMATS = pytest.mark.parametrize("format", ["json", "yaml", "xml"])
 
 
 def compiled_for(schema: Any, codec: Any, format: str = "json", **changes: Any) -> CompiledSchema:
@@ -36,9 +35,9 @@ def compiled_for(schema: Any, codec: Any, format: str = "json", **changes: Any) 
     return compile_schema(schema, codec, format=format, template=TEMPLATE, decoding=config)
 
 
-@FORMATS
+@pytest.mark.parametrize("format", slow_but({"json"}, ["json", "yaml", "xml"]))
 @pytest.mark.parametrize("temperature", [0.0, 1.2])
-@pytest.mark.parametrize("in_flight", [1, 4, None])
+@pytest.mark.parametrize("in_flight", slow_but({4}, [1, 4, None]))
 def test_outputs_equal_the_oracle(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TITLES, tiny_model
+from conftest import TITLES, slow_but, tiny_model
 from constrained import forked
 from decoding import WAYS, assert_right, compiled_in, in_each_way, outputs_of
 
@@ -316,7 +316,7 @@ def test_nucleus_sampling_follows_the_distribution() -> None:
 
 
 @in_each_way
-@pytest.mark.parametrize("batch_size", ["auto", 1])
+@pytest.mark.parametrize("batch_size", slow_but({"auto"}, ["auto", 1]))
 def test_retries_change_no_other_slot(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
@@ -360,7 +360,7 @@ def test_retried_slots_equal_the_oracle(
 
 
 @pytest.mark.parametrize("layout", ["branched", "gapped"])
-@pytest.mark.parametrize("temperature", [0.0, 1.3])
+@pytest.mark.parametrize("temperature", slow_but({1.3}, [0.0, 1.3]))
 def test_engine_outputs_depend_on_nothing_but_the_document(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
@@ -400,7 +400,7 @@ def test_stacked_documents_that_are_too_long_are_each_reported(
 
 
 @in_each_way
-@pytest.mark.parametrize("batch_size", [1, 2, 3])
+@pytest.mark.parametrize("batch_size", slow_but({2}, [1, 2, 3]))
 def test_no_more_documents_are_in_flight_than_batch_size(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
