@@ -258,6 +258,8 @@ class _Value:
             upper = "" if most is None else most - 1
             more = f"({_exactly(spelling.separator)} ITEM){{{max(fewest - 1, 0)},{upper}}}"
         yield f"{_exactly(spelling.opening)} ITEM {more} {_exactly(spelling.closing)}"
+        if spelling.alone and fewest <= 1:
+            yield f"{_exactly(spelling.opening)} ITEM {_exactly(spelling.alone + spelling.closing)}"
 
     def text(self, form: Form) -> str:
         """A text in one of its forms: all conditions at once, each over what is written."""
@@ -291,9 +293,10 @@ class _Value:
         """One value as `escape` writes it, or as it writes it in a list."""
         if not self.attribute.is_list:
             return _bare(self.format.escape(value))
-        opening, closing = self.spelling.opening, self.spelling.closing
+        spelling = self.spelling
         inside = _bare(self.format.escape([value]))  # type: ignore[list-item]  # a scalar
-        return inside.removeprefix(opening).removesuffix(closing)
+        inside = inside.removeprefix(spelling.opening).removesuffix(spelling.closing)
+        return inside.removesuffix(spelling.alone)
 
     def around(self, sample: Any, terminal: str) -> str:
         """A terminal within what `escape` puts around a value of this kind: quotes, or nothing."""

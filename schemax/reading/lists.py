@@ -10,7 +10,7 @@ _WEAK = re.compile(r"\s*,(?!(?<=\d,)\d{3}(?!\d))\s*")
 _AND = re.compile(r"^(?:and|und|et|y|e|&)\s+|\s+(?:and|und|et|y|e|&)\s+", re.IGNORECASE)
 
 
-def items_of(text: str) -> list[str]:
+def items_in(text: str) -> list[str]:
     """Split at ";", "|", " / ", bullets and line breaks; where there are none, at commas.
 
     The last item of several may be two, "a, b and c". A text without any of these is one item.

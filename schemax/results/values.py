@@ -14,7 +14,7 @@ from schemax.formats import OutputFormat, count_in
 from schemax.reading import Reading
 from schemax.reading.booleans import read_boolean
 from schemax.reading.dates import read_date
-from schemax.reading.lists import items_of
+from schemax.reading.lists import items_in
 from schemax.reading.numbers import read_number
 from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
@@ -38,7 +38,8 @@ def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> 
     texts = [item.strip() for item in items if item is not None]
     if leaf.attribute.is_list:
         is_text = len(texts) == 1 and not strict and format.unescape(slot.raw) == items[0]
-        return items_of(texts[0]) if is_text else texts
+        is_choice = leaf.choices is not None and texts[:1] and texts[0] in leaf.choices.values
+        return items_in(texts[0]) if is_text and not is_choice else texts
     if len(texts) > 1:
         raise ValueError(f"expected one value, got {len(texts)}")
     return texts or None
