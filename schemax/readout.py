@@ -48,6 +48,7 @@ def read_out(
         document_id=document.id,
         steps=output.steps,
         texts=document.texts,
+        strict=compiled.decoding.strict,
     )
 
 

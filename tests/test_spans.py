@@ -26,7 +26,7 @@ from schemax.documents import Shown, read_documents
 from schemax.formats import get_format
 from schemax.resources import resource_dir
 from schemax.results import FieldResult, SlotText, build, failed, spans
-from schemax.results.folding import Folded, bare, folded, loose, units_of
+from schemax.reading.folding import Folded, bare, folded, loose, units_of
 from schemax.results.spans import Source
 
 

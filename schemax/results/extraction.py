@@ -63,6 +63,8 @@ class FieldResult:
     spans: where the text that the model wrote stands in the document: of a list, one per item that
         it wrote; else one; None for what is not there. Empty without a value, where the value is
         a default, and for bool, which has no text of its own.
+    note: what was read into the text, '"140 cm" read as 55.1 (centimeter in inch)'; of a list, into
+        all items. None where the text is a literal already, or could not be read.
     finish_reason: "eos" also for a field that the output did not mention.
     tokens: how many were decoded for it, delimiter included.
     """
@@ -77,6 +79,7 @@ class FieldResult:
     legal_at_start: float | None = None
     alternatives: Mapping[Any, float] = field(default_factory=dict)
     spans: tuple[Span | None, ...] = ()
+    note: str | None = None
     finish_reason: FinishReason = "stop"
     tokens: int = 0
 
