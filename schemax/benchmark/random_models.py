@@ -89,19 +89,21 @@ def random_model(config: Any, dtype: torch.dtype, device: torch.device, seed: in
     return model.eval()
 
 
-def draft_config(config: Any) -> Any:
-    """A draft of the same width and vocabulary with an eighth of the layers."""
-    smaller = copy.deepcopy(config)
-    smaller.num_hidden_layers = max(1, config.num_hidden_layers // 8)
-    if getattr(config, "layer_types", None):
-        smaller.layer_types = config.layer_types[: smaller.num_hidden_layers]
-    return smaller
-
-
 def replica(model: Any) -> Any:
     """A model of its own over the same weights: hooks and settings of one never reach another."""
     shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
     made = copy.deepcopy(model, shared)
     # What a trained model likes to sample with has no place here.
     made.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
+    return made
+
+
+def shallow_replica(model: Any) -> Any:
+    """A replica of the model's first eighth of layers."""
+    made = replica(model)
+    config, inner = made.config.get_text_config(), made.base_model
+    inner.layers = inner.layers[: max(1, len(inner.layers) // 8)]
+    config.num_hidden_layers = len(inner.layers)
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[: len(inner.layers)]
     return made

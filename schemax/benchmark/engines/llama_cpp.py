@@ -10,16 +10,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from schemax.benchmark.engines.base import Emitted, EngineKind, Unavailable
+from schemax.benchmark.engines.base import Emitted, Engine, Unavailable
 from schemax.benchmark.engines.gguf_file import write_gguf
 from schemax.benchmark.engines.llama_model import LlamaModel
-from schemax.benchmark.workload import Ids, Workload, Writes
+from schemax.benchmark.workload import Ids, Workload
 
 _PACKAGES = {"llama_cpp": "llama-cpp-python", "gguf": "gguf"}
 
 
-@dataclass
-class LlamaCpp:
+class LlamaCpp(Engine):
     """Every document is a sequence that writes keys and values; a finished one makes room at once.
 
     An instruction is read once, and its cells of the cache are shared. A pass holds the newest
@@ -29,15 +28,8 @@ class LlamaCpp:
     Every run gets a context of its own: made before the clock starts, freed before it stops.
     """
 
-    model: Any
-    batch_sizes: tuple[int, ...] = (1, 8, 32)
-    batch_size: int | None = None
-    name: str = "llama.cpp"
-    title: str = "llama.cpp"
-    kind: EngineKind = "rival"
-    writes: Writes = "output"
-    note: str = ""
-    module: Any = field(default=None, repr=False)
+    name = title = "llama.cpp"
+    batch_sizes = (1, 8, 32)
 
     def setup(self, work: Workload) -> None:
         missing = [name for module, name in _PACKAGES.items() if find_spec(module) is None]
@@ -68,7 +60,7 @@ class LlamaCpp:
     def teardown(self) -> None:
         if self.module is not None:
             self.module.free()
-        self.module = None
+        super().teardown()
 
 
 @dataclass
