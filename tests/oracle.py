@@ -1,4 +1,4 @@
-"""What should have been written into the slots of a prompt, by the logits of the doctor's oracle."""
+"""What should have been written into slots, by the logits of the doctor's oracle."""
 
 from __future__ import annotations
 

@@ -129,8 +129,9 @@ def bench(
 def _publish(report: Report, as_json: Path | None, picture: Path | None, page: Path | None) -> None:
     """The table on the terminal, and the files that were asked for."""
     from schemax.benchmark.page import write_page
-    from schemax.benchmark.plot import can_plot, plot
+    from schemax.benchmark.plot import plot
     from schemax.benchmark.table import columns, headline, notes, table_rows
+    from schemax.evaluation.plots import can_plot
 
     if as_json is not None:
         as_json.write_text(json.dumps(report.to_dict(), indent=2) + "\n", "utf-8")

@@ -171,11 +171,11 @@ def _show_comparison(console: Console, comparison: Comparison, first: str, secon
 
 
 def _sentence(paired: Paired) -> str:
-    low, high = paired.interval.low, paired.interval.high
+    low, high = paired.f1_difference_interval
     return (
-        f"{paired.first_f1:.3f} -> {paired.second_f1:.3f}, difference {paired.difference:+.3f} "
-        f"({low:+.3f} to {high:+.3f}); right in the first only: {paired.only_first}, "
-        f"in the second only: {paired.only_second}, McNemar p = {paired.p_value:.3g}"
+        f"{paired.f1[0]:.3f} -> {paired.f1[1]:.3f}, difference {paired.f1_difference:+.3f} "
+        f"({low:+.3f} to {high:+.3f}); right in the first only: {paired.right_only_in_first}, "
+        f"in the second only: {paired.right_only_in_second}, McNemar p = {paired.mcnemar_p:.3g}"
     )
 
 

@@ -11,18 +11,11 @@ from pydantic import BaseModel
 
 from schemax.calibration import Calibration
 from schemax.config import DecodingConfig
-from schemax.evaluation.calibration_fit import (
-    Fit,
-    FitEntry,
-    PredictedValue,
-    entries_of,
-    fit_calibration,
-)
+from schemax.evaluation.calibration_fit import Fit, FitEntry, entries_of, fit_calibration
 from schemax.evaluation.examples import Example, shown_record
-from schemax.evaluation.scores import by_attribute, labelled
+from schemax.evaluation.scores import by_attribute
 from schemax.extractor import Extractor
 from schemax.progress import track
-from schemax.results import FieldResult
 
 FEWEST = 100
 """Annotated pairs below which a fit says more of the pairs than of the model."""
@@ -61,15 +54,6 @@ def calibrate(
         if show_progress:
             stream = track(stream, total=len(examples), unit="products")
         items = sorted(stream, key=lambda item: item.index)
-        values = [{name: field.value for name, field in item.fields.items()} for item in items]
-        written = [{name: _written(field) for name, field in item.fields.items()} for item in items]
-        entries += entries_of(
-            examples,
-            labelled(examples, values, schemas),
-            by_attribute(examples, written, schemas),
-        )
+        fields = by_attribute(examples, [item.fields for item in items], schemas)
+        entries += entries_of(examples, fields)
     return fit_calibration(entries)
-
-
-def _written(field: FieldResult) -> PredictedValue:
-    return PredictedValue(field.confidence, field.probability, field.null_probability is not None)

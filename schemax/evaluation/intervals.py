@@ -7,7 +7,7 @@ Efron and Tibshirani, An Introduction to the Bootstrap, 1993).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,7 @@ LEVEL = 0.95
 Counts = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """Both ends of a 95 % interval."""
 
     low: float

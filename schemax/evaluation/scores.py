@@ -85,15 +85,6 @@ class Scores:
         return counts
 
 
-def score_examples(
-    examples: Sequence[Example],
-    predictions: Sequence[Mapping[str, Any]],
-    schemas: Mapping[str, type[BaseModel]],
-) -> Scores:
-    """predictions: field name -> value, one per example, from the category's schema."""
-    return score_predictions(examples, labelled(examples, predictions, schemas))
-
-
 def labelled(
     examples: Sequence[Example],
     predictions: Sequence[Mapping[str, Any]],
