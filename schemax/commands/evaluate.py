@@ -27,6 +27,7 @@ from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
 from schemax.evaluation.schemas import check_labels, parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
+from schemax.messages import some_of
 from schemax.progress import track
 from schemax.results import Extraction
 from schemax.results.lists import without_items
@@ -34,7 +35,6 @@ from schemax.tokens import FinishReason
 
 _ALONE = "+alone"
 _WARM_UP = 16
-_MOST_IDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,11 +264,8 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
 
 
 def _report_duplicates(examples: Sequence[Example]) -> None:
-    repeated = duplicated_ids(examples)
-    if repeated:
-        more = f" and {len(repeated) - _MOST_IDS} more" if len(repeated) > _MOST_IDS else ""
-        shown = ", ".join(repeated[:_MOST_IDS])
-        say(f"note: several products have the same id: {shown}{more}")
+    if repeated := duplicated_ids(examples):
+        say(f"note: several products have the same id: {some_of(repeated)}")
 
 
 def _as_data(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, duplicated_ids, overlap, read_examples
-
-_MOST_IDS = 20
+from schemax.messages import some_of
 
 
 def read_training_examples(
@@ -22,7 +20,7 @@ def read_training_examples(
     """
     annotated = _read(train)
     if doubled := duplicated_ids(annotated):
-        warnings.warn(f"{train}: ids that occur more than once: {_some(doubled)}", stacklevel=2)
+        warnings.warn(f"{train}: ids that occur more than once: {some_of(doubled)}", stacklevel=2)
     if test is None:
         return annotated
     tested = _read(test)
@@ -31,7 +29,7 @@ def read_training_examples(
         return annotated
     what = "kept in training" if keep_overlap else "dropped from training"
     warnings.warn(
-        f"{len(shared)} products of {train} are also in {test}, {what}: {_some(shared)}",
+        f"{len(shared)} products of {train} are also in {test}, {what}: {some_of(shared)}",
         stacklevel=2,
     )
     if keep_overlap:
@@ -50,8 +48,3 @@ def _read(path: Path) -> list[Example]:
         return read_examples(path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f", and {len(names) - _MOST_IDS} more" if len(names) > _MOST_IDS else ""
-    return ", ".join(names[:_MOST_IDS]) + more
