@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from schemax.benchmark.workload import Category, Ids, Listing, Workload
 from schemax.tokens import DONE, StopTable
@@ -69,7 +68,7 @@ def generate_work(
 
     def draw(count: int) -> Ids:
         # Special tokens stand at either end of a vocabulary.
-        return _ids(random.integers(_FIRST, int(0.95 * vocab_size), count))
+        return tuple(random.integers(_FIRST, int(0.95 * vocab_size), count).tolist())
 
     keys = tuple(draw(sizes.key_tokens) for _ in range(sizes.attributes))
     named = [i for key in keys for i in key][: sizes.instruction_tokens]
@@ -106,7 +105,3 @@ def _value(document: Ids, length: int, random: np.random.Generator) -> Ids:
     copied = min(max(1, length - 1), len(document))
     start = int(random.integers(0, len(document) - copied + 1))
     return (*document[start : start + copied], _DELIMITER)
-
-
-def _ids(values: npt.NDArray[np.int64]) -> Ids:
-    return tuple(values.tolist())

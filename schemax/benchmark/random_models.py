@@ -15,8 +15,8 @@ _BLOCK = 1 << 22
 
 
 def _shape(
-    hidden: int, inner: int, layers: int, heads: int, *, tied: bool, **other: int
-) -> dict[str, Any]:
+    hidden: int, inner: int, layers: int, heads: int, *, tied: bool = False, **other: int
+) -> Mapping[str, Any]:
     return {
         "hidden_size": hidden,
         "intermediate_size": inner,
@@ -30,18 +30,17 @@ def _shape(
     }
 
 
+_TINY = {"num_key_value_heads": 2, "head_dim": 16, "vocab_size": 4096}
+
 SHAPES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        # Ours, to try things out.
-        "qwen3-tiny": _shape(
-            64, 128, 2, 4, tied=True, num_key_value_heads=2, head_dim=16, vocab_size=4096
-        ),
+        "qwen3-tiny": _shape(64, 128, 2, 4, tied=True, **_TINY),  # ours, to try things out
         "qwen3-0.6b": _shape(1024, 3072, 28, 16, tied=True),
         "qwen3-1.7b": _shape(2048, 6144, 28, 16, tied=True),
         "qwen3-4b": _shape(2560, 9728, 36, 32, tied=True),
-        "qwen3-8b": _shape(4096, 12288, 36, 32, tied=False),
-        "qwen3-14b": _shape(5120, 17408, 40, 40, tied=False),
-        "qwen3-32b": _shape(5120, 25600, 64, 64, tied=False),
+        "qwen3-8b": _shape(4096, 12288, 36, 32),
+        "qwen3-14b": _shape(5120, 17408, 40, 40),
+        "qwen3-32b": _shape(5120, 25600, 64, 64),
     }
 )
 

@@ -17,8 +17,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from schemax.calibration import Calibration, logit
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
-from schemax.evaluation.intervals import Counts, difference_interval, f1_of
-from schemax.evaluation.pairs import OUTCOMES, Outcome, outcome_of
+from schemax.evaluation.intervals import Counts, count_by_product, difference_interval, f1_of
+from schemax.evaluation.pairs import Outcome, outcome_of
 from schemax.evaluation.reliability import VALUES, Reliability, reliability
 from schemax.evaluation.scores import as_text, score_predictions
 from schemax.results import FieldResult
@@ -190,9 +190,10 @@ def pick_threshold(curve: Sequence[Threshold]) -> float:
 
 def _counts(entries: Sequence[FitEntry], least: float, *, strict: bool) -> Counts:
     """(products, 5), as `Scores.counts`, with less probable values left out."""
-    counts = np.zeros((max(entry.product for entry in entries) + 1, len(OUTCOMES)), np.int64)
-    for entry in entries:
-        if strict or entry.annotated:
-            kept = entry.probability is None or entry.probability >= least
-            counts[entry.product, OUTCOMES.index(entry.outcome if kept else entry.without)] += 1
-    return counts
+
+    def kept(entry: FitEntry) -> bool:
+        return entry.probability is None or entry.probability >= least
+
+    counted = [entry for entry in entries if strict or entry.annotated]
+    outcomes = ((e.product, e.outcome if kept(e) else e.without) for e in counted)
+    return count_by_product(outcomes, max(entry.product for entry in entries) + 1)

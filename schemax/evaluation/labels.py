@@ -162,11 +162,6 @@ def _writable(attribute: Attribute, value: Stated) -> Writable:
     return _typed(attribute, value)
 
 
-@lru_cache
-def _boolean() -> TypeAdapter[bool]:
-    return TypeAdapter(bool)
-
-
 def _typed(attribute: Attribute, text: str) -> Scalar:
     """The value that formats write the way its type is written; numbers keep their digits."""
     text = text.strip()
@@ -174,7 +169,7 @@ def _typed(attribute: Attribute, text: str) -> Scalar:
         alike = [item for item in attribute.choices if item.casefold() == text.casefold()]
         return text if text in attribute.choices or not alike else alike[0]
     if attribute.kind == "boolean":
-        return _boolean().validate_python(text)
+        return TypeAdapter(bool).validate_python(text)
     if attribute.kind in ("integer", "number"):
         try:
             return Decimal(text.replace(",", ""))

@@ -15,15 +15,15 @@ def read_training_examples(
 ) -> list[Example]:
     """Examples to train on: without those whose text is also in `test`, unless these are kept.
 
-    Warns of both, and of ids that occur twice. Raises InputError for files that cannot be read,
-    and where nothing is left.
+    Warns of both, and of ids that occur twice. Raises InputError for files that hold
+    anything else, and where nothing is left; OSError for those that cannot be read.
     """
-    annotated = _read(train)
+    annotated = read_examples(train)
     if doubled := duplicated_ids(annotated):
         warnings.warn(f"{train}: ids that occur more than once: {some_of(doubled)}", stacklevel=2)
     if test is None:
         return annotated
-    tested = _read(test)
+    tested = read_examples(test)
     shared = overlap(tested, annotated)
     if not shared:
         return annotated
@@ -41,10 +41,3 @@ def read_training_examples(
             f"all products of {train} are also in {test}; no product is left to train on"
         )
     return left
-
-
-def _read(path: Path) -> list[Example]:
-    try:
-        return read_examples(path)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -94,7 +94,7 @@ def run_training(
     peak = settings.peak(model.model.num_parameters())
     arguments = training_arguments(checkpoints, settings, device, peak, checked=bool(held_out))
     told = {"learning_rate": peak, "devices": arguments.world_size}
-    described = settings.as_data() | told | dict(work.card)
+    described = asdict(settings) | told | dict(work.card)
     if arguments.process_index == 0 or resume:
         begin_run(checkpoints, described, resume=resume)
     limits = RowLimits(

@@ -79,7 +79,10 @@ class Engine(ABC):
         self.module = replica(self.model)
 
     def reset(self, work: Workload) -> None:  # noqa: B027
-        """Before every run, untimed: starts what a service would have running, empty."""
+        """Before every run, untimed: starts what a service would have running, empty.
+
+        Raises Unavailable.
+        """
 
     @abstractmethod
     def run(self, work: Workload) -> Emitted:

@@ -27,20 +27,14 @@ class Continuous(Engine):
     name, title = "continuous", "transformers, continuous batching"
     note = "chooses its batches itself; shares the instruction's cache between requests"
 
-    def setup(self, work: Workload) -> None:
-        super().setup(work)
+    def reset(self, work: Workload) -> None:
         try:
-            from transformers import ContinuousBatchingConfig  # noqa: F401
-            from transformers.generation.continuous_batching.utils import WorkloadHints  # noqa: F401
+            from transformers import ContinuousBatchingConfig
+            from transformers.generation.continuous_batching.utils import WorkloadHints
         except ImportError as error:
             raise Unavailable(
                 "this release of transformers has another continuous batching"
             ) from error
-
-    def reset(self, work: Workload) -> None:
-        from transformers import ContinuousBatchingConfig
-        from transformers.generation.continuous_batching.utils import WorkloadHints
-
         self._stop()
         stems = [work.stem(listing) for listing in work.listings]
         outputs = [work.output(listing) for listing in work.listings]

@@ -129,27 +129,19 @@ class _Stream:
 
     def _pass(self) -> None:
         """The newest tokens first, then prompts in the order of their arrival."""
-        ids: list[int] = []
-        positions: list[int] = []
-        sequences: list[int] = []
-        wanted: list[int] = []
+        rows: list[tuple[int, int, int, int]] = []
         chosen: list[int] = []
-        room = self.module.width
         for number, sequence in sorted(self.flying.items(), key=lambda x: len(x[1].unread) > 1):
-            some = sequence.unread[:room]
+            some = sequence.unread[: self.module.width - len(rows)]
             if not some:
                 break
-            room -= len(some)
+            rows += [(token, sequence.position + n, number, 0) for n, token in enumerate(some)]
             sequence.unread = sequence.unread[len(some) :]
-            ids += some
-            positions += range(sequence.position, sequence.position + len(some))
-            sequences += [number] * len(some)
-            wanted += [0] * len(some)
             sequence.position += len(some)
             if not sequence.unread:
-                wanted[-1] = 1
+                rows[-1] = (*rows[-1][:3], 1)
                 chosen.append(number)
-        logits = self.module(ids, positions, sequences, wanted)
+        logits = self.module(*zip(*rows, strict=True))
         for number, token in zip(chosen, logits.argmax(axis=1).tolist(), strict=True):
             self._write(number, token)
 
