@@ -53,8 +53,7 @@ def _diagnose(
     given: Mapping[str, Any] | None = None,
 ) -> Diagnosis:
     from schemax.diagnosis.agreement import agreements
-    from schemax.diagnosis.memory import memory_checks
-    from schemax.diagnosis.threads import thread_check
+    from schemax.diagnosis.machine import memory_checks, thread_check
     from schemax.diagnosis.tokens import tokenizer_checks, well_suited_formats
 
     facts = [*_architecture(model.model), _mode(model)]
