@@ -89,8 +89,8 @@ def compare_engines(
     grid = build_sweep(model, GRID_DOCUMENTS, GRID_BATCHES) if comparison.sweep else []
     swept = measure_engines(grid, work, rules, model.device, tell)
     if comparison.server is not None:
-        server = asdict(
-            ask_server(comparison.server, examples, tokenizer, concurrency=comparison.concurrency)
+        server = ask_server(
+            comparison.server, examples, tokenizer, concurrency=comparison.concurrency
         )
     names = ("engines", "device", "dtype", "concurrency", "price_per_hour")
     asked = {name: getattr(comparison, name) for name in names}

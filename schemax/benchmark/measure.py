@@ -109,8 +109,7 @@ def timed(outcome: EngineRun, work: Workload, device: torch.device) -> float:
     if difference := first_difference(work.expected(engine.writes), emitted):
         raise BenchmarkError(f"{engine.name} did not write the given answers: {difference}")
     outcome.passes = len(passes) or None
-    if peak.bytes is not None:
-        outcome.peak_bytes = max(outcome.peak_bytes or 0, peak.bytes)
+    outcome.peak_bytes = max([outcome.peak_bytes or 0, *peak]) if peak else outcome.peak_bytes
     return seconds
 
 

@@ -6,28 +6,24 @@ import ctypes
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 
-@dataclass
-class Peak:
-    """bytes: the largest rise over the level before; None where it cannot be told."""
-
-    bytes: int | None = None
-
-
 @contextmanager
-def peak_memory(device: torch.device) -> Iterator[Peak]:
-    """On CUDA what torch allocates, else resident memory as Linux counts it."""
-    peak = Peak()
+def peak_memory(device: torch.device) -> Iterator[list[int]]:
+    """The largest rise over the level before, in bytes: once the context is left, the only item of
+    a list, which stays empty where the rise cannot be told.
+
+    On CUDA what torch allocates, else resident memory as Linux counts it.
+    """
+    peak: list[int] = []
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
         yield peak
-        peak.bytes = torch.cuda.max_memory_allocated(device) - before
+        peak.append(torch.cuda.max_memory_allocated(device) - before)
         return
     gc.collect(1)  # what a run leaves behind is young; the rest would take longer than some runs
     # Freed pages that the allocator keeps would hide what is allocated next.
@@ -40,7 +36,7 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
     yield peak
     highest = resident("VmHWM")
     if started is not None and highest is not None:
-        peak.bytes = max(0, highest - started)
+        peak.append(max(0, highest - started))
 
 
 def resident(name: str) -> int | None:

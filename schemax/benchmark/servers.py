@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.error import HTTPError
@@ -25,24 +24,6 @@ ABSENT = (
 _SECONDS = 600
 
 
-@dataclass(frozen=True, slots=True)
-class ServerReport:
-    """What a server did with the products.
-
-    agreement: the share of attributes whose value is the annotated one, null included.
-    tokens: generated, by the server's own count; None where it gives none.
-    """
-
-    url: str
-    model: str
-    products: int
-    concurrency: int
-    seconds: float
-    products_per_second: float
-    agreement: float
-    tokens: int | None
-
-
 def ask_server(
     url: str,
     examples: Sequence[Example],
@@ -51,11 +32,14 @@ def ask_server(
     concurrency: int = 32,
     model: str | None = None,
     format: str | None = None,
-) -> ServerReport:
+) -> dict[str, Any]:
     """Sends every product as one request, `concurrency` at a time, and reads the answers.
 
     url: of the API, `/v1` included. model: as the server names it; None takes its first.
     tokenizer: whose chat template the prompts are written in.
+
+    Gives the figures of the report. agreement: the share of attributes whose value is the annotated
+    one, null included; tokens: generated, by the server's own count, None where it gives none.
 
     Raises BenchmarkError where the server cannot be reached or answers otherwise.
     """
@@ -85,16 +69,16 @@ def ask_server(
     ]
     counts = [(reply.get("usage") or {}).get("completion_tokens") for reply in replies]
     known = [int(count) for count in counts if count is not None]
-    return ServerReport(
-        url=base,
-        model=served,
-        products=len(examples),
-        concurrency=concurrency,
-        seconds=seconds,
-        products_per_second=len(examples) / seconds,
-        agreement=sum(flags) / max(1, len(flags)),
-        tokens=sum(known) if len(known) == len(replies) else None,
-    )
+    return {
+        "url": base,
+        "model": served,
+        "products": len(examples),
+        "concurrency": concurrency,
+        "seconds": seconds,
+        "products_per_second": len(examples) / seconds,
+        "agreement": sum(flags) / max(1, len(flags)),
+        "tokens": sum(known) if len(known) == len(replies) else None,
+    }
 
 
 def _body(compiled: CompiledSchema, text: str, model: str) -> dict[str, Any]:

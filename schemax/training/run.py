@@ -144,14 +144,7 @@ def run_training(
         f"{padding:.1%} of the tokens are padding"
     )
     started = time.monotonic()
-    last = _last_checkpoint(checkpoints) if resume else None
-    try:
-        trainer.train(resume_from_checkpoint=last)
-    except UnpicklingError as error:
-        raise InputError(
-            f"{last} holds data that could run code when loaded, so it was not loaded; delete "
-            "this checkpoint and resume from an earlier one, or train into another folder"
-        ) from error
+    _train(trainer, _last_checkpoint(checkpoints) if resume else None)
     tuned.config.use_cache = remembered
     outcome = TrainingResult(
         steps=trainer.state.global_step,
@@ -172,6 +165,16 @@ def run_training(
         write_card(out, _card(work, described, outcome, seconds))
     trainer.accelerator.wait_for_everyone()
     return outcome
+
+
+def _train(trainer: ParallelTrainer, checkpoint: str | None) -> None:
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    except UnpicklingError as error:
+        raise InputError(
+            f"{checkpoint} holds data that could run code when loaded, so it was not loaded; "
+            "delete this checkpoint and resume from an earlier one, or train into another folder"
+        ) from error
 
 
 def _last_checkpoint(folder: Path) -> str:
