@@ -39,14 +39,11 @@ class Sizes:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        names = ("documents", "document_tokens", "attributes", "key_tokens", "instruction_tokens")
-        for name in names:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}")
-        if self.document_tokens < 2:
-            raise ValueError(
-                "document_tokens must be 2 or more, because values are copied from documents"
-            )
+        # Values are copied from documents, which takes two tokens.
+        least = {"documents": 1, "document_tokens": 2, "attributes": 1, "key_tokens": 1}
+        for name, fewest in {**least, "instruction_tokens": 1}.items():
+            if getattr(self, name) < fewest:
+                raise ValueError(f"{name} must be {fewest} or more, not {getattr(self, name)}")
         if not 0 <= self.jitter <= 0.5:
             raise ValueError(f"jitter must lie between 0 and 0.5, not {self.jitter}")
 

@@ -48,11 +48,10 @@ class Rules:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("repeats", "warm_up"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}")
-        if self.rival_documents is not None and self.rival_documents < 1:
-            raise ValueError(f"rival_documents must be 1 or more, not {self.rival_documents}")
+        for name in ("repeats", "warm_up", "rival_documents"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or more, not {value}")
 
 
 def measure_engines(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -62,7 +63,7 @@ def make_features(
                 f"trained; {way}"
             )
     features: dict[str, list[Features]] = {}
-    notes: dict[str, list[str]] = {}
+    notes: defaultdict[str, list[str]] = defaultdict(list)
     for example in examples:
         made = _features(example, compiled[example.category], model, absent, notes)
         if made is not None:
@@ -79,7 +80,7 @@ def _features(
     compiled: CompiledSchema,
     model: LanguageModel,
     absent: float,
-    notes: dict[str, list[str]],
+    notes: defaultdict[str, list[str]],
 ) -> Features | None:
     """Features of an example, if the model can learn from it; notes: who is named for what."""
     text = clean_document(example.text, compiled.prompt.fence)
@@ -87,14 +88,10 @@ def _features(
     prompt = compiled.assemble([document])
     plan = plan_prompt(prompt, compiled.decoding)
     if (problem := model.misfit(plan)) is not None:
-        notes.setdefault("left out, too long for the model", []).append(
-            f"{example.name} ({problem})"
-        )
+        notes["left out, too long for the model"].append(f"{example.name} ({problem})")
         return None
-    literals = tuple(
-        compiled.format.escape(example.values.get(attribute.name))
-        for attribute in compiled.attributes
-    )
+    values = (example.values.get(attribute.name) for attribute in compiled.attributes)
+    literals = tuple(map(compiled.format.escape, values))
     chances = tuple(
         1.0
         if attribute.name in example.values
@@ -104,15 +101,15 @@ def _features(
         for attribute in compiled.attributes
     )
     if not any(chances):
-        notes.setdefault("left out, without a label to learn", []).append(example.name)
+        notes["left out, without a label to learn"].append(example.name)
         return None
-    values, _ = slot_targets(compiled, [literals], [(True,) * len(literals)])
-    for place, (ids, budget) in enumerate(zip(values, compiled.k_max, strict=True)):
+    targets, _ = slot_targets(compiled, [literals], [(True,) * len(literals)])
+    for place, (ids, budget) in enumerate(zip(targets, compiled.k_max, strict=True)):
         ended = len(ids) < budget or ids[-1] in compiled.stop.eos_ids
         if not ended and not compiled.decode_slot(ids)[1]:
-            of = compiled.attributes[place].label if len(values) > 1 else "the output"
+            of = compiled.attributes[place].label if len(targets) > 1 else "the output"
             what = "values exceed their budget (k_max) and are learnt in part"
-            notes.setdefault(what, []).append(f"{example.name}: {of}")
+            notes[what].append(f"{example.name}: {of}")
     instruction = len(prompt.instruction)
     return Features(
         name=example.name,
@@ -120,7 +117,7 @@ def _features(
         document=document,
         literals=literals,
         chances=chances,
-        tokens=len(plan.input_ids) - instruction + sum(len(ids) - 1 for ids in values),
+        tokens=len(plan.input_ids) - instruction + sum(len(ids) - 1 for ids in targets),
         extent=plan.max_position + 1 - instruction,
         long_rope=model.uses_long_rope(plan),
     )
