@@ -181,6 +181,7 @@ def test_passes_are_counted_by_line() -> None:
         assert all("runtime/" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "host.json"
     main(["host", "--documents", "3", "--json", str(path)])

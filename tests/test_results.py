@@ -811,6 +811,8 @@ def test_rows() -> None:
         "probability": None,
         "left_out": False,
         "null_probability": None,
+        "legal_probability": None,
+        "legal_at_start": None,
         "finish_reason": "stop",
         "tokens": 3,
         "span": None,

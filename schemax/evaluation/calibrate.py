@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from statistics import fmean, pstdev
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,6 +16,7 @@ from schemax.evaluation.calibration_fit import Fit, FitEntry, entries_of, fit_ca
 from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.scores import by_attribute
 from schemax.extractor import Extractor
+from schemax.familiarity import mean_logprob
 from schemax.progress import track
 
 FEWEST = 100
@@ -42,6 +44,7 @@ def calibrate(
     raw.calibration = Calibration()
     decoding = replace(decoding or extractor.decoding, min_probability=0.0)
     entries: list[FitEntry] = []
+    logprobs: list[float] = []
     for format in formats:
         stream = raw.stream(
             map(shown_record, examples),
@@ -54,6 +57,10 @@ def calibrate(
         if show_progress:
             stream = track(stream, total=len(examples), unit="products")
         items = sorted(stream, key=lambda item: item.index)
-        fields = by_attribute(examples, [item.fields for item in items], schemas)
-        entries += entries_of(examples, fields)
-    return fit_calibration(entries)
+        logprobs += [found for item in items if (found := mean_logprob(item)) is not None]
+        entries += entries_of(
+            examples, by_attribute(examples, [item.fields for item in items], schemas)
+        )
+    fit = fit_calibration(entries)
+    usual = {"usual_logprob": fmean(logprobs), "usual_deviation": pstdev(logprobs)}
+    return replace(fit, calibration=replace(fit.calibration, **usual))

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from schemax.attributes import Attribute
 from schemax.formats import OutputFormat
-from schemax.results.extraction import Extraction, FieldResult, SlotText, Span
+from schemax.results.extraction import Extraction, FieldResult, LaterResults, SlotText, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
 from schemax.results.lists import taken_together
 from schemax.results.row import MOVED, Row
@@ -41,7 +41,7 @@ def build(
     """
     if len(slots) != len(attributes):
         raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
-    row, source = Row(field_tree_of(schema)), Source(texts) if texts else None
+    row = Row(field_tree_of(schema))
     for attribute, slot in zip(attributes, slots, strict=True):
         leaf = row.tree.leaves.get(attribute.path)
         if leaf is None:
@@ -49,15 +49,23 @@ def build(
         if slot is not None:
             row.read(leaf, slot, format)
     instance = row.instance(schema)
-    results: dict[str, FieldResult] = {}
-    for attribute, slot in zip(attributes, slots, strict=True):
-        results.update(_results(row, source, row.tree.leaves[attribute.path], slot, instance))
+
+    def results() -> dict[str, FieldResult]:
+        source = Source(texts) if texts else None
+        return {
+            name: result
+            for attribute, slot in zip(attributes, slots, strict=True)
+            for name, result in _results(
+                row, source, row.tree.leaves[attribute.path], slot, instance
+            )
+        }
+
     return Extraction(
         instance,
         index,
         document_id,
         errors=tuple(row.errors),
-        fields=results,
+        fields=LaterResults(results),
         steps=steps,
         texts=texts or {},
         slots=tuple(slots),
@@ -91,6 +99,8 @@ def _result(
         probability=slot.probability,
         left_out=slot.left_out,
         null_probability=slot.null_probability,
+        legal_probability=slot.legal_probability,
+        legal_at_start=slot.legal_at_start,
         alternatives=slot.alternatives,
         spans=spans,
         finish_reason=slot.finish_reason,

@@ -202,9 +202,9 @@ def _word_around(text: str, at: int) -> tuple[int, int]:
 def _reads_alike(value: str, piece: str, similarity: float) -> bool:
     if _numbers(value) != _numbers(piece):
         return False
-    wanted, found = _words(value), _words(piece)
-    if similarity >= _QUOTED and len(wanted) >= _QUOTED_WORDS:
+    if similarity >= _QUOTED and len(value.split()) >= _QUOTED_WORDS:
         return True
+    wanted, found = _words(value), _words(piece)
     if len(wanted) != len(found):  # written together here, apart there
         return _is_plural("".join(wanted), "".join(found))
     return all(

@@ -1,0 +1,86 @@
+"""Whether documents are of the kind that a model was calibrated on.
+
+A model that is asked by a schema, a template or in a language that it does not know is less sure of
+the tokens that it writes, null among them. How sure it is of documents that it knows, `schemax
+calibrate` measures.
+"""
+
+from __future__ import annotations
+
+import logging
+from math import log, sqrt
+from statistics import mean
+from typing import Any
+from weakref import WeakSet
+
+from schemax.calibration import Calibration
+from schemax.compiler import CompiledSchema
+from schemax.results import Extraction
+
+logger = logging.getLogger(__name__)
+
+DOCUMENTS = 10
+"""A schema is judged by its first so many documents, or by all if there are fewer."""
+
+_LEAST = 1e-300
+"""A probability of very many tokens may be rounded to 0."""
+
+
+def mean_logprob(item: Extraction[Any]) -> float | None:
+    """The mean over a document's slots of the mean log-probability of their tokens.
+
+    None where none is known: of an unread document, or an autoregressive output.
+    """
+    found = [
+        log(max(slot.probability, _LEAST)) / slot.tokens
+        for slot in item.slots
+        if slot is not None and slot.probability is not None and slot.tokens
+    ]
+    return mean(found) if found else None
+
+
+def least_logprob(calibration: Calibration, documents: int) -> float:
+    """What the mean over so many documents is not below, if they are of the usual kind: three
+    standard errors less than usual."""
+    return calibration.usual_logprob - 3 * calibration.usual_deviation / sqrt(documents)
+
+
+class Familiarity:
+    """Warns, at WARNING level, once for every schema whose documents a model is unsure of.
+
+    told: the schemas that it has warned of, which outlives a run.
+    """
+
+    def __init__(self, calibration: Calibration, told: WeakSet[CompiledSchema]) -> None:
+        self._calibration, self._told = calibration, told
+        self._found: dict[CompiledSchema, list[float]] = {}
+
+    def saw(self, schema: CompiledSchema, item: Extraction[Any]) -> None:
+        if not self._calibration.usual_deviation:
+            return  # never measured
+        found = self._found.setdefault(schema, [])
+        if len(found) < DOCUMENTS and (score := mean_logprob(item)) is not None:
+            found.append(score)
+            if len(found) == DOCUMENTS:
+                self._judge(schema, found)
+
+    def end(self) -> None:
+        """Judges the schemas of few documents."""
+        for schema, found in self._found.items():
+            if 0 < len(found) < DOCUMENTS:
+                self._judge(schema, found)
+
+    def _judge(self, schema: CompiledSchema, found: list[float]) -> None:
+        least = least_logprob(self._calibration, len(found))
+        if mean(found) >= least or schema in self._told:
+            return
+        self._told.add(schema)
+        logger.warning(
+            "%s: the schema, its template or the language of the documents is far from what the "
+            "model was calibrated on: the tokens of its values have a mean log-probability of "
+            "%.2f, below %.2f. Check the values; train the model on such documents, or name "
+            "another one",
+            schema.category,
+            mean(found),
+            least,
+        )
