@@ -161,7 +161,8 @@ def test_a_server_is_asked_for_the_same_products(server: str, folder: Path, tmp_
         (("--data", "nowhere.jsonl"), "nowhere.jsonl"),
         (("--model", "./nowhere"), "no model folder"),
         (("--from", "nowhere.json"), "nowhere.json"),
-        (("--from", "x.json", "--tables", "9"), "--tables does not go with --from"),
+        (("--constraints", "--engines", "floor"), "--constraints does not go with --engines"),
+        (("--constraints", "--tables", "9"), "--constraints does not go with --tables"),
         (("--from", "x.json", "--sweep"), "--from does not go with --sweep"),
     ],
 )

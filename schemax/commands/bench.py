@@ -47,6 +47,7 @@ def bench(
     draft_acceptance: to.DraftAcceptance = 0.8,
     against: to.Against = None,
     concurrency: to.Concurrency = 32,
+    constraints: to.Constraints = False,
     tables: to.Tables = None,
     earlier: to.Earlier = None,
     as_json: to.Json = None,
@@ -106,6 +107,9 @@ def bench(
             concurrency=concurrency,
             price_per_hour=price_per_hour,
         )
+    if constraints:
+        special.constraints(comparison, quiet)
+        return
     with plain_warnings(quiet=quiet):
         report = compare_engines(comparison, (lambda _: None) if quiet else say)
     _publish(report, as_json, picture, page)

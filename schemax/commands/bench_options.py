@@ -156,6 +156,12 @@ Concurrency = Annotated[
     int, typer.Option(min=1, rich_help_panel=RIVALS, help="Requests in flight to --against.")
 ]
 
+Constraints = Annotated[
+    bool,
+    typer.Option(
+        "--constraints", rich_help_panel=SPECIAL, help="What constraints cost a decode step."
+    ),
+]
 Tables = Annotated[
     int | None,
     typer.Option(

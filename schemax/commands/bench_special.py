@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
-from schemax.commands.console import UsageError, plain_warnings, say
+from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
+
+if TYPE_CHECKING:
+    from schemax.benchmark.compare import Comparison
 
 # Options that each of them makes use of; any other would be ignored, so it is refused.
 _USED = {
+    "constraints": (
+        *("documents", "document_tokens", "repeats", "seed", "quiet"),
+        *("model", "shape", "tokenizer", "device", "dtype", "threads"),
+    ),
     "tables": ("documents", "model", "device", "dtype", "threads", "quiet"),
     "earlier": ("as_json", "picture", "page", "quiet"),
 }
@@ -28,6 +37,25 @@ def refuse_others(context: typer.Context) -> None:
 def _is_given(context: typer.Context, name: str | None) -> bool:
     source = context.get_parameter_source(name or "")
     return source is not None and source.name == "COMMANDLINE"
+
+
+def constraints(comparison: Comparison, quiet: bool) -> None:
+    from schemax.benchmark.compare import load_model
+    from schemax.benchmark.constraints import measure_constraints
+
+    with plain_warnings(quiet=quiet), refused_settings():
+        model, tokenizer = load_model(comparison)
+        costs = measure_constraints(
+            model,
+            tokenizer,
+            documents=comparison.documents,
+            document_tokens=comparison.sizes.document_tokens if comparison.sizes else 250,
+            repeats=comparison.rules.repeats,
+            seed=comparison.rules.seed,
+            tell=(lambda _: None) if quiet else say,
+        )
+    for line in costs.lines():
+        print(line)
 
 
 def tables(

@@ -1,15 +1,15 @@
-"""What constraints cost: the same tokens with grammars and without."""
+"""`schemax bench --constraints`: the same tokens with grammars and without."""
 
 from __future__ import annotations
 
 import pytest
 from conftest import tiny_model
 from families import FORK
+from typer.testing import CliRunner
 
-from recipes.costs.__main__ import main
-from recipes.costs.constraints import measure_constraints
+from schemax.benchmark.constraints import measure_constraints
+from schemax.cli import app
 from schemax.compiler import TextCodec
-from schemax.errors import ModelError
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.sampler import Sampler
 from schemax.runtime.slot_grammars import SlotGrammars
@@ -49,11 +49,12 @@ def test_models_that_fork_are_not_measured(codec: TextCodec) -> None:
         measure_constraints(FORK[0].model(codec.vocab_size), codec)
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(codec: TextCodec) -> None:
     sizes = ("--documents", "2", "--document-tokens", "8", "--repeats", "1")
-    main(["constraints", *sizes])
-    shown = capsys.readouterr().out
-    assert "masks: " in shown
-    assert "10,000 choices: compiled in" in shown
-    with pytest.raises(ModelError, match="they do not belong together"):
-        main(["constraints", "--shape", "qwen3-tiny", *sizes])
+    result = CliRunner().invoke(app, ["bench", "--constraints", "-q", *sizes])
+    assert result.exit_code == 0, result.output
+    assert "masks: " in result.output
+    assert "10,000 choices: compiled in" in result.output
+    alien = CliRunner().invoke(app, ["bench", "--constraints", "--shape", "qwen3-tiny", *sizes])
+    assert alien.exit_code == 2
+    assert "they do not belong together" in alien.output

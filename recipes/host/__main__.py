@@ -1,10 +1,9 @@
-"""Measures what extraction costs beside the model, by looking into the engine.
+"""Measures on a CPU what everything but the model costs.
 
-    python -m recipes.costs host           documents per CPU second of the whole pipeline
-    python -m recipes.costs transfers      copies and launched operations of a pass
-    python -m recipes.costs constraints    what grammars cost a decode step
+    python -m recipes.host [--documents N]    documents per CPU second of the whole pipeline
+    python -m recipes.host --transfers        copies and launched operations of a pass
 
-docs/benchmarks.md and docs/constraints.md say how, and what the figures mean.
+docs/benchmarks.md says how, and what the columns mean.
 """
 
 from __future__ import annotations
@@ -22,83 +21,37 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from recipes.costs.constraints import measure_constraints
-from recipes.costs.passes import PassRow, measure_passes
-from recipes.costs.pipeline import HostRow, measure_host
-from recipes.costs.settings import settings
-from recipes.costs.transfers import PassCount
-from schemax.benchmark import EngineOptions, Rules, Sizes
-from schemax.benchmark.compare import Comparison, load_model
+from recipes.host.passes import PassRow, measure_passes
+from recipes.host.pipeline import HostRow, measure_host
+from recipes.host.settings import settings
+from recipes.host.transfers import PassCount
 from schemax.benchmark.report import describe_environment
-from schemax.resources import resource_dir
 
 FORMAT = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="recipes.costs", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    commands = parser.add_subparsers(dest="what", required=True)
-    for name in ("host", "transfers", "constraints"):
-        command = commands.add_parser(name)
-        command.add_argument("--seed", type=int, default=0)
-        if name == "constraints":
-            add_constraint_options(command)
-            continue
-        command.add_argument("--json", type=Path, help="writes all results to a file")
-        if name == "host":
-            command.add_argument("--documents", type=int, help="of a setting at most")
+    parser.add_argument("--transfers", action="store_true")
+    parser.add_argument("--documents", type=int, help="of a setting at most")
+    parser.add_argument("--seed", type=int, default=0, help="of the model and the documents")
+    parser.add_argument("--json", type=Path, help="writes all results to a file")
     given = parser.parse_args(arguments)
-    if given.what == "constraints":
-        show_constraints(given)
-        return
+    name = "transfers" if given.transfers else "host"
     rows: list[Any] = (
         list(measure_passes(seed=given.seed))
-        if given.what == "transfers"
+        if given.transfers
         else list(measure_host(settings(given.documents), given.seed, tell))
     )
     if given.json is not None:
         environment = {**describe_environment(torch.device("cpu")), "threads": 1}
         found = [row.to_dict() for row in rows]
-        data = {f"schemax_bench_{given.what}": FORMAT, "environment": environment, "rows": found}
+        data = {f"schemax_bench_{name}": FORMAT, "environment": environment, "rows": found}
         given.json.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
-    show = show_transfers if given.what == "transfers" else show_host
+    show = show_transfers if given.transfers else show_host
     show(rows)
-
-
-def add_constraint_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--model", help="folder or Hub id; default: the embedded model")
-    command.add_argument("--shape", help="random weights of a published shape instead")
-    command.add_argument("--tokenizer", help="folder of a tokenizer, for --shape")
-    command.add_argument("--device", default="auto")
-    command.add_argument("--dtype", default="auto")
-    command.add_argument("--threads", type=int)
-    for name, usual in (("documents", 64), ("document-tokens", 250), ("repeats", 3)):
-        command.add_argument(f"--{name}", type=int, default=usual)
-
-
-def show_constraints(given: argparse.Namespace) -> None:
-    names = ("shape", "tokenizer", "device", "dtype", "threads")
-    embedded = None if given.shape else str(resource_dir("embedded"))
-    comparison = Comparison(
-        *((), Rules(), EngineOptions()),
-        model=given.model or embedded,
-        sizes=Sizes(),
-        **{name: getattr(given, name) for name in names},
-    )
-    model, tokenizer = load_model(comparison)
-    costs = measure_constraints(
-        model,
-        tokenizer,
-        documents=given.documents,
-        document_tokens=given.document_tokens,
-        repeats=given.repeats,
-        seed=given.seed,
-        tell=tell,
-    )
-    for line in costs.lines():
-        print(line)
 
 
 def tell(text: str) -> None:

@@ -13,12 +13,12 @@ import torch
 from conftest import tiny_model
 from torch import Tensor
 
-from recipes.costs.__main__ import main
-from recipes.costs.as_cuda import sizes_of_cuda
-from recipes.costs.clock import model_clock
-from recipes.costs.passes import measure_passes
-from recipes.costs.pipeline import measure_host
-from recipes.costs.settings import (
+from recipes.host.__main__ import main
+from recipes.host.as_cuda import sizes_of_cuda
+from recipes.host.clock import model_clock
+from recipes.host.passes import measure_passes
+from recipes.host.pipeline import measure_host
+from recipes.host.settings import (
     KINDS,
     Kind,
     Setting,
@@ -28,7 +28,7 @@ from recipes.costs.settings import (
     host_schema,
     settings,
 )
-from recipes.costs.transfers import TransferCounter
+from recipes.host.transfers import TransferCounter
 from schemax.compiler import TextCodec
 from schemax.results import Extraction
 
@@ -184,7 +184,7 @@ def test_passes_are_counted_by_line() -> None:
 @pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "host.json"
-    main(["host", "--documents", "3", "--json", str(path)])
+    main(["--documents", "3", "--json", str(path)])
     assert "16 typed" in capsys.readouterr().out
     found = json.loads(path.read_text())
     assert found["schemax_bench_host"] == 1

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import torch
 from pydantic import create_model
 
-from recipes.costs.as_cuda import sizes_of_cuda
-from recipes.costs.tiny_writer import tiny_writer
+from recipes.host.as_cuda import sizes_of_cuda
+from recipes.host.tiny_writer import tiny_writer
 from schemax.attributes import attr
 from schemax.compiler import TextCodec, load_codec
 from schemax.config import DecodingConfig

@@ -1,1 +1,0 @@
-"""What extraction costs beside the model: on the host, between it and the device, for grammars."""

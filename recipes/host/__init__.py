@@ -1,0 +1,1 @@
+"""What the host does beside the model: its CPU time, and what passes between it and the device."""
