@@ -1,1 +1,1 @@
-"""How what comes with schemax was made and measured. Run from a checkout; no part of the wheel."""
+"""How what comes with schemax was made. Run from a checkout; no part of the wheel."""

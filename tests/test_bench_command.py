@@ -161,9 +161,6 @@ def test_a_server_is_asked_for_the_same_products(server: str, folder: Path, tmp_
         (("--data", "nowhere.jsonl"), "nowhere.jsonl"),
         (("--model", "./nowhere"), "no model folder"),
         (("--from", "nowhere.json"), "nowhere.json"),
-        (("--constraints", "--engines", "floor"), "--constraints does not go with --engines"),
-        (("--constraints", "--tables", "9"), "--constraints does not go with --tables"),
-        (("--from", "x.json", "--sweep"), "--from does not go with --sweep"),
     ],
 )
 def test_what_cannot_be_compared(

@@ -47,6 +47,8 @@ def bench(
     draft_acceptance: to.DraftAcceptance = 0.8,
     against: to.Against = None,
     concurrency: to.Concurrency = 32,
+    host: to.Host = False,
+    transfers: to.Transfers = False,
     constraints: to.Constraints = False,
     tables: to.Tables = None,
     earlier: to.Earlier = None,
@@ -64,6 +66,13 @@ def bench(
     special.refuse_others(context)
     if tables is not None:
         special.tables(tables, documents, model, device, dtype, threads, quiet)
+        return
+    if host:
+        few = documents if special.is_given(context, "documents") else None
+        special.host(few, seed, as_json, quiet)
+        return
+    if transfers:
+        special.transfers(seed, as_json, quiet)
         return
     if earlier is not None:
         _publish(_read_report(earlier), None, picture, page)

@@ -156,6 +156,22 @@ Concurrency = Annotated[
     int, typer.Option(min=1, rich_help_panel=RIVALS, help="Requests in flight to --against.")
 ]
 
+Host = Annotated[
+    bool,
+    typer.Option(
+        "--host",
+        rich_help_panel=SPECIAL,
+        help="What everything but the model costs, per document.",
+    ),
+]
+Transfers = Annotated[
+    bool,
+    typer.Option(
+        "--transfers",
+        rich_help_panel=SPECIAL,
+        help="Copies between host and device and launched operations of a pass.",
+    ),
+]
 Constraints = Annotated[
     bool,
     typer.Option(

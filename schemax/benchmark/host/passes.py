@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from recipes.host.settings import (
+from schemax.benchmark.host.settings import (
     KINDS,
     Kind,
     Setting,
@@ -17,7 +17,7 @@ from recipes.host.settings import (
     host_schema,
     sizes_of,
 )
-from recipes.host.transfers import PassCount, TransferCounter
+from schemax.benchmark.host.transfers import PassCount, TransferCounter
 from schemax.compiler import TextCodec
 from schemax.runtime.engine import fill
 

@@ -1,4 +1,4 @@
-"""What everything but the model costs, and how that is measured."""
+"""`schemax bench --host` and `--transfers`: what everything but the model costs."""
 
 from __future__ import annotations
 
@@ -10,25 +10,29 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from command_line import refused
 from conftest import tiny_model
 from torch import Tensor
+from typer.testing import CliRunner
 
-from recipes.host.__main__ import main
-from recipes.host.as_cuda import sizes_of_cuda
-from recipes.host.clock import model_clock
-from recipes.host.passes import measure_passes
-from recipes.host.pipeline import measure_host
-from recipes.host.settings import (
+from schemax.benchmark.host import (
+    Setting,
+    TransferCounter,
+    measure_host,
+    measure_passes,
+    settings,
+)
+from schemax.benchmark.host.as_cuda import sizes_of_cuda
+from schemax.benchmark.host.clock import model_clock
+from schemax.benchmark.host.settings import (
     KINDS,
     Kind,
-    Setting,
     host_codec,
     host_documents,
     host_extractor,
     host_schema,
-    settings,
 )
-from recipes.host.transfers import TransferCounter
+from schemax.cli import app
 from schemax.compiler import TextCodec
 from schemax.results import Extraction
 
@@ -182,10 +186,13 @@ def test_passes_are_counted_by_line() -> None:
 
 
 @pytest.mark.slow
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(tmp_path: Path) -> None:
     path = tmp_path / "host.json"
-    main(["--documents", "3", "--json", str(path)])
-    assert "16 typed" in capsys.readouterr().out
+    done = CliRunner().invoke(
+        app, ["bench", "--host", "--documents", "3", "-q", "--json", str(path)]
+    )
+    assert done.exit_code == 0, done.output
+    assert "16 typed" in done.stdout
     found = json.loads(path.read_text())
     assert found["schemax_bench_host"] == 1
     assert len(found["rows"]) == len(settings())
@@ -196,3 +203,16 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         "documents": 3,
     }
     assert 0 < found["rows"][0]["model_share"] < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--host", "--engines", "floor"), "--host does not go with --engines"),
+        (("--transfers", "--documents", "3"), "--transfers does not go with --documents"),
+        (("--constraints", "--tables", "9"), "--constraints does not go with --tables"),
+        (("--from", "x.json", "--sweep"), "--from does not go with --sweep"),
+    ],
+)
+def test_what_does_not_go_together(arguments: tuple[str, ...], said: str) -> None:
+    refused(CliRunner().invoke(app, ["bench", *arguments]), said)

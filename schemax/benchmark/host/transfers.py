@@ -24,9 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
-import schemax
-
-_PACKAGE = str(Path(schemax.__file__).resolve().parent)
+_PACKAGE = str(Path(__file__).resolve().parents[2])
+_OURS = str(Path(__file__).resolve().parent)
 _SENDS = ("to", "cuda")
 _SENT_NUMBERS = ("tensor", "as_tensor")  # with a device
 _FETCHES = (
@@ -255,7 +254,7 @@ def _lines() -> Iterator[str]:
     frame, found = sys._getframe(1), 0
     while frame is not None and found < 3:
         name = frame.f_code.co_filename
-        if name.startswith(_PACKAGE):
+        if name.startswith(_PACKAGE) and not name.startswith(_OURS):
             found += 1
             yield f"{Path(name).relative_to(_PACKAGE)}:{frame.f_lineno}"
         elif found:

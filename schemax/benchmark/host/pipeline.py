@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from recipes.host.clock import ModelTime, model_clock
-from recipes.host.settings import (
+from schemax.benchmark.host.clock import ModelTime, model_clock
+from schemax.benchmark.host.settings import (
     Setting,
     host_codec,
     host_documents,

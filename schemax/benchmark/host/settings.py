@@ -13,9 +13,9 @@ from typing import Any, Literal
 import torch
 from pydantic import create_model
 
-from recipes.host.as_cuda import sizes_of_cuda
-from recipes.host.tiny_writer import tiny_writer
 from schemax.attributes import attr
+from schemax.benchmark.host.as_cuda import sizes_of_cuda
+from schemax.benchmark.host.tiny_writer import tiny_writer
 from schemax.compiler import TextCodec, load_codec
 from schemax.config import DecodingConfig
 from schemax.extractor import Extractor
