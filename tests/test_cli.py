@@ -200,6 +200,7 @@ def test_many_failures_are_not_all_told(run: Run) -> None:
     assert result.stderr.count("failed:") == 21
 
 
+@pytest.mark.slow
 def test_demo_shows_values_costs_and_what_comes_next(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

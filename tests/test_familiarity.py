@@ -83,6 +83,21 @@ def test_the_first_documents_of_a_schema_decide(
     assert all(record.levelno == logging.WARNING for record in caplog.records)
 
 
+@pytest.mark.parametrize(("legal", "warned"), [([0.9, 0.2], False), ([0.6, 0.3], True)])
+def test_what_a_type_forbids_is_warned_of(
+    tea: CompiledSchema, caplog: pytest.LogCaptureFixture, legal: list[float], warned: bool
+) -> None:
+    """Also of a model that was never measured."""
+    told: WeakSet[CompiledSchema] = WeakSet()
+    for _ in range(2):
+        run = Familiarity(Calibration(), told)
+        for share in legal:
+            slot = SlotText("x", "stop", 2, True, probability=0.9, legal_probability=share)
+            run.saw(tea, Extraction(Tea(), 0, None, slots=(slot,)))
+        run.end()
+    assert ["brand 45%" in message for message in caplog.messages] == [True] * warned
+
+
 def test_a_language_that_the_embedded_model_does_not_know(
     embedded: Extractor, caplog: pytest.LogCaptureFixture
 ) -> None:
