@@ -73,8 +73,9 @@ def calibrate(
             by_attribute(examples, written, schemas),
         )
     fit = fit_calibration(entries)
-    usual = {"usual_logprob": fmean(logprobs), "usual_deviation": pstdev(logprobs)}
-    return replace(fit, calibration=replace(fit.calibration, **usual))
+    usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
+    fitted = replace(fit.calibration, usual_logprob=usual, usual_deviation=deviation)
+    return replace(fit, calibration=fitted)
 
 
 def _written(field: FieldResult) -> PredictedValue:
