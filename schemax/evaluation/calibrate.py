@@ -62,5 +62,6 @@ def calibrate(
             examples, by_attribute(examples, [item.fields for item in items], schemas)
         )
     fit = fit_calibration(entries)
-    usual = {"usual_logprob": fmean(logprobs), "usual_deviation": pstdev(logprobs)}
-    return replace(fit, calibration=replace(fit.calibration, **usual))
+    usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
+    fitted = replace(fit.calibration, usual_logprob=usual, usual_deviation=deviation)
+    return replace(fit, calibration=fitted)
