@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import tiny_model
+from conftest import slow_but, tiny_model
 
 from schemax.benchmark import (
     ENGINES,
@@ -135,7 +135,7 @@ def test_annotated_listings_end_where_their_stop_rule_does(codec: TextCodec) -> 
     assert len(work.part(2)) == 2
 
 
-@pytest.mark.parametrize("kind", ["generated", "annotated"])
+@pytest.mark.parametrize("kind", slow_but({"annotated"}, ["generated", "annotated"]))
 def test_every_engine_writes_the_given_answers(model: Any, codec: TextCodec, kind: str) -> None:
     names: tuple[str, ...] = RUNNING
     work = generate_work(SMALL, codec.vocab_size)
@@ -170,7 +170,10 @@ def test_passes_are_those_of_the_longest_value(model: Any, codec: TextCodec) -> 
     assert outcome.tried.keys() == {5}
 
 
-@pytest.mark.parametrize("name", ["isolated", "paper-2", "autoregressive", "continuous"])
+@pytest.mark.parametrize(
+    "name",
+    slow_but({"isolated", "paper-2"}, ["isolated", "paper-2", "autoregressive", "continuous"]),
+)
 def test_runs_read_no_less_than_the_ones_before(model: Any, codec: TextCodec, name: str) -> None:
     work = generate_work(SMALL, codec.vocab_size).part(3)
     (engine,) = build_engines([name], EngineOptions(model))

@@ -118,7 +118,7 @@ ATTRIBUTES = {attribute.name: attribute for attribute in compile_attributes(Ever
 def test_every_value_can_be_written_and_ends_where_its_literal_does(field: str, name: str) -> None:
     output = get_format(name)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=settings.default.max_examples // 4)
     @given(VALUES[field])
     def check(value: Any) -> None:
         assert accepts_value(ATTRIBUTES[field], value, name)

@@ -55,7 +55,10 @@ def test_what_the_environment_sets_stays(
 
 @pytest.mark.parametrize(
     ("first", "expected"),
-    [("import schemax.runtime.model", "PASSIVE"), ("import torch, schemax.runtime.model", "None")],
+    [
+        ("import schemax.runtime.model", "PASSIVE"),
+        pytest.param("import torch, schemax.runtime.model", "None", marks=pytest.mark.slow),
+    ],
 )
 def test_a_library_sets_it_only_before_torch_is_imported(first: str, expected: str) -> None:
     """torch reads the environment when it is imported, and never again."""

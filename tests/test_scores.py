@@ -57,6 +57,12 @@ def counts(rng: np.random.Generator, products: int) -> Any:
         (("24 ct", "n/a"), "24 ct", "vc"),
         (("24 ct", "n/a"), "20", "vw"),
         (("n/a", "24 ct"), "20", "nv"),
+        (("24 ct", None), None, "nn"),
+        (("24 ct", None), "24 ct", "vc"),
+        (("24 ct", None), "20", "vw"),
+        ((None, "24 ct"), None, "nn"),
+        ((None, "24 ct"), "24 ct", "vc"),
+        ((None, "24 ct"), "20", "nv"),
     ],
 )
 def test_outcomes(label: Any, prediction: str | None, outcome: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from statistics import fmean, pstdev
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,6 +22,7 @@ from schemax.evaluation.calibration_fit import (
 from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.scores import by_attribute, labelled
 from schemax.extractor import Extractor
+from schemax.familiarity import mean_logprob
 from schemax.progress import track
 from schemax.results import FieldResult
 
@@ -49,6 +51,7 @@ def calibrate(
     raw.calibration = Calibration()
     decoding = replace(decoding or extractor.decoding, min_probability=0.0)
     entries: list[FitEntry] = []
+    logprobs: list[float] = []
     for format in formats:
         stream = raw.stream(
             map(shown_record, examples),
@@ -63,12 +66,15 @@ def calibrate(
         items = sorted(stream, key=lambda item: item.index)
         values = [{name: field.value for name, field in item.fields.items()} for item in items]
         written = [{name: _written(field) for name, field in item.fields.items()} for item in items]
+        logprobs += [found for item in items if (found := mean_logprob(item)) is not None]
         entries += entries_of(
             examples,
             labelled(examples, values, schemas),
             by_attribute(examples, written, schemas),
         )
-    return fit_calibration(entries)
+    fit = fit_calibration(entries)
+    usual = {"usual_logprob": fmean(logprobs), "usual_deviation": pstdev(logprobs)}
+    return replace(fit, calibration=replace(fit.calibration, **usual))
 
 
 def _written(field: FieldResult) -> PredictedValue:

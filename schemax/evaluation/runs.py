@@ -228,8 +228,7 @@ def _saved(row: Any) -> tuple[Example, dict[str, str | None]]:
 
 
 def _saved_label(value: Any) -> Label:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-        return tuple(value)
+    several = isinstance(value, list) and value
+    if all(item is None or isinstance(item, str) for item in (value if several else [value])):
+        return tuple(value) if several else value
     raise ValueError(f"{value!r} is not a label")

@@ -98,22 +98,41 @@ class _Unreadable:
     reason: str
 
 
+_UNREADABLE_TEXT = _Unreadable("bytes that are not valid UTF-8")
+
+
 def read_cells(column: Any) -> list[Any]:
     """The values of an Arrow column, for `as_record`.
 
-    All at once, or one by one where some may be unreadable.
+    All at once, or one by one where some may be unreadable. Nothing is read that is not valid:
+    pyarrow follows the offsets of a damaged file wherever they lead.
     """
-    if not holds_times(column.type):
-        with suppress(ValueError, OverflowError):
+    is_timed = holds_times(column.type)
+    with suppress(ValueError, OverflowError):
+        # Of dates and times themselves, validity is a matter of the calendar.
+        if not optional("pyarrow", "a table").types.is_temporal(column.type):
+            column.validate(full=True)
+        if not is_timed:
             return [_shown(value) for value in column.to_pylist()]
-    return [_cell(scalar) for scalar in column]
+        return [_cell(scalar) for scalar in column]
+    return [_checked_cell(column.slice(row, 1)) for row in range(len(column))]
+
+
+def _checked_cell(column: Any) -> Any:
+    """The only value of a column."""
+    try:
+        column.validate(full=True)
+    except ValueError as error:
+        is_text = "UTF8" in str(error)
+        return _UNREADABLE_TEXT if is_text else _Unreadable(f"a value that is damaged: {error}")
+    return _cell(column[0])
 
 
 def _cell(scalar: Any) -> Any:
     try:
         return _shown(time_text(scalar))
     except UnicodeDecodeError:
-        return _Unreadable("bytes that are not valid UTF-8")
+        return _UNREADABLE_TEXT
     except (ValueError, OverflowError, LookupError) as error:  # LookupError: unknown time zones
         return _Unreadable(f"a value that cannot be read: {error}")
 

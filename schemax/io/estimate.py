@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from schemax.documents import read_documents
+from schemax.errors import InputError
 from schemax.io.long_documents import compiled_schemas, fits_model
 from schemax.io.readers import Source
 from schemax.io.records import Record
@@ -91,7 +92,11 @@ def estimate(source: Source, task: Task) -> Estimate:
         if document.text is None or name not in compiled:
             unreadable += 1
             continue
-        sizes.append(len(compiled[name].codec.encode(document.text)))
+        try:
+            sizes.append(len(compiled[name].codec.encode(document.text)))
+        except InputError:  # the tokenizer fails on this text
+            unreadable += 1
+            continue
         too_long += not fits(name, document.text)
 
     timed, seconds = _timed(partial(task.stream, extractor), sample)

@@ -21,9 +21,9 @@ def reads_alike(value: str, piece: str, similarity: float) -> bool:
     """Whether two texts of this similarity, 0 to 100, read the same word by word."""
     if numbers_in(value) != numbers_in(piece):
         return False
-    wanted, found = words_of(value), words_of(piece)
-    if similarity >= _QUOTED and len(wanted) >= _QUOTED_WORDS:
+    if similarity >= _QUOTED and len(value.split()) >= _QUOTED_WORDS:
         return True
+    wanted, found = words_of(value), words_of(piece)
     if len(wanted) != len(found):  # written together here, apart there
         return _is_plural("".join(wanted), "".join(found))
     return all(

@@ -101,6 +101,8 @@ def _result(
         probability=slot.probability,
         left_out=slot.left_out,
         null_probability=slot.null_probability,
+        legal_probability=slot.legal_probability,
+        legal_at_start=slot.legal_at_start,
         alternatives=slot.alternatives,
         spans=spans,
         note=row.notes.get(leaf.index),
