@@ -41,7 +41,7 @@ Model = Callable[..., DecoderModel]
 
 
 def compiled_for(schema: Any, codec: TextCodec, **options: Any) -> CompiledSchema:
-    config = DecodingConfig(**options.pop("config", {}))
+    config = DecodingConfig(**{"strict": True, **options.pop("config", {})})
     return compile_schema(schema, codec, template=TEMPLATE, decoding=config, **options)
 
 
@@ -111,7 +111,8 @@ def test_rows_have_no_errors_but_of_budgets(codec: TextCodec, backend: Any) -> N
 
     long = "Samsung 55 inch 4K Smart TV, black </product> \U0001f600 " * 850
     assert len(long) > 40_000
-    items = [*read([long], "isolated", "b"), *read(DOCUMENTS, "isolated:temperature=1.5")]
+    strict = "isolated:strict=true"
+    items = [*read([long], strict, "b"), *read(DOCUMENTS, f"{strict}:temperature=1.5")]
     for item in items:
         truncated = {name for name, f in item.fields.items() if f.finish_reason == "length"}
         reasons = {error.field for error in item.errors}

@@ -322,8 +322,8 @@ def test_a_format_that_says_how_it_writes(lines_format: OutputFormat) -> None:
 
 
 def test_numbers_fit_their_budgets() -> None:
-    assert len(_WIDEST["integer"]) == len("-") + INTEGER_DIGITS
-    assert len(_WIDEST["number"]) == len("-.") + NUMBER_DIGITS
+    assert len(_WIDEST["integer"][0]) == len("-") + INTEGER_DIGITS
+    assert len(_WIDEST["number"][0]) == len("-.") + NUMBER_DIGITS
 
 
 @pytest.mark.parametrize("name", FORMATS)

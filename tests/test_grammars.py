@@ -230,5 +230,5 @@ def test_a_spelling_writes_every_character_as_escape_does(name: str) -> None:
         literal = output.escape([value] if is_item else value)
         wanted = "[: ".join([plain, *(ways[0] for ways in form.characters.values())])
         opening = spelling.opening if is_item else ""
-        closing = spelling.closing if is_item else ""
+        closing = spelling.alone + spelling.closing if is_item else ""
         assert literal == f" {opening}{form.before}x{wanted}x{form.after}{closing}"

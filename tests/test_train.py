@@ -392,7 +392,7 @@ def typed(tmp_path: Path, *rows: dict[str, Any]) -> list[TrainingExample]:
 
 
 def test_labels_become_values_of_the_schema_s_types(tmp_path: Path) -> None:
-    attributes = {"brand": ["LG", "lg"], "Count": 24, "kind": "Green", "notes": '["a", "b"]'}
+    attributes = {"brand": ["LG", None], "Count": 24, "kind": "Green", "notes": '["a", "b"]'}
     (example,) = typed(tmp_path, {"text": "x", "attributes": attributes, "description": "more"})
     output = get_format("json")
     written = {name: output.escape(value) for name, value in example.values.items()}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from statistics import mean
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import BaseModel
@@ -14,14 +13,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from schemax.attributes import attr
 from schemax.catalog import load_schema
 from schemax.commands import options
 from schemax.commands.console import plain_warnings
 from schemax.extractor import Extractor
+from schemax.progress import track
 from schemax.results import Extraction
+from schemax.schema import AttrSchema
+
+
+class Television(AttrSchema):
+    """A television set, as the README declares it."""
+
+    brand: str | None = attr("Manufacturer", examples=["Samsung", "LG"])
+    screen_size: float | None = attr("Diagonal of the screen, inches", k_max=8)
+    resolution: Literal["720p", "1080p", "4K", "8K"] | None = attr("Resolution class")
+    ports: list[str] = attr("Connectors", default_factory=list)
+
 
 # Written for this purpose; any likeness to a product on sale is in the style alone.
 LISTINGS: Sequence[tuple[str, str]] = (
+    ("television", "Samsung 55-Inch Class 4K UHD Smart TV, 3x HDMI, USB"),
     ("shoes", "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"),
     ("shoes", "Calder & Sons Men's Leather Slip-On Loafer Brown Size 11"),
     (
@@ -35,37 +48,35 @@ LISTINGS: Sequence[tuple[str, str]] = (
     ("laundry detergent", "Meadowline Liquid Laundry Detergent, Lavender, 64 Loads, 100 fl oz"),
 )
 
+_BASELINE_SECONDS = 3.0
+"""After this long, no further listing is read autoregressively."""
 
-@dataclass(frozen=True, slots=True)
-class TimedRun:
-    """All listings, read once."""
-
-    items: Sequence[Extraction[Any]]
-    seconds: float
-
-    @property
-    def passes(self) -> float:
-        return mean(item.steps for item in self.items)
+Cost = tuple[float, float]
+"""Forward passes and seconds of one listing."""
 
 
 def demo(
     model: options.Model = None,
     compare: Annotated[
-        bool, typer.Option(help="Read the listings with autoregressive decoding as well.")
+        bool, typer.Option(help="Read some listings with autoregressive decoding as well.")
     ] = True,
 ) -> None:
     """Reads a handful of listings with the embedded model, and shows what that took."""
-    with plain_warnings():
-        extractor = options.load_extractor(model)
-        schemas = {name: load_schema(name) for name, _ in LISTINGS}
-        parallel = _timed(extractor, schemas, "isolated")
-        baseline = _timed(extractor, schemas, "autoregressive") if compare else None
     console = Console()
-    console.print(_values_table(parallel.items))
-    if baseline is not None:
-        console.print(_cost_table(parallel, baseline))
-    else:
-        console.print(f"{parallel.passes:.1f} forward passes per listing")
+    with plain_warnings():
+        with Console(stderr=True).status("loading the model"):
+            extractor = options.load_extractor(model)
+        records = [{"category": category, "title": title} for category, title in LISTINGS]
+        schemas = {category: _schema(category) for category, _ in LISTINGS}
+        stream = extractor.stream(records, schemas, category="category")
+        stream = track(stream, total=len(records), unit="listings")
+        items = sorted(stream, key=lambda item: item.index)
+        console.print(_values_table(items))
+        if compare:
+            console.print(_cost_table(list(track(_costs(extractor), total=None, unit="listings"))))
+        else:
+            passes = mean(item.steps for item in items)
+            console.print(f"{passes:.1f} forward passes per listing")
     console.print(
         "\nNext, your own products, one JSON object or string per line:\n"
         "  schemax extract shoes products.jsonl -o shoes.jsonl\n"
@@ -77,17 +88,25 @@ def demo(
     )
 
 
-def _timed(extractor: Extractor, schemas: Mapping[str, type[BaseModel]], decoding: str) -> TimedRun:
-    records = [{"category": category, "title": title} for category, title in LISTINGS]
+def _schema(category: str) -> type[BaseModel]:
+    return Television if category == "television" else load_schema(category)
 
-    def run() -> list[Extraction[Any]]:
-        return list(extractor.stream(records, schemas, category="category", decoding=decoding))
 
-    run()  # the first time pays for what is compiled and allocated once
-    started = time.perf_counter()
-    items = run()
-    seconds = time.perf_counter() - started
-    return TimedRun(sorted(items, key=lambda item: item.index), seconds)
+def _costs(extractor: Extractor) -> Iterator[tuple[Cost, Cost]]:
+    """What a listing costs, parallel and autoregressive: of as many as there is time for."""
+    until = time.perf_counter() + _BASELINE_SECONDS
+    for listing in LISTINGS:
+        yield _cost(extractor, listing, "isolated"), _cost(extractor, listing, "autoregressive")
+        if time.perf_counter() >= until:
+            return
+
+
+def _cost(extractor: Extractor, listing: tuple[str, str], decoding: str) -> Cost:
+    category, title = listing
+    stream = extractor.stream([{"title": title}], _schema(category), decoding=decoding)
+    started = time.perf_counter()  # what is compiled is behind us
+    (item,) = stream
+    return item.steps, time.perf_counter() - started
 
 
 def _values_table(items: Sequence[Extraction[Any]]) -> Table:
@@ -117,11 +136,11 @@ def _stated(item: Extraction[Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _cost_table(parallel: TimedRun, baseline: TimedRun) -> Table:
-    table = Table(pad_edge=False)
-    table.add_column("decoding")
-    table.add_column("forward passes per listing", justify="right")
-    table.add_column(f"seconds for all {len(LISTINGS)}", justify="right")
-    for name, run in (("hyper-parallel", parallel), ("autoregressive", baseline)):
-        table.add_row(name, f"{run.passes:.1f}", f"{run.seconds:.2f}")
+def _cost_table(costs: Sequence[tuple[Cost, Cost]]) -> Table:
+    table = Table(pad_edge=False, caption=f"{len(costs)} of the listings, read one by one")
+    for header in ("decoding", "forward passes per listing", "seconds per listing"):
+        table.add_column(header, justify="left" if header == "decoding" else "right")
+    for place, name in enumerate(("hyper-parallel", "autoregressive")):
+        passes, seconds = (mean(cost[place][part] for cost in costs) for part in (0, 1))
+        table.add_row(name, f"{passes:.1f}", f"{seconds:.2f}")
     return table

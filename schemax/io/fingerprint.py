@@ -104,7 +104,8 @@ def of_decoding(config: DecodingConfig) -> dict[str, Any]:
 
 
 def of_calibration(calibration: Calibration) -> dict[str, Any]:
-    return {f"calibration {key}": value for key, value in asdict(calibration).items()}
+    decisive = ("temperature", "bias", "min_probability")  # the others only warn
+    return {f"calibration {key}": getattr(calibration, key) for key in decisive}
 
 
 def of_format(format: str | OutputFormat) -> str:

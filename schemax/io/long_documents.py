@@ -152,6 +152,7 @@ class _Shaper:
             document_id=first.document_id,
             steps=sum(item.steps for item in found),
             texts=texts,
+            strict=schema.decoding.strict,
         )
 
 
