@@ -19,7 +19,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from conftest import Small
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemax import AttrSchema, InputError, SchemaError, TemplateError
@@ -213,6 +213,10 @@ def nodes(draw: st.DrawFn, depth: int = 2) -> dict[str, Any]:
     return node
 
 
+def is_no_text(value: Any) -> bool:
+    return not isinstance(value, str)
+
+
 DOCUMENTS = st.fixed_dictionaries(
     {
         "type": st.just("object"),
@@ -222,7 +226,8 @@ DOCUMENTS = st.fixed_dictionaries(
     optional={
         "required": st.lists(NAMES, max_size=3),
         **dict.fromkeys(("title", "description", "category"), st.text(max_size=5)),
-        "format": st.sampled_from(["json", "yaml", "xml", "csv"]),
+        "format": st.sampled_from(["json", "yaml", "xml"]) | JSON.filter(is_no_text),
+        "template": JSON.filter(is_no_text),
     },
 )
 
@@ -234,6 +239,7 @@ def test_any_json_schema_is_a_class_or_a_schema_error(document: Any) -> None:
             AttrSchema.from_json_schema(given_as).model_json_schema()
 
 
+@example(document={"type": "object", "properties": {"a": {"type": "string"}}, "format": 5})
 @given(document=DOCUMENTS)
 def test_any_json_schema_compiles_or_is_refused(document: Any, codec: TextCodec) -> None:
     with suppress(SchemaError, TemplateError):

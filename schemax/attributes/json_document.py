@@ -12,6 +12,8 @@ from schemax.errors import SchemaError
 Node = Mapping[str, Any]
 Place = tuple[str, ...]
 
+_SETTINGS = ("category", "format", "template")
+
 # Keywords that restrict or shape the value in ways that a declaration cannot hold. To ignore them
 # would accept documents which the author meant to refuse.
 _UNSUPPORTED = (
@@ -60,6 +62,14 @@ class SchemaDocument:
         if is_object(target) or "enum" in target or "const" in target:
             return node
         return {**target, **node}
+
+    def settings(self, node: Node) -> dict[str, Any]:
+        """What a node says of its class. Raises SchemaError."""
+        found = {key: node[key] for key in _SETTINGS if node.get(key) is not None}
+        for key in ("format", "template"):
+            if not isinstance(found.get(key, ""), str):
+                raise self.error((), f"{key} must be text")
+        return found
 
     def check(self, node: Node, place: Place) -> None:
         """Raises SchemaError for keywords that a declaration cannot hold."""

@@ -51,7 +51,6 @@ _LENGTHS = {"minItems": "min_length", "maxItems": "max_length"}
 # Of a document, whoever wrote it: what is within what, and schemas with their references followed,
 # which could otherwise double with every level.
 MOST_LEVELS, _MOST_PARTS = 32, 20_000
-_SETTINGS = ("category", "format", "template")
 _CONSTRAINTS = (*_NUMERIC, *_TEXTUAL, *_LENGTHS, "uniqueItems", "format", "items")
 
 
@@ -81,7 +80,7 @@ class Builder:
             node = {**self._document.target(node["$ref"], ()), **without(node, "$ref")}
         if not is_object(node):
             raise self._error((), 'the document must have type "object" with properties')
-        settings = {key: node[key] for key in _SETTINGS if node.get(key) is not None}
+        settings = self._document.settings(node)
         title = node.get("title")
         if isinstance(title, str) and words_of(title) != words_of(name):
             settings.setdefault("category", words_of(title))
