@@ -139,18 +139,18 @@ class Small(AttrSchema):
     smart: bool | None = attr(k_max=12)
     resolution: Literal["720p", "4K", "8K"] | None = attr(k_max=16)
     colour: Colour | None = attr(k_max=16)
-    size: int | None = attr(k_max=24, ge=0, le=99)
+    size: int | None = attr(k_max=24, ge=0, le=99, strict=True)
 
 
 class Place(BaseModel):
-    number: int = attr("Number", k_max=24, ge=0, le=99)
-    floor: int | None = attr("Floor", k_max=24, ge=0, le=99)
+    number: int = attr("Number", k_max=24, ge=0, le=99, strict=True)
+    floor: int | None = attr("Floor", k_max=24, ge=0, le=99, strict=True)
 
 
 class Shop(AttrSchema):
-    number: int = attr("Number", k_max=24, ge=0, le=99)
+    number: int = attr("Number", k_max=24, ge=0, le=99, strict=True)
     colour: Colour = attr("Colour", k_max=16, default="red")
-    size: int = attr("Size", k_max=24, ge=0, le=99, default=100)
+    size: int = attr("Size", k_max=24, ge=0, le=99, strict=True, default=100)
     place: Place | None = attr("Place", default=None)
 
 
