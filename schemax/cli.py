@@ -1,7 +1,7 @@
 """The command `schemax`: its verbs, and how they end.
 
 Exit status: 0 done; 1 more failed rows than allowed; 2 bad usage, or input that stops the run;
-130 interrupted; 141 nobody reads the output any more.
+130 interrupted; 141 nobody reads the output any more; 143 terminated.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import extract
 from schemax.commands.schemas import schemas
+from schemax.commands.signals import Terminated
 from schemax.commands.streams import make_up_for_closed_streams
 from schemax.commands.train import train
 from schemax.errors import SchemaxError
@@ -33,6 +34,7 @@ from schemax.processors import share_processors
 _BAD_USAGE = 2
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
+_TERMINATED = 143
 
 
 class _Verbs(TyperGroup):
@@ -52,8 +54,9 @@ class _Verbs(TyperGroup):
             _drop_stdout()
             status = _BROKEN_PIPE
         except KeyboardInterrupt as error:
-            _explain("interrupted", error)
-            status = _INTERRUPTED
+            is_signal = isinstance(error, Terminated)
+            _explain("terminated" if is_signal else "interrupted", error)
+            status = _TERMINATED if is_signal else _INTERRUPTED
         except (SchemaxError, OSError) as error:
             _explain(f"error: {error}", error)
             status = _BAD_USAGE

@@ -1,12 +1,17 @@
-"""What commands say on stderr: one line each, and never a traceback for a user's mistake."""
+"""What commands say: results on stdout, and on stderr one line each, never a traceback."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from schemax.errors import SchemaxError
 from schemax.messages import harmless, one_line
@@ -19,6 +24,28 @@ class UsageError(SchemaxError):
 def say(text: str) -> None:
     """One line on stderr, whatever the text holds."""
     print(harmless(one_line(text)), file=sys.stderr, flush=True)
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:
+    """Rows of texts under the names of their columns; the first few stand left, figures right."""
+    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for place, name in enumerate(names):
+        made.add_column(
+            Text(name),
+            justify="left" if place < left else "right",
+            overflow="fold",
+            no_wrap=place >= left,
+        )
+    for row in rows:
+        made.add_row(*map(Text, row))
+    return made
+
+
+def show(*parts: object, width: int | None = None) -> None:
+    """On stdout: tables, and texts as they are; width of tables where no terminal has one."""
+    console = Console(width=None if sys.stdout.isatty() else width)
+    for part in parts:
+        console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str))
 
 
 @contextmanager

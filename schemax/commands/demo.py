@@ -10,13 +10,12 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from schemax.catalog import load_schema
 from schemax.commands import options
-from schemax.commands.console import plain_warnings
+from schemax.commands.console import plain_warnings, show, table
 from schemax.extractor import Extractor
 from schemax.results import Extraction
 
@@ -60,20 +59,19 @@ def demo(
         schemas = {name: load_schema(name) for name, _ in LISTINGS}
         parallel = _timed(extractor, schemas, "isolated")
         baseline = _timed(extractor, schemas, "autoregressive") if compare else None
-    console = Console()
-    console.print(_values_table(parallel.items))
-    if baseline is not None:
-        console.print(_cost_table(parallel, baseline))
+    show(_values_table(parallel.items))
+    if baseline is None:
+        show(f"{parallel.passes:.1f} forward passes per listing")
     else:
-        console.print(f"{parallel.passes:.1f} forward passes per listing")
-    console.print(
+        names = ("decoding", "forward passes per listing", f"seconds for all {len(LISTINGS)}")
+        runs = (("hyper-parallel", parallel), ("autoregressive", baseline))
+        cells = [(name, f"{run.passes:.1f}", f"{run.seconds:.2f}") for name, run in runs]
+        show(table(names, cells))
+    show(
         "\nNext, your own products, one JSON object or string per line:\n"
         "  schemax extract shoes products.jsonl -o shoes.jsonl\n"
         "`schemax schemas` lists what else is ready-made, `schemax explain shoes` shows how it is "
-        "read.",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
+        "read."
     )
 
 
@@ -91,16 +89,16 @@ def _timed(extractor: Extractor, schemas: Mapping[str, type[BaseModel]], decodin
 
 
 def _values_table(items: Sequence[Extraction[Any]]) -> Table:
-    table = Table(show_header=False, show_lines=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    made = Table(show_header=False, show_lines=False, pad_edge=False)
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
     for place, (item, (_, title)) in enumerate(zip(items, LISTINGS, strict=True)):
         if place:
-            table.add_section()
-        table.add_row("", Text(title, style="italic"))
+            made.add_section()
+        made.add_row("", Text(title, style="italic"))
         for name, value in _stated(item):
-            table.add_row(name, Text(value))
-    return table
+            made.add_row(name, Text(value))
+    return made
 
 
 def _stated(item: Extraction[Any]) -> list[tuple[str, str]]:
@@ -115,13 +113,3 @@ def _stated(item: Extraction[Any]) -> list[tuple[str, str]]:
         for name, value in values.items()
         if value not in (None, [])
     ]
-
-
-def _cost_table(parallel: TimedRun, baseline: TimedRun) -> Table:
-    table = Table(pad_edge=False)
-    table.add_column("decoding")
-    table.add_column("forward passes per listing", justify="right")
-    table.add_column(f"seconds for all {len(LISTINGS)}", justify="right")
-    for name, run in (("hyper-parallel", parallel), ("autoregressive", baseline)):
-        table.add_row(name, f"{run.passes:.1f}", f"{run.seconds:.2f}")
-    return table

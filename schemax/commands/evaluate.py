@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, Literal, get_args
 
-import typer
 from pydantic import BaseModel
+from typer import Argument, Option, echo
 
-from schemax.commands import evaluate_tables, options
+from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say
 from schemax.commands.datasets import dataset, declared_schemas
-from schemax.commands.option_groups import grouped
+from schemax.commands.evaluate_tables import show_comparison, show_runs
+from schemax.commands.option_groups import grouped, option
 from schemax.evaluation.comparison import Comparison, compare
 from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
 from schemax.evaluation.judge import Case, Judgement, Verdict, cases_of
@@ -39,30 +40,20 @@ _MOST_IDS = 20
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What is shown of the scores, and where."""
+    """The report"""
 
-    panel: ClassVar[str] = "The report"
-
-    by: Annotated[
-        str,
-        typer.Option(
-            help="category; attribute: also the counts of every attribute; confidence: also how "
-            "reliable confidences are, bin by bin."
-        ),
-    ] = "category"
-    reliability: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            help="Draw reliability, and risk over coverage: a .svg, .png or .pdf file. Requires "
-            "matplotlib (the extra plots).",
-        ),
-    ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False
-    details: Annotated[
-        bool, typer.Option("--details", help="With --json: labels and predictions as well.")
-    ] = False
+    by: Literal["category", "attribute", "confidence"] = option(
+        "category; attribute: also the counts of every attribute; confidence: also how reliable "
+        "confidences are, bin by bin.",
+        default="category",
+    )
+    reliability: Path | None = option(
+        "Draw reliability, and risk over coverage: a .svg, .png or .pdf file. Requires matplotlib "
+        "(the extra plots).",
+        metavar="FILE",
+    )
+    as_json: bool = option("The figures as JSON.", "--json", default=False)
+    details: bool = option("With --json: labels and predictions as well.", default=False)
 
 
 @grouped
@@ -70,18 +61,14 @@ def evaluate(
     report: ReportOptions,
     data: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             metavar="INPUT",
-            show_default=False,
             help='JSONL with one {"category", "text", "attributes": {name: value}} per line, and '
             'optionally "id" and "description". In a folder: test.jsonl, and attributes.json if '
             "present.",
         ),
     ] = None,
-    spec: Annotated[
-        str | None,
-        typer.Option("--schemas", metavar="SCHEMAS", show_default=False, help=options.SCHEMAS_HELP),
-    ] = None,
+    spec: options.Schemas = None,
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -89,29 +76,22 @@ def evaluate(
     template: options.Template = None,
     decoding: Annotated[
         str,
-        typer.Option(
+        Option(
             help="isolated, paper or autoregressive, or several separated by commas; each may have "
             "changes (isolated:layout=gapped:slots=causal) and +alone, which asks for every field "
             "separately."
         ),
     ] = "isolated",
-    limit: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help="Read at most this many products.")
-    ] = None,
+    limit: options.Limit = None,
     judge: Annotated[
         str | None,
-        typer.Option(
-            metavar="MODEL",
-            show_default=False,
-            help="A model that judges every value, annotated or not.",
-        ),
+        Option(metavar="MODEL", help="A model that judges every value, annotated or not."),
     ] = None,
     saved: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(
+        Option(
             "--compare",
             metavar="A.json B.json",
-            show_default=False,
             help="Instead of INPUT: two results that --json --details wrote.",
         ),
     ] = None,
@@ -122,9 +102,7 @@ def evaluate(
     score takes an attribute that is not annotated as null. Later settings are compared with the
     first one, product by product.
     """
-    by, picture = report.by, report.reliability
-    if by not in ("category", "attribute", "confidence"):
-        raise UsageError(f"--by takes category, attribute or confidence, not {by!r}")
+    picture = report.reliability
     if picture is not None:
         _check_picture(picture)
     if saved is not None:
@@ -156,9 +134,9 @@ def evaluate(
             runs = [replace(run, judged=_judged(judging, judge, run)) for run in runs]
     comparisons = [compare(examples, runs[0].predictions, run.predictions) for run in runs[1:]]
     if report.as_json:
-        typer.echo(json.dumps(_as_data(runs, comparisons, report.details), indent=2))
+        echo(json.dumps(_as_data(runs, comparisons, report.details), indent=2))
     else:
-        evaluate_tables.show(runs, comparisons, _setting(extractor), by=by)
+        show_runs(runs, comparisons, _setting(extractor), by=report.by)
     if picture is not None:
         _draw(runs, picture)
 
@@ -258,9 +236,9 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
             side: {"file": file, "decoding": run.name}
             for side, file, run in zip(("first", "second"), names, (first, second), strict=True)
         }
-        typer.echo(json.dumps(sides | comparison_data(found), indent=2))
+        echo(json.dumps(sides | comparison_data(found), indent=2))
     else:
-        evaluate_tables.show_comparison(found, *names)
+        show_comparison(found, *names)
 
 
 def _report_duplicates(examples: Sequence[Example]) -> None:

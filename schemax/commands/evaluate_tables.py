@@ -2,172 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from schemax.commands.console import show, table
 from schemax.evaluation.comparison import Comparison, Paired
-from schemax.evaluation.intervals import Interval, f1_interval
-from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
-from schemax.evaluation.reliability import Reliability
+from schemax.evaluation.intervals import f1_interval
+from schemax.evaluation.pairs import OUTCOMES, mean_f1
 from schemax.evaluation.runs import EvaluationRun
 
 _MOST_IDS = 20
 _MOST, _HALF = 0.8, 0.5
+_JUDGED = ("correct", "incorrect", "missing", "correct_null", "hallucination", "unparseable")
 
 
-def show(
+def show_runs(
     runs: Sequence[EvaluationRun], comparisons: Sequence[Comparison], setting: str, *, by: str
 ) -> None:
     """Everything about runs on the same products; comparisons of the later ones with the first.
 
     by: "attribute" or "confidence" shows more of these.
     """
-    console = Console()
-    _say(console, f"{len(runs[0].examples)} products; {setting}")
-    console.print(_quality(runs))
-    console.print(_costs(runs))
-    console.print(_reliability(runs))
+    show(
+        f"{len(runs[0].examples)} products; {setting}",
+        _quality(runs),
+        _costs(runs),
+        _reliability(runs),
+    )
     if len(runs[0].scores.by_category) > 1:
-        _say(console, "F1 by category")
-        console.print(_categories(runs))
+        show("F1 by category", _categories(runs))
     for run in runs:
         if by == "attribute":
-            _say(console, f"Attributes, {run.decoding}")
-            console.print(_attributes(run))
-        if by == "confidence" and (found := run.reliability) is not None:
-            _say(console, f"Confidence, {run.decoding}")
-            console.print(_bins(found))
-            console.print(_coverages(found))
+            show(f"Attributes, {run.decoding}", _attributes(run))
+        if by == "confidence":
+            show(*_confidence(run))
     if any(run.judged is not None for run in runs):
-        _say(console, "LLM judge")
-        console.print(_judged(runs))
+        show("LLM judge", _judged(runs))
     for run, comparison in zip(runs[1:], comparisons, strict=True):
-        _show_comparison(console, comparison, runs[0].decoding, run.decoding)
+        show_comparison(comparison, runs[0].decoding, run.decoding)
 
 
 def show_comparison(comparison: Comparison, first: str, second: str) -> None:
     """How the second differs from the first, in sentences."""
-    _show_comparison(Console(), comparison, first, second)
-
-
-def _quality(runs: Sequence[EvaluationRun]) -> Table:
-    table = _table("decoding", "F1", "P", "R", "strict F1")
-    table.add_column("macro F1,\ncategories", justify="right")
-    table.add_column("macro F1,\nattributes", justify="right")
-    for run in runs:
-        scores = run.scores
-        protocol, strict = scores.protocol, scores.strict
-        table.add_row(
-            Text(run.decoding),
-            _with_interval(protocol.f1, f1_interval(scores.counts())),
-            *(f"{protocol.precision:.3f}", f"{protocol.recall:.3f}"),
-            _with_interval(strict.f1, f1_interval(scores.counts(strict=True))),
-            f"{mean_f1(scores.by_category.values()):.3f}",
-            f"{mean_f1(scores.by_attribute.values()):.3f}",
-        )
-    return table
-
-
-def _costs(runs: Sequence[EvaluationRun]) -> Table:
-    table = _table("decoding", "passes per\nproduct", "products/s", "stop", "eos", "length")
-    table.add_column("invalid\nfields", justify="right")
-    table.add_column("rows in\nerror", justify="right")
-    for run in runs:
-        ends = (str(run.finish_reasons[name]) for name in ("stop", "eos", "length"))
-        table.add_row(
-            Text(run.decoding),
-            *(f"{run.passes:.1f}", f"{run.products_per_second:.1f}"),
-            *ends,
-            *(str(run.invalid_fields), str(run.invalid_rows)),
-        )
-    return table
-
-
-def _reliability(runs: Sequence[EvaluationRun]) -> Table:
-    table = _table("decoding", "values", "mean\nconfidence", "right", "ECE", "Brier", "AURC")
-    for share in (_MOST, _HALF):
-        table.add_column(f"right of\nbest {share:.0%}", justify="right")
-    for run in runs:
-        found = run.reliability
-        if found is None:
-            table.add_row(Text(run.decoding), *["-"] * 8)
-            continue
-        right = {point.coverage: 1 - point.risk for point in found.curve}
-        figures = (found.confidence, found.accuracy, found.ece, found.brier, found.aurc)
-        shares = (right[_MOST], right[_HALF])
-        table.add_row(
-            *(Text(run.decoding), str(found.values)), *(f"{x:.3f}" for x in figures + shares)
-        )
-    return table
-
-
-def _bins(found: Reliability) -> Table:
-    table = _table("confidence", "values", "mean", "right")
-    for part in found.bins:
-        means = (
-            "-" if mean is None else f"{mean:.3f}" for mean in (part.confidence, part.accuracy)
-        )
-        table.add_row(f"{part.low:.1f} to {part.high:.1f}", str(part.count), *means)
-    return table
-
-
-def _coverages(found: Reliability) -> Table:
-    table = _table("most confident", "down to", "right", "wrong")
-    for point in found.curve:
-        figures = (point.confidence, 1 - point.risk, point.risk)
-        table.add_row(f"{point.coverage:.0%}", *(f"{figure:.3f}" for figure in figures))
-    return table
-
-
-def _categories(runs: Sequence[EvaluationRun]) -> Table:
-    table = _table("category", *(run.decoding for run in runs))
-    parts = [run.scores.by_category for run in runs]
-    for name in parts[0]:
-        table.add_row(Text(name), *(f"{part[name].f1:.3f}" for part in parts))
-    return table
-
-
-def _attributes(run: EvaluationRun) -> Table:
-    table = _table("category", "attribute", *map(str.upper, OUTCOMES), "P", "R", "F1")
-    table.columns[1].justify = "left"
-    for (category, attribute), score in run.scores.by_attribute.items():
-        table.add_row(Text(category), Text(attribute), *_counts(score), *_rates(score))
-    return table
-
-
-def _judged(runs: Sequence[EvaluationRun]) -> Table:
-    table = _table("decoding", "LLM-P", "LLM-R", "LLM-F1")
-    for name in ("C", "I", "M", "CN", "H", "unparseable"):
-        table.add_column(name, justify="right")
-    for run in runs:
-        if run.judged is None:
-            continue
-        score = run.judged.score
-        table.add_row(
-            Text(run.decoding),
-            *(f"{value:.3f}" for value in (score.precision, score.recall, score.f1)),
-            *map(str, (score.correct, score.incorrect, score.missing, score.correct_null)),
-            *map(str, (score.hallucination, score.unparseable)),
-        )
-    return table
-
-
-def _show_comparison(console: Console, comparison: Comparison, first: str, second: str) -> None:
     products = comparison.differing_products
-    _say(
-        console,
+    show(
         f"{second} against {first}: {comparison.differing_pairs} of {comparison.pairs} pairs "
-        f"differ, in {len(products)} of {comparison.products} products",
+        f"differ, in {len(products)} of {comparison.products} products"
     )
     if products:
         more = f" and {len(products) - _MOST_IDS} more" if len(products) > _MOST_IDS else ""
-        _say(console, f"  products: {', '.join(products[:_MOST_IDS])}{more}")
-    for name, paired in (("F1", comparison.protocol), ("strict F1", comparison.strict)):
-        _say(console, f"  {name}: {_sentence(paired)}")
+        show(f"  products: {', '.join(products[:_MOST_IDS])}{more}")
+    show(f"  F1: {_sentence(comparison.protocol)}", f"  strict F1: {_sentence(comparison.strict)}")
+
+
+def _quality(runs: Sequence[EvaluationRun]) -> Any:
+    names = ("decoding", "F1", "P", "R", "strict F1")
+    more = ("macro F1,\ncategories", "macro F1,\nattributes")
+
+    def row(run: EvaluationRun) -> Iterator[str]:
+        scores = run.scores
+        yield run.decoding
+        for score, strict in ((scores.protocol, False), (scores.strict, True)):
+            interval = f1_interval(scores.counts(strict=strict))
+            yield f"{score.f1:.3f}\n{interval.low:.3f}-{interval.high:.3f}"
+            if not strict:
+                yield from _figures(score.precision, score.recall)
+        means = (scores.by_category.values(), scores.by_attribute.values())
+        yield from _figures(*map(mean_f1, means))
+
+    return table((*names, *more), (tuple(row(run)) for run in runs))
+
+
+def _costs(runs: Sequence[EvaluationRun]) -> Any:
+    ends = ("stop", "eos", "length")
+    names = ("decoding", "passes per\nproduct", "products/s", *ends, "invalid\nfields")
+    rows = (
+        (
+            *(run.decoding, f"{run.passes:.1f}", f"{run.products_per_second:.1f}"),
+            *(str(run.finish_reasons[name]) for name in ends),
+            *(str(run.invalid_fields), str(run.invalid_rows)),
+        )
+        for run in runs
+    )
+    return table((*names, "rows in\nerror"), rows)
+
+
+def _reliability(runs: Sequence[EvaluationRun]) -> Any:
+    names = ("decoding", "values", "mean\nconfidence", "right", "ECE", "Brier", "AURC")
+    shares = [f"right of\nbest {share:.0%}" for share in (_MOST, _HALF)]
+
+    def row(run: EvaluationRun) -> tuple[str, ...]:
+        found = run.reliability
+        if found is None:
+            return (run.decoding, *["-"] * 8)
+        right = {point.coverage: 1 - point.risk for point in found.curve}
+        figures = (found.confidence, found.accuracy, found.ece, found.brier, found.aurc)
+        return (
+            *(run.decoding, str(found.values)),
+            *_figures(*figures, right[_MOST], right[_HALF]),
+        )
+
+    return table((*names, *shares), map(row, runs))
+
+
+def _confidence(run: EvaluationRun) -> Iterator[Any]:
+    if (found := run.reliability) is None:
+        return
+    yield f"Confidence, {run.decoding}"
+    yield table(
+        ("confidence", "values", "mean", "right"),
+        (
+            (
+                f"{part.low:.1f} to {part.high:.1f}",
+                str(part.count),
+                *("-" if x is None else f"{x:.3f}" for x in (part.confidence, part.accuracy)),
+            )
+            for part in found.bins
+        ),
+    )
+    yield table(
+        ("most confident", "down to", "right", "wrong"),
+        (
+            (f"{point.coverage:.0%}", *_figures(point.confidence, 1 - point.risk, point.risk))
+            for point in found.curve
+        ),
+    )
+
+
+def _categories(runs: Sequence[EvaluationRun]) -> Any:
+    parts = [run.scores.by_category for run in runs]
+    rows = ((name, *_figures(*(part[name].f1 for part in parts))) for name in parts[0])
+    return table(("category", *(run.decoding for run in runs)), rows)
+
+
+def _attributes(run: EvaluationRun) -> Any:
+    names = ("category", "attribute", *map(str.upper, OUTCOMES), "P", "R", "F1")
+    rows = (
+        (
+            *key,
+            *(str(getattr(score, name)) for name in OUTCOMES),
+            *_figures(score.precision, score.recall, score.f1),
+        )
+        for key, score in run.scores.by_attribute.items()
+    )
+    return table(names, rows, left=2)
+
+
+def _judged(runs: Sequence[EvaluationRun]) -> Any:
+    names = ("decoding", "LLM-P", "LLM-R", "LLM-F1", "C", "I", "M", "CN", "H", "unparseable")
+    scores = [(run.decoding, run.judged.score) for run in runs if run.judged is not None]
+    rows = (
+        (
+            *(name, *_figures(score.precision, score.recall, score.f1)),
+            *(str(getattr(score, outcome)) for outcome in _JUDGED),
+        )
+        for name, score in scores
+    )
+    return table(names, rows)
 
 
 def _sentence(paired: Paired) -> str:
@@ -179,26 +170,5 @@ def _sentence(paired: Paired) -> str:
     )
 
 
-def _with_interval(value: float, interval: Interval) -> str:
-    return f"{value:.3f}\n{interval.low:.3f}-{interval.high:.3f}"
-
-
-def _counts(score: PairScore) -> list[str]:
-    return [str(getattr(score, name)) for name in OUTCOMES]
-
-
-def _rates(score: PairScore) -> list[str]:
-    return [f"{value:.3f}" for value in (score.precision, score.recall, score.f1)]
-
-
-def _table(first: str, *others: str) -> Table:
-    # Narrow enough for 80 columns.
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(Text(first))
-    for name in others:
-        table.add_column(Text(name), justify="right")
-    return table
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+def _figures(*values: float) -> tuple[str, ...]:
+    return tuple(f"{value:.3f}" for value in values)

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from schemax.commands import options
-from schemax.commands.console import refused_settings
-from schemax.commands.pools import PoolOptions, connected
+from schemax.commands.console import UsageError, refused_settings
+from schemax.commands.extract_options import RayOptions
+from schemax.commands.signals import terminable
 from schemax.compiler.prompt import template_source
 from schemax.extractor import Extractor, Options
 from schemax.io.columns import Schemas
 from schemax.io.task import Backend, Task
 from schemax.ray.parts import on_ray
+from schemax.ray.pool import Pool, connected
 from schemax.resources import EMBEDDED_WARNING
 
 
@@ -36,9 +38,15 @@ class NamedModel:
         return Task(schemas, settings, load, options.model_place(self.name), **more)
 
     @contextmanager
-    def on_ray(self, wanted: PoolOptions, task: Task) -> Iterator[Backend]:
-        """Actors, which have neither this process's folder nor its environment."""
-        with connected(wanted) as pool:
+    def on_ray(self, wanted: RayOptions, task: Task) -> Iterator[Backend]:
+        """Actors, which have neither this process's folder nor its environment.
+
+        Raises UsageError, and InputError without Ray.
+        """
+        actors = None if wanted.actors is None else _actors(wanted.actors)
+        with connected(), terminable():  # Ray has put a handler of its own in place
+            with refused_settings():
+                pool = Pool.of(actors, wanted.gpus_per_actor, wanted.cpus_per_actor)
             name = self.name or os.environ.get("SCHEMAX_MODEL")
             if name is None:
                 warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
@@ -61,3 +69,15 @@ def _load(model: NamedModel, schemas: Schemas, settings: Options) -> Extractor:
     with refused_settings():
         extractor.stream((), schemas, **settings)
     return extractor
+
+
+def _actors(text: str) -> int | tuple[int, int]:
+    """Reads "8" and "1,8"."""
+    try:
+        fewest, *rest = map(int, text.split(","))
+    except ValueError:
+        fewest, rest = 0, []
+    most = rest[0] if rest else fewest
+    if len(rest) > 1 or not 1 <= fewest <= most:
+        raise UsageError(f"--actors must be a number, or MIN,MAX such as 1,8, not {text!r}")
+    return (fewest, most) if rest else fewest

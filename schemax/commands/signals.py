@@ -7,28 +7,23 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from schemax.commands.console import say
 
-_TERMINATED = 143
+class Terminated(KeyboardInterrupt):
+    """Somebody has asked the process to end."""
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM becomes an exception, which cleans up behind it."""
+    """SIGTERM becomes `Terminated`, which cleans up behind it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(*_: object) -> None:
-        raise SystemExit(_TERMINATED)
+        raise Terminated
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
-    except SystemExit as error:
-        say("terminated")
-        for note in getattr(error, "__notes__", ()):
-            say(note)
-        raise
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -7,11 +7,11 @@ measured beside that, on like rows.
 
 from __future__ import annotations
 
-import csv
 import json
 import multiprocessing
 import os
 import random
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -87,11 +87,11 @@ class TableCosts:
 
 def measure_tables(
     rows: int,
-    *,
     documents: int,
     model: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
+    *,
     tell: Callable[[str], None] = lambda _: None,
 ) -> TableCosts:
     """Runs over generated files of every kind, each in a process of its own.
@@ -120,22 +120,18 @@ def measure_tables(
 def write_rows(path: Path, rows: int) -> None:
     """A file of ids and titles, never more than some thousands of them in memory."""
     batches = (_titles(first, min(_BATCH, rows - first)) for first in range(0, rows, _BATCH))
-    if path.suffix == ".parquet":
-        pyarrow, parquet = optional("pyarrow", path.name), optional("pyarrow.parquet", path.name)
-        schema = pyarrow.schema([("id", pyarrow.string()), ("title", pyarrow.string())])
-        with parquet.ParquetWriter(path, schema) as writer:
+    if path.suffix == ".jsonl":
+        with open(path, "w", encoding="utf-8") as handle:
             for batch in batches:
-                writer.write_batch(pyarrow.RecordBatch.from_pylist(batch, schema=schema))
+                handle.writelines(json.dumps(record) + "\n" for record in batch)
         return
-    with open(path, "w", encoding="utf-8", newline="") as handle:
-        if path.suffix == ".csv":
-            writer = csv.DictWriter(handle, ["id", "title"])
-            writer.writeheader()
-            for batch in batches:
-                writer.writerows(batch)
-            return
+    pyarrow = optional("pyarrow", path.name)
+    schema = pyarrow.schema([("id", pyarrow.string()), ("title", pyarrow.string())])
+    is_csv = path.suffix == ".csv"
+    module = optional("pyarrow.csv" if is_csv else "pyarrow.parquet", path.name)
+    with (module.CSVWriter if is_csv else module.ParquetWriter)(path, schema) as writer:
         for batch in batches:
-            handle.writelines(json.dumps(record) + "\n" for record in batch)
+            writer.write(pyarrow.Table.from_pylist(batch, schema=schema))
 
 
 def _titles(first: int, count: int) -> list[dict[str, str]]:
@@ -195,8 +191,6 @@ def _model_seconds(extractor: Extractor, documents: int) -> float:
 
 
 def _peak() -> int | None:
-    try:
-        lines = _STATUS.read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(x.split()[1]) * 1024 for x in lines if x.startswith("VmHWM:")), None)
+    status = _STATUS.read_text() if _STATUS.exists() else ""
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) * 1024 if found else None

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from schemax.errors import InputError
 from schemax.io.storage import optional
 
 EXTRA = "ray"
@@ -141,7 +142,7 @@ def connected() -> Iterator[None]:
     """A Ray for a command: the one of this process, else the cluster's, else one on this machine.
 
     $RAY_ADDRESS names the cluster; without it, Ray joins one that was started on this machine.
-    Raises ValueError where none answers.
+    Raises InputError where none answers.
     """
     ray = ray_module()
     if ray.is_initialized():
@@ -151,7 +152,7 @@ def connected() -> Iterator[None]:
     try:
         ray.init(logging_level="ERROR", log_to_driver=False)
     except (ConnectionError, RuntimeError) as error:
-        raise ValueError(f"cannot reach Ray: {error}") from error
+        raise InputError(f"cannot reach Ray: {error}") from error
     try:
         yield
     finally:
