@@ -41,11 +41,11 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1)
     return made
 
 
-def show(*parts: object, width: int | None = None) -> None:
-    """On stdout: tables, and texts as they are; width of tables where no terminal has one."""
+def show(*parts: str | Table, width: int | None = None) -> None:
+    """Tables and texts on stdout; width of tables where no terminal has one."""
     console = Console(width=None if sys.stdout.isatty() else width)
     for part in parts:
-        console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str))
+        print(part) if isinstance(part, str) else console.print(part)
 
 
 @contextmanager

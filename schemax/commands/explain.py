@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from schemax.attributes import settings_of
 from schemax.commands import options
-from schemax.commands.console import UsageError, plain_warnings, refused_settings
+from schemax.commands.console import UsageError, plain_warnings, refused_settings, show, table
 from schemax.commands.declarations import read_schema
-from schemax.commands.explain_data import Contract, contract_of
+from schemax.commands.explain_data import contract_of
 from schemax.commands.few_shot import few_shot
+from schemax.commands.visibility_picture import lines
 from schemax.compiler import TextCodec, compile_schema, load_codec
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
 from schemax.errors import ModelError
@@ -28,6 +25,11 @@ from schemax.resources import resource_dir
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 
+_SKELETON = {
+    "autoregressive": "Output, written by the model",
+    "branched": "Skeleton: each line continues the prompt separately; ⟦slot, k_max⟧ is filled in",
+    "gapped": "Skeleton: ⟦slot, k_max⟧ is filled in",
+}
 _LEGEND = {
     "autoregressive": "w: tokens written",
     "branched": "k: a key, v1.2: the second token of the first value",
@@ -46,9 +48,7 @@ def explain(
     model: options.Model = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(
-            metavar="FOLDER", show_default=False, help="Folder that holds a tokenizer.json."
-        ),
+        typer.Option(metavar="FOLDER", help="Folder that holds a tokenizer.json."),
     ] = None,
     format: options.Format = None,
     template: options.Template = None,
@@ -85,9 +85,11 @@ def explain(
             sample=text,
         )
     if as_json:
-        typer.echo(json.dumps(asdict(contract), ensure_ascii=False, indent=2))
-    else:
-        _show(contract)
+        print(json.dumps(contract, ensure_ascii=False, indent=2))
+        return
+    for title, *parts in _sections(contract):
+        show(f"\n{title}\n{'─' * min(len(title), 80)}", *parts, width=120)
+    show(*(f"\nWarning: {warning}" for warning in contract["warnings"]))
 
 
 def _folder_of(name: str | None) -> Path:
@@ -134,100 +136,72 @@ def _codec_of(folder: Path) -> TextCodec:
         raise ModelError(f"{folder} holds a tokenizer that cannot be read: {error}") from error
 
 
-def _show(contract: Contract) -> None:
-    config = contract.decoding
-    _title(f"{contract.schema} ({contract.category})")
-    typer.echo(
-        f"format {contract.format}, template {contract.template}\n"
-        f"tokenizer {contract.tokenizer}\n"
-        f"layout {config.layout}, documents {config.documents}, slots {config.slots}, "
-        f"documents per prompt {config.documents_per_prompt}"
+def _sections(contract: Mapping[str, Any]) -> Iterator[tuple[str, *tuple[str | Table, ...]]]:
+    """(title, parts) of what is shown."""
+    config, tokens, stop = contract["decoding"], contract["tokens"], contract["stop"]
+    layout = config["layout"]
+    yield (
+        f"{contract['schema']} ({contract['category']})",
+        f"format {contract['format']}, template {contract['template']}",
+        f"tokenizer {contract['tokenizer']}",
+        f"layout {layout}, documents {config['documents']}, slots {config['slots']}, documents per "
+        f"prompt {config['documents_per_prompt']}",
     )
-    _title("Prompt")
-    typer.echo(contract.prompt)
-    _show_skeleton(contract)
-    if contract.slots:
-        _title("Slots")
-        # Where nothing says how wide the page is: folded names are hard to read.
-        width = None if sys.stdout.isatty() else 120
-        Console(highlight=False, width=width).print(_slots_table(contract))
-        typer.echo(
+    yield "Prompt", contract["prompt"]
+    yield _SKELETON[layout], *contract["skeleton"]
+    if contract["slots"]:
+        names = ("slot", "shown as", "type", "null", "k_max", "tokens", "key at", "value at")
+        yield (
+            "Slots",
+            table(names, map(_cells, contract["slots"]), left=3),
             "\ntokens: of the key. key at: its position ids. value at: that of the value's first "
-            f"token.\nPositions are those of this document: {contract.sample}"
+            f"token.\nPositions are those of this document: {contract['sample']}",
         )
-    _title("Stop rule")
-    ids = ", ".join(map(str, contract.stop.eos_ids)) or "none"
-    subject = "The output" if contract.decoding.layout == "autoregressive" else "A slot"
-    typer.echo(
-        f"{subject} ends {contract.stop.rule}; or at an end-of-sequence id ({ids}); or after k_max "
-        f"tokens.\nThe rule reads bytes; its automaton has {contract.stop.states} "
-        f"{'state' if contract.stop.states == 1 else 'states'}, compiled to whole tokens."
+    yield (
+        "Stop rule",
+        f"{'The output' if layout == 'autoregressive' else 'A slot'} ends {stop['rule']}; or at an "
+        f"end-of-sequence id ({', '.join(map(str, stop['eos_ids'])) or 'none'}); or after k_max "
+        "tokens.",
+        f"The rule reads bytes; its automaton has {stop['states']} "
+        f"{'state' if stop['states'] == 1 else 'states'}, compiled to whole tokens.",
     )
-    _title("Who sees whom")
-    typer.echo("\n".join((*contract.visibility, "", *contract.picture.lines())))
-    typer.echo(
+    yield (
+        "Who sees whom",
+        *contract["visibility"],
+        "",
+        *lines(contract["picture"]),
         "\nA row's token sees the tokens marked ■. I: instruction, D: document, S: what opens the "
-        f"output, {_LEGEND[contract.decoding.layout]}."
+        f"output, {_LEGEND[layout]}.",
     )
-    _show_steps(contract)
-    for warning in contract.warnings:
-        typer.echo(f"\nWarning: {warning}")
-
-
-def _show_skeleton(contract: Contract) -> None:
-    layout = contract.decoding.layout
-    if layout == "autoregressive":
-        _title("Output, written by the model")
-    elif layout == "branched":
-        _title("Skeleton: each line continues the prompt separately; ⟦slot, k_max⟧ is filled in")
-    else:
-        _title("Skeleton: ⟦slot, k_max⟧ is filled in")
-    typer.echo("\n".join(contract.skeleton))
-
-
-def _slots_table(contract: Contract) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in ("slot", "shown as", "type"):
-        table.add_column(name, overflow="fold")
-    for name in ("null", "k_max", "tokens", "key at", "value at"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for slot in contract.slots:
-        table.add_row(
-            Text(slot.name),
-            Text(slot.shown),
-            Text(slot.type),
-            "yes" if slot.nullable else "no",
-            str(slot.k_max),
-            str(slot.key_tokens),
-            f"{slot.key_start}-{slot.key_end}",
-            str(slot.first_value),
-        )
-    return table
-
-
-def _show_steps(contract: Contract) -> None:
-    tokens, steps = contract.tokens, contract.steps
-    _title("Steps")
-    typer.echo(
-        f"One prompt: instruction {tokens.instruction}, documents {tokens.documents}, opening "
-        f"{tokens.opening}, keys {tokens.keys} tokens."
+    yield (
+        "Steps",
+        f"One prompt: instruction {tokens['instruction']}, documents {tokens['documents']}, "
+        f"opening {tokens['opening']}, keys {tokens['keys']} tokens.",
+        f"At most {contract['steps']['this']} forward passes{_steps(contract)}.",
     )
-    if contract.decoding.layout == "autoregressive":
-        typer.echo(f"At most {steps.this} forward passes: the rendered skeleton and every k_max.")
-    else:
-        usual = (
-            "autoregressive decoding cannot read lists of nested models"
-            if steps.autoregressive is None
-            else f"autoregressive decoding takes up to {steps.autoregressive}, the rendered "
-            "skeleton and the sum of all k_max"
-        )
-        longest = (
-            "the longest k_max"
-            if steps.this == max(slot.k_max for slot in contract.slots)
-            else "the k_max of a count and of the items that it calls for"
-        )
-        typer.echo(f"At most {steps.this} forward passes, {longest}; {usual}.")
 
 
-def _title(text: str) -> None:
-    typer.echo(f"\n{text}\n{'─' * min(len(text), 80)}")
+def _cells(slot: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        *(slot["name"], slot["shown"], slot["type"], "yes" if slot["nullable"] else "no"),
+        *(str(slot["k_max"]), str(slot["key_tokens"])),
+        *(f"{slot['key_start']}-{slot['key_end']}", str(slot["first_value"])),
+    )
+
+
+def _steps(contract: Mapping[str, Any]) -> str:
+    this, baseline = contract["steps"]["this"], contract["steps"]["autoregressive"]
+    if contract["decoding"]["layout"] == "autoregressive":
+        return ": the rendered skeleton and every k_max"
+    longest = (
+        "the longest k_max"
+        if this == max(slot["k_max"] for slot in contract["slots"])
+        else "the k_max of a count and of the items that it calls for"
+    )
+    usual = (
+        "autoregressive decoding cannot read lists of nested models"
+        if baseline is None
+        else f"autoregressive decoding takes up to {baseline}, the rendered skeleton and the sum "
+        "of all k_max"
+    )
+    return f", {longest}; {usual}"
