@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -47,17 +48,19 @@ def holds_times(kind: Any) -> bool:
 def _iso(scalar: Any) -> str:
     """With no digits of a second, six, or nine where six are too few, as pandas writes them."""
     pyarrow, kind = optional("pyarrow", "a table"), scalar.type
-    is_time, nanoseconds = pyarrow.types.is_time(kind), 0
+    is_time, nanoseconds, rest = pyarrow.types.is_time(kind), 0, timedelta()
     unit = kind.unit if is_time or pyarrow.types.is_timestamp(kind) else ""
     if is_time and not 0 <= scalar.value < _DAY[unit]:
         raise ValueError("a time outside a day")
     if unit == "ns":  # as_py would give a Timestamp of pandas
         nanoseconds = scalar.value % 1000
-        scalar = optional("pyarrow.compute", "a table").floor_temporal(scalar, unit="microsecond")
+        if nanoseconds and scalar.value < 0:  # what is cut off leads away from the epoch
+            rest = timedelta(microseconds=1)
         kind = pyarrow.time64("us") if is_time else pyarrow.timestamp("us", tz=kind.tz)
-        scalar = scalar.cast(kind)
+        scalar = scalar.cast(kind, safe=False)
     try:
         moment = scalar.as_py()
+        moment = moment - rest if rest else moment
     except (OverflowError, ValueError) as error:
         raise ValueError("a date outside the years 1 to 9999") from error
     if not nanoseconds:
