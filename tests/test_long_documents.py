@@ -113,7 +113,7 @@ def test_of_a_real_model(codec: TextCodec, decoder_model: Callable[..., Any]) ->
             seen.append(item)
             yield item
 
-    compiled = compiled_schemas(extractor, Shoe, SHOWN, {})
+    compiled = compiled_schemas(extractor, Shoe, {})
     made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, mixed=False, mode="chunk")
     (item,) = made([{"t": "Samsung red shoe, LG blue sandal, Sony boots, TCL heels"}])
     assert item.value is not None, item.errors

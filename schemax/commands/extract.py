@@ -70,7 +70,7 @@ def extract(
         chosen = NamedModel(prompt.model, prompt.device, prompt.dtype)
         task = chosen.task(schemas, wanted, details=files.details, on_too_long=run.on_too_long)
         if dry.dry_run:
-            for line in estimate(source, task).lines(dry.price_per_hour):
+            for line in estimate(source, task, dry.price_per_hour):
                 print(harmless(line))
             return
         if pool.ray and not is_resumable(source, name):

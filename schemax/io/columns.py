@@ -28,6 +28,12 @@ from schemax.errors import SchemaError
 Model: TypeAlias = type[BaseModel]
 Schemas: TypeAlias = Model | Mapping[str, Model]
 
+
+def named_schemas(schemas: Schemas) -> Mapping[str, Model]:
+    """By category; a single one under ""."""
+    return schemas if isinstance(schemas, Mapping) else {"": schemas}
+
+
 Type = Literal[
     "string",
     "integer",
@@ -84,10 +90,8 @@ def columns_of(schemas: Schemas) -> tuple[Column, ...]:
 
     Raises SchemaError for what cannot be declared, and where schemas differ in a field's type.
     """
-    if not isinstance(schemas, Mapping):
-        return _columns(schemas, ())
     found: dict[str, tuple[Model, Column]] = {}
-    for schema in schemas.values():
+    for schema in named_schemas(schemas).values():
         for column in _columns(schema, ()):
             other, known = found.setdefault(column.name, (schema, column))
             try:

@@ -112,7 +112,7 @@ def _cells_of_polars(series: Any) -> list[Any]:
 
 def _wanted(options: Options) -> tuple[str, ...] | None:
     """The columns that are needed; None for all."""
-    shown = Shown.of(options.get("text"), options.get("id", "id"), options.get("category"))
+    shown = Shown.of_options(options)
     return None if shown.text is None else (*shown.text, shown.id, shown.category)
 
 

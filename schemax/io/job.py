@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
@@ -165,40 +166,33 @@ def run_job(
     return watch.tally.summary(source.files, output)
 
 
+@dataclass(slots=True)
 class _Watch:
     """Counts what happens in a run, and tells those who want to know."""
 
-    def __init__(
-        self,
-        source: Source,
-        show_progress: bool,
-        on_extraction: Callable[[Extraction[Any]], None] | None,
-        on_resume: Callable[[int, str], None] | None,
-    ) -> None:
-        self.tally = Tally()
-        self._source = source
-        self._show_progress = show_progress
-        self._on_extraction = on_extraction
-        self._on_resume = on_resume
+    source: Source
+    show_progress: bool
+    on_extraction: Callable[[Extraction[Any]], None] | None
+    on_resume: Callable[[int, str], None] | None
+    tally: Tally = field(default_factory=Tally)
 
     def tracked(
         self, stream: Iterable[Extraction[Any]], finished: int = 0, place: str = ""
     ) -> Iterable[Extraction[Any]]:
         """The same, with progress; that many rows are finished already, and kept at that place."""
-        if finished and self._on_resume is not None:
-            self._on_resume(finished, place)
-        total = self._source.count() if self._show_progress else None
+        if finished and self.on_resume is not None:
+            self.on_resume(finished, place)
+        total = self.source.count() if self.show_progress else None
         self.tally.start()
-        if not self._show_progress:
+        if not self.show_progress:
             return stream
-        return track(
-            stream, total=None if total is None else max(0, total - finished), unit="documents"
-        )
+        left = None if total is None else max(0, total - finished)
+        return track(stream, total=left, unit="documents")
 
     def add(self, item: Extraction[Any]) -> None:
         self.tally.add_cost(item)
-        if self._on_extraction is not None:
-            self._on_extraction(item)
+        if self.on_extraction is not None:
+            self.on_extraction(item)
 
 
 def _run_in_order(task: Task, source: Source, written: _Written, watch: _Watch) -> None:

@@ -8,11 +8,11 @@ from typing import Any, Literal, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
-from schemax.compiler.few_shot import read_few_shot_examples
+from schemax.compiler.few_shot import FewShotExample, read_few_shot_examples
 from schemax.documents import Shown, shown_text
 from schemax.extractor import Extractor, Options
 from schemax.formats import OutputFormat
-from schemax.io.columns import Schemas
+from schemax.io.columns import Schemas, named_schemas
 from schemax.io.records import Record
 from schemax.io.stream import Extract
 from schemax.results import Extraction, FieldError, SlotText, build
@@ -179,16 +179,10 @@ def _is_stated(slot: SlotText | None, format: OutputFormat) -> bool:
 
 
 def compiled_schemas(
-    extractor: Extractor, schemas: Schemas, shown: Shown, options: Options
+    extractor: Extractor, schemas: Schemas, options: Options
 ) -> dict[str, CompiledSchema]:
     """What `Extractor.stream` compiles, by category, or under "". Raises what it raises."""
-    named = schemas if isinstance(schemas, Mapping) else {"": schemas}
-    shots = read_few_shot_examples(
-        options.get("examples"),
-        named,
-        isinstance(schemas, Mapping),
-        lambda document: shown_text(document, shown)[0],
-    )
+    shots = shown_examples(schemas, options)
     return {
         name: extractor.compile(
             schema,
@@ -197,8 +191,19 @@ def compiled_schemas(
             decoding=options.get("decoding"),
             examples=shots.get(name, ()),
         )
-        for name, schema in named.items()
+        for name, schema in named_schemas(schemas).items()
     }
+
+
+def shown_examples(schemas: Schemas, options: Mapping[str, Any]) -> dict[str, list[FewShotExample]]:
+    """Those that the options name, by category, or under ""; see `read_few_shot_examples`."""
+    shown, mixed = Shown.of_options(options), isinstance(schemas, Mapping)
+    return read_few_shot_examples(
+        options.get("examples"),
+        named_schemas(schemas),
+        mixed,
+        lambda document: shown_text(document, shown)[0],
+    )
 
 
 def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:

@@ -16,11 +16,12 @@ from schemax.documents import Shown
 from schemax.errors import ModelError
 from schemax.extractor import Extractor, Options
 from schemax.io import fingerprint
-from schemax.io.columns import Schemas
+from schemax.io.columns import Schemas, named_schemas
 from schemax.io.long_documents import TooLong, compiled_schemas, fits_model, fitted
 from schemax.io.records import Record
 from schemax.io.resumable import ResumableRun
 from schemax.io.stream import Extract
+from schemax.resources import version
 from schemax.results import Extraction
 
 
@@ -43,8 +44,7 @@ class Task:
     @property
     def shown(self) -> Shown:
         """Which keys of a record mean what."""
-        options = self.options
-        return Shown.of(options.get("text"), options.get("id", "id"), options.get("category"))
+        return Shown.of_options(self.options)
 
     def loaded(self) -> Extractor:
         """The model, once it is sure that it takes these schemas and options.
@@ -66,7 +66,7 @@ class Task:
 
         if self.on_too_long == "error":
             return extract
-        compiled = compiled_schemas(extractor, self.schemas, self.shown, self.options)
+        compiled = compiled_schemas(extractor, self.schemas, self.options)
         return fitted(
             extract,
             compiled,
@@ -80,7 +80,7 @@ class Task:
         """What rows depend on, as far as it is known before a model is loaded."""
         shown = self.shown
         return {
-            "version": fingerprint.version(),
+            "version": version(),
             **fingerprint.of_schemas(self.schemas),
             "examples": fingerprint.of_examples(self.options.get("examples")),
             "text": None if shown.text is None else list(shown.text),
@@ -92,23 +92,20 @@ class Task:
 
     def model_fingerprint(self, extractor: Extractor) -> dict[str, Any]:
         """The rest of what rows depend on."""
-        named = self.schemas if isinstance(self.schemas, Mapping) else {"": self.schemas}
-        found = fingerprint.of_decoding(self._decoding(extractor))
-        for name, schema in named.items():
+        found = fingerprint.of_settings(self._decoding(extractor), extractor.calibration)
+        for name, schema in named_schemas(self.schemas).items():
             own = settings_of(schema)
             format = self.options.get("format") or own.format or extractor.format or "json"
             template = self.options.get("template") or own.template or extractor.template
-            found[f"format {name}".strip()] = fingerprint.of_format(format)
-            found[f"template {name}".strip()] = fingerprint.of_template(template or "verbatim")
+            said = fingerprint.of_prompt(format, template or "verbatim")
+            found[f"format {name}".strip()], found[f"template {name}".strip()] = said
         model = extractor.model.model
-        return {
-            **found,
-            **fingerprint.of_calibration(extractor.calibration),
-            "model": fingerprint.of_weights(model, extractor.tokenizer, extractor.eos_ids)
+        found["model"] = (
+            fingerprint.of_weights(model, extractor.tokenizer, extractor.eos_ids)
             if self.place is None
-            else fingerprint.of_model(self.place, model),
-            "dtype": str(extractor.model.dtype).removeprefix("torch."),
-        }
+            else fingerprint.of_model(self.place, model)
+        )
+        return found | {"dtype": str(extractor.model.dtype).removeprefix("torch.")}
 
     def is_independent(self, extractor: Extractor) -> bool:
         """Whether a row is the same, whichever others it is computed with."""

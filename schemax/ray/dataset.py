@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
-from schemax.compiler.few_shot import read_few_shot_examples
 from schemax.compiler.prompt import load_template, template_source
 from schemax.config import resolve_decoding
-from schemax.documents import Shown, shown_text
+from schemax.documents import Shown
 from schemax.errors import InputError, SchemaError, SchemaxError
 from schemax.extractor import Extractor, Options
 from schemax.formats import get_format
 from schemax.io.arrow import record_batch
 from schemax.io.arrow_in import batch_records
 from schemax.io.columns import Schemas
+from schemax.io.long_documents import shown_examples
 from schemax.io.records import Record
 from schemax.io.resumable import PART_ROWS
 from schemax.io.stream import as_row
@@ -119,18 +119,8 @@ def _checked(schema: Schemas, options: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(template, (str, Path)):  # a path means nothing on other machines
             settings["template"] = template_source(template)
     resolve_decoding(settings.get("decoding"))
-    shown = _shown_keys(settings)
-    read_few_shot_examples(
-        settings.get("examples"),
-        schema if isinstance(schema, Mapping) else {"": schema},
-        isinstance(schema, Mapping),
-        lambda document: shown_text(document, shown)[0],
-    )
+    shown_examples(schema, settings)
     return settings
-
-
-def _shown_keys(options: Mapping[str, Any]) -> Shown:
-    return Shown.of(options.get("text"), options.get("id", "id"), options.get("category"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +173,7 @@ class _Reader:
         return pyarrow.Table.from_arrays([*columns, *found.columns], names=names)
 
     def _records(self, batch: Any) -> list[Record]:
-        shown = _shown_keys(self.settings)
+        shown = Shown.of_options(self.settings)
         if shown.text is not None:
             wanted = {*shown.text, shown.id, shown.category}
             batch = batch.select([name for name in batch.column_names if name in wanted])
