@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from hashlib import blake2b, file_digest
+from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
 from schemax.io.columns import Schemas, named_schemas
-from schemax.io.storage import reading, size_of
+from schemax.io.storage import reading
 
 # Weights, configurations, tokenizers, templates; not cards and logs.
 _MODEL_FILES = (".json", ".jinja", ".model", ".safetensors", ".tiktoken", ".txt")
@@ -45,8 +46,9 @@ def of_files(files: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _of_file(name: str) -> dict[str, Any]:
-    size = size_of(name)
     with reading(name) as handle:
+        size = handle.seek(0, SEEK_END)
+        handle.seek(0)
         edges = blake2b(handle.read(_EDGE), digest_size=8)
         if size > _EDGE:
             handle.seek(max(_EDGE, size - _EDGE))

@@ -86,12 +86,6 @@ def expand(name: str) -> list[str]:
     return found
 
 
-def size_of(name: str) -> int:
-    """Bytes of a file."""
-    system, path = filesystem(name)
-    return int(system.size(path) or 0)
-
-
 @contextmanager
 def reading(name: str) -> Iterator[BinaryIO]:
     """The bytes of a place. Raises InputError if the place cannot be opened."""
@@ -175,24 +169,22 @@ def check_folder(name: str) -> None:
         filesystem(name)
         return
     path = local_path(name)
-    if path.is_dir():
-        raise InputError(f"cannot write {name}: {os.strerror(errno.EISDIR)}")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {name}: {os.strerror(errno.ENOENT)}")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"cannot write {name}: {os.strerror(errno.EACCES)}")
+    refusals = (
+        (path.is_dir(), errno.EISDIR),
+        (not path.parent.is_dir(), errno.ENOENT),
+        (not os.access(path.parent, os.W_OK), errno.EACCES),
+    )
+    for is_refused, code in refusals:
+        if is_refused:
+            raise InputError(f"cannot write {name}: {os.strerror(code)}")
 
 
 def sync_folder(path: Path) -> None:
     """Makes new and gone names in a folder survive a power cut."""
-    if os.name != "posix":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass  # some network file systems cannot, and do it by themselves
-    finally:
+    if os.name == "posix":
+        handle = os.open(path, os.O_RDONLY)
+        with suppress(OSError):  # some network file systems cannot, and do it by themselves
+            os.fsync(handle)
         os.close(handle)
 
 
@@ -294,22 +286,15 @@ class Folder:
             self.make()
             try:
                 handle = os.open(path, os.O_RDONLY)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.close(handle)
+                    raise InputError(f"another run is writing to {self.name}") from None
+                except OSError:
+                    pass  # a file system without locks
+                if path.exists() and os.path.samestat(os.fstat(handle), os.stat(path)):
+                    return handle
+                os.close(handle)
             except FileNotFoundError:
                 continue
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(handle)
-                raise InputError(f"another run is writing to {self.name}") from None
-            except OSError:
-                pass  # a file system without locks
-            if _lies_at(path, handle):
-                return handle
-            os.close(handle)
-
-
-def _lies_at(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
-    except FileNotFoundError:
-        return False
