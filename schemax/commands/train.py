@@ -50,7 +50,7 @@ def train(
     they are decoded, and the loss is taken on values and what ends them. FOLDER is then a model
     like any other: `schemax evaluate TEST.jsonl --model FOLDER`.
     """
-    _check_choices(labelling, device)
+    _check_labels(labelling)
     settings = options.checked_settings(format, template, None)
     with refused_settings():
         chosen = TrainingSettings(
@@ -102,17 +102,10 @@ def train(
             _calibrate(out, annotated, declared, work, chosen, labelling.labels, loading, settings)
 
 
-def _check_choices(labelling: given.LabelOptions, device: str) -> None:
+def _check_labels(labelling: given.LabelOptions) -> None:
     labels, teacher = labelling.labels, labelling.teacher
-    if labels not in ("gold", "teacher", "self"):
-        raise UsageError(f"--labels takes gold, teacher or self, not {labels!r}")
     if (labels == "teacher") != (teacher is not None):
         raise UsageError("--labels teacher requires --teacher, and the reverse")
-    if device not in ("auto", "cpu", "cuda", "mps"):
-        raise UsageError(
-            f"--device takes auto, cpu, cuda or mps, not {device!r}; CUDA_VISIBLE_DEVICES chooses "
-            "among GPUs, and `accelerate launch` uses several"
-        )
     by_model = labels == "self" or (teacher is not None and not teacher.endswith(".jsonl"))
     if by_model and _num_processes() > 1:
         raise UsageError(

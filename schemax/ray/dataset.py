@@ -6,13 +6,14 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
 from schemax.compiler.prompt import load_template, template_source
 from schemax.config import resolve_decoding
 from schemax.documents import Shown
-from schemax.errors import InputError, SchemaError, SchemaxError
+from schemax.errors import InputError, SchemaError
 from schemax.extractor import Extractor, Options
 from schemax.formats import get_format
 from schemax.io.arrow import record_batch
@@ -24,7 +25,7 @@ from schemax.io.resumable import PART_ROWS
 from schemax.io.stream import as_row
 from schemax.io.table_schema import TableSchema
 from schemax.ray.parcel import Parcel
-from schemax.ray.pool import Concurrency, Pool, ray_module, use_threads
+from schemax.ray.pool import Concurrency, Loaded, Pool, ray_module
 from schemax.resources import EMBEDDED_WARNING, resource_dir
 
 ModelLike: TypeAlias = str | Path | Callable[[], Extractor] | None
@@ -161,6 +162,12 @@ class _Reader:
     details: bool
     keep: list[str] | None
 
+    def __call__(self) -> Callable[[Any], Any]:
+        """Loads the model; what that gives reads batches."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return partial(self.read, self.load())
+
     def read(self, extractor: Extractor, batch: Any) -> Any:
         kept = _kept(batch.column_names, self.keep, self.table)
         cells: list[Any] = [None] * batch.num_rows
@@ -196,22 +203,10 @@ def _kept(columns: Sequence[str], keep: Sequence[str] | None, table: TableSchema
     return kept
 
 
-class _Actor:
+class _Actor(Loaded):
     """Holds a model, and reads batches with it."""
 
-    def __init__(self, parcel: Parcel) -> None:
-        use_threads()
-        self._reader: _Reader = parcel.unpack()
-        self._problem: SchemaxError | None = None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            try:
-                self._extractor = self._reader.load()
-            except SchemaxError as error:
-                # Raised with the first batch: of a constructor, Ray would pass on its text only.
-                self._problem = error
-
     def __call__(self, batch: Any) -> Any:
-        if self._problem is not None:
-            raise self._problem
-        return self._reader.read(self._extractor, batch)
+        if self.problem is not None:
+            raise self.problem
+        return self.made(batch)

@@ -23,7 +23,7 @@ from schemax.io.resumable import Part, ResumableRun
 from schemax.io.stream import Extract, as_row, stream_rows
 from schemax.io.task import Backend, Task
 from schemax.ray.parcel import Parcel
-from schemax.ray.pool import Pool, ray_module, use_threads
+from schemax.ray.pool import Loaded, Pool, ray_module
 from schemax.results import Extraction
 
 Load: TypeAlias = Callable[[], Extract]
@@ -46,29 +46,16 @@ def on_ray(task: Task, pool: Pool) -> Iterator[Backend]:
 
     Raises InputError for what cannot be sent to actors, and what `Task.facts` raises.
     """
-    known, independent = _ask(task, pool)
+    ray = ray_module()
+    # One call, as a worker that stays would keep its memory of the GPU.
+    settings = {"num_gpus": pool.num_gpus, "num_cpus": pool.num_cpus, "max_calls": 1}
+    remote = ray.remote(**settings)(lambda facts: Loaded(facts))
+    found = ray.get(remote.remote(Parcel.of(task.facts, task.schemas)))
+    if found.problem is not None:
+        raise found.problem
+    known, independent = found.made
     load = partial(task.computing, known)
     yield Backend(known, independent, lambda run: _fill(run, load, task.schemas, pool))
-
-
-def _ask(task: Task, pool: Pool) -> tuple[dict[str, Any], bool]:
-    """`Task.facts`, of a process with the resources of one actor."""
-    ray = ray_module()
-
-    def answer(parcel: Parcel) -> Any:
-        use_threads()
-        try:
-            return parcel.unpack()()
-        except SchemaxError as error:
-            return error
-
-    # One call, as a worker that stays would keep its memory of the GPU.
-    remote = ray.remote(num_gpus=pool.num_gpus, num_cpus=pool.num_cpus, max_calls=1)(answer)
-    found = ray.get(remote.remote(Parcel.of(task.facts, task.schemas)))
-    if isinstance(found, SchemaxError):
-        raise found
-    known, independent = found
-    return known, independent
 
 
 def _fill(
@@ -167,26 +154,21 @@ class _Reader:
             yield _packed(error)
 
 
-class _Actor:
+class _Actor(Loaded):
     """Holds a model, and computes parts with it; errors that are meant are passed on as rows."""
 
     def __init__(self, load: Parcel, details: bool) -> None:
-        use_threads()
+        super().__init__(load)
         self._details = details
-        self._problem: SchemaxError | None = None
-        try:
-            self._extract: Extract = load.unpack()()
-        except SchemaxError as error:
-            self._problem = error
 
     def __call__(self, batch: Any) -> Any:
         part: Part | SchemaxError = _unpacked(batch)
-        if isinstance(part, SchemaxError) or self._problem is not None:
-            return _packed(self._problem or part)
+        if isinstance(part, SchemaxError) or self.problem is not None:
+            return _packed(self.problem or part)
         lines, items = [], []
         rows = (((index, known), record) for index, known, record in part.pending)
         try:
-            for (index, known), found in stream_rows(self._extract, rows):
+            for (index, known), found in stream_rows(self.made, rows):
                 item, row = as_row(replace(found, index=index), details=self._details)
                 lines.append(to_line(known, row))
                 items.append(replace(item, slots=()))  # which nobody asks for any more

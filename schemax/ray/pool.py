@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from schemax.errors import InputError
+from schemax.errors import InputError, SchemaxError
 from schemax.io.storage import optional
 
 EXTRA = "ray"
@@ -135,6 +135,23 @@ def use_threads() -> None:
     cpus = ray_module().get_runtime_context().get_assigned_resources().get("CPU", 0.0)
     if cpus >= 1:
         torch.set_num_threads(int(cpus))
+
+
+class Loaded:
+    """What an actor holds: what a callable makes in it, such as one that loads a model.
+
+    load: a `Parcel` of the callable. problem: why it could not; of a constructor, Ray would pass on
+        the text of an error only.
+    """
+
+    def __init__(self, load: Any) -> None:
+        use_threads()
+        self.made: Any = None
+        self.problem: SchemaxError | None = None
+        try:
+            self.made = load.unpack()()
+        except SchemaxError as error:
+            self.problem = error
 
 
 @contextmanager
