@@ -132,7 +132,8 @@ def tables(rows: int, documents: int, machine: MachineOptions, tell: Callable[[s
     if machine.threads is not None:
         torch.set_num_threads(machine.threads)
     loading = (machine.model, machine.device, machine.dtype)
-    show(*measure_tables(rows, documents, *loading, tell=tell).lines())
+    for line in measure_tables(rows, documents, *loading, tell=tell):
+        show(line)
 
 
 def _write(name: str, rows: Sequence[dict[str, Any]], path: Path | None) -> None:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -52,39 +52,6 @@ _BATCH = 10_000
 _STATUS = Path("/proc/self/status")
 
 
-@dataclass(frozen=True, slots=True)
-class RunCost:
-    """One run without a model.
-
-    seconds: from opening the input to the output in its place, of all rows.
-    peak: the most memory its process had resident, in bytes; None where that cannot be told.
-    """
-
-    format: str
-    rows: int
-    seconds: float
-    peak: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TableCosts:
-    """model: seconds that it takes per row; documents: of how many rows that is the mean."""
-
-    model: float
-    documents: int
-    runs: tuple[RunCost, ...]
-
-    def lines(self) -> Iterator[str]:
-        yield f"model: {1e3 * self.model:.2f} ms per row ({self.documents:,} rows)"
-        for run in self.runs:
-            own = run.seconds / run.rows
-            memory = "" if run.peak is None else f", {run.peak / (1 << 20):,.0f} MiB at most"
-            yield (
-                f"{run.format[1:]} to {run.format[1:]}, {run.rows:,} rows: {1e3 * own:.3f} ms per "
-                f"row beside it, {own / self.model:.2%} of its time{memory}"
-            )
-
-
 def measure_tables(
     rows: int,
     documents: int,
@@ -93,8 +60,8 @@ def measure_tables(
     dtype: str = "auto",
     *,
     tell: Callable[[str], None] = lambda _: None,
-) -> TableCosts:
-    """Runs over generated files of every kind, each in a process of its own.
+) -> Iterator[str]:
+    """Lines of figures: runs over generated files of every kind, each in a process of its own.
 
     rows: of the largest run. documents: rows that the model reads, so that its time is known.
     Raises InputError without pyarrow, ModelError for a model that cannot be loaded.
@@ -102,19 +69,28 @@ def measure_tables(
     optional("pyarrow.parquet", "bench --tables")
     tell(f"the model: {documents:,} rows")
     seconds = _model_seconds(options.load_extractor(model, device, dtype), documents)
+    yield f"model: {1e3 * seconds:.2f} ms per row ({documents:,} rows)"
     sizes = [(format, min(rows, _FEW)) for format in _FORMATS]
     if rows > _FEW:
         sizes.append((_FORMATS[0], rows))
-    runs = []
     for format, size in sizes:
-        tell(f"{format} to {format}: {size:,} rows")
-        with tempfile.TemporaryDirectory() as folder:
-            write_rows(Path(folder) / f"in{format}", size)
-            # Not a fork: it would begin with the model in memory.
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(1, context) as pool:
-                runs.append(pool.submit(run_without_model, folder, format, size).result())
-    return TableCosts(seconds, documents, tuple(runs))
+        name = f"{format[1:]} to {format[1:]}"
+        tell(f"{name}: {size:,} rows")
+        took, peak = run_apart(format, size)
+        memory = "" if peak is None else f", {peak / (1 << 20):,.0f} MiB at most"
+        yield (
+            f"{name}, {size:,} rows: {1e3 * took / size:.3f} ms per row beside it, "
+            f"{took / size / seconds:.2%} of its time{memory}"
+        )
+
+
+def run_apart(format: str, rows: int) -> tuple[float, int | None]:
+    """`run_without_model` over a generated file, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_rows(Path(folder) / f"in{format}", rows)
+        # Not a fork: it would begin with the model in memory.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            return pool.submit(run_without_model, folder, format, rows).result()
 
 
 def write_rows(path: Path, rows: int) -> None:
@@ -142,7 +118,9 @@ def _titles(first: int, count: int) -> list[dict[str, str]]:
     ]
 
 
-def run_without_model(folder: str, format: str, rows: int) -> RunCost:
+def run_without_model(folder: str, format: str, rows: int) -> tuple[float, int | None]:
+    """(seconds, bytes): from opening the input to the output in its place, of all rows; and the
+    most memory that the process had resident, None where that cannot be told."""
     os.chdir(folder)
     schema = load_schema(_SCHEMA)
     made = _ReadyMade(schema)
@@ -152,7 +130,7 @@ def run_without_model(folder: str, format: str, rows: int) -> RunCost:
     summary = run_job(task, source, f"out{format}")
     seconds = time.perf_counter() - started
     assert (summary.rows, summary.failed) == (rows, 0)
-    return RunCost(format, rows, seconds, _peak())
+    return seconds, _peak()
 
 
 class _ReadyMade:

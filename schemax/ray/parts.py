@@ -49,13 +49,17 @@ def on_ray(task: Task, pool: Pool) -> Iterator[Backend]:
     ray = ray_module()
     # One call, as a worker that stays would keep its memory of the GPU.
     settings = {"num_gpus": pool.num_gpus, "num_cpus": pool.num_cpus, "max_calls": 1}
-    remote = ray.remote(**settings)(lambda facts: Loaded(facts))
+    remote = ray.remote(**settings)(_loaded)
     found = ray.get(remote.remote(Parcel.of(task.facts, task.schemas)))
     if found.problem is not None:
         raise found.problem
     known, independent = found.made
     load = partial(task.computing, known)
     yield Backend(known, independent, lambda run: _fill(run, load, task.schemas, pool))
+
+
+def _loaded(load: Parcel) -> Loaded:
+    return Loaded(load)
 
 
 def _fill(
