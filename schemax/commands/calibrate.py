@@ -12,10 +12,8 @@ from typer import Argument, Option
 from schemax.calibration import FILE, write_calibration
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say, show, table
-from schemax.commands.datasets import dataset, declared_schemas
+from schemax.commands.datasets import read_annotated
 from schemax.config import DecodingConfig
-from schemax.evaluation.examples import read_examples
-from schemax.evaluation.schemas import check_labels
 from schemax.extractor import Extractor
 
 if TYPE_CHECKING:
@@ -69,11 +67,8 @@ def calibrate(
     config: DecodingConfig | None = settings["decoding"]
     if config is not None and config.layout == "autoregressive":
         raise UsageError("values of the autoregressive layout have no confidence to calibrate")
-    found = dataset(data, "train", spec)
-    _refuse_training_data(folder, found.file)
-    examples = read_examples(found.file)[:limit]
-    schemas = declared_schemas(found.schemas, examples)
-    check_labels(examples, schemas)
+    file, examples, schemas = read_annotated(data, "train", spec, limit)
+    _refuse_training_data(folder, file)
     # Imported here because it imports torch, which takes seconds.
     from schemax.evaluation.calibrate import calibrate
 

@@ -17,15 +17,15 @@ from typer import Argument, Option, echo
 
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say
-from schemax.commands.datasets import dataset, declared_schemas
+from schemax.commands.datasets import read_annotated
 from schemax.commands.evaluate_tables import show_comparison, show_runs
 from schemax.commands.option_groups import grouped, option
-from schemax.evaluation.comparison import Comparison, compare
-from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
-from schemax.evaluation.judge import Case, Judgement, Verdict, cases_of
+from schemax.evaluation.comparison import compare
+from schemax.evaluation.examples import Example, duplicated_ids, shown_record
+from schemax.evaluation.judge import Judgement, cases_of
 from schemax.evaluation.plots import SUFFIXES, can_plot, plot_reliability
 from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, comparison_data, read_run
-from schemax.evaluation.schemas import check_labels, parts_of
+from schemax.evaluation.schemas import parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.progress import track
@@ -118,11 +118,8 @@ def evaluate(
     checked = [
         options.checked_settings(format, template, name.removesuffix(_ALONE)) for name in names
     ]
-    found = dataset(data, "test", spec)
-    examples = read_examples(found.file)[:limit]
+    _, examples, schemas = read_annotated(data, "test", spec, limit)
     _report_duplicates(examples)
-    schemas = declared_schemas(found.schemas, examples)
-    check_labels(examples, schemas)
     with plain_warnings(quiet=report.as_json):
         extractor = options.load_extractor(model, device, dtype)
         runs = [
@@ -134,7 +131,10 @@ def evaluate(
             runs = [replace(run, judged=_judged(judging, judge, run)) for run in runs]
     comparisons = [compare(examples, runs[0].predictions, run.predictions) for run in runs[1:]]
     if report.as_json:
-        echo(json.dumps(_as_data(runs, comparisons, report.details), indent=2))
+        data_of_runs = [run.to_data(details=report.details) for run in runs]
+        for row, comparison in zip(data_of_runs[1:], comparisons, strict=True):
+            row["against"] = {"decoding": runs[0].decoding} | comparison_data(comparison)
+        echo(json.dumps(data_of_runs, indent=2))
     else:
         show_runs(runs, comparisons, _setting(extractor), by=report.by)
     if picture is not None:
@@ -214,16 +214,14 @@ def _measure(
 
 
 def _judged(judge: Extractor, name: str, run: EvaluationRun) -> Judged:
-    cases = cases_of(run.examples, run.predictions)
-    return Judged(name, cases, _verdicts(judge, cases))
-
-
-def _verdicts(judge: Extractor, cases: Sequence[Case]) -> list[Verdict | None]:
     """A row without an instance names no class: an unparseable verdict."""
+    cases = cases_of(run.examples, run.predictions)
     stream = judge.stream([case.text for case in cases], Judgement)
     tracked = track(stream, total=len(cases), unit="verdicts")
     items = sorted(tracked, key=lambda item: item.index)
-    return [None if item.value is None else item.value.verdict for item in items]
+    return Judged(
+        name, cases, [None if item.value is None else item.value.verdict for item in items]
+    )
 
 
 def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
@@ -247,15 +245,6 @@ def _report_duplicates(examples: Sequence[Example]) -> None:
         more = f" and {len(repeated) - _MOST_IDS} more" if len(repeated) > _MOST_IDS else ""
         shown = ", ".join(repeated[:_MOST_IDS])
         say(f"note: several products have the same id: {shown}{more}")
-
-
-def _as_data(
-    runs: Sequence[EvaluationRun], comparisons: Sequence[Comparison], details: bool
-) -> list[dict[str, Any]]:
-    rows = [run.to_data(details=details) for run in runs]
-    for row, comparison in zip(rows[1:], comparisons, strict=True):
-        row["against"] = {"decoding": runs[0].decoding} | comparison_data(comparison)
-    return rows
 
 
 def _setting(extractor: Extractor) -> str:

@@ -98,7 +98,10 @@ def train(
         outcome = _run(work, out, chosen, device, resume)
         if _rank() == 0:
             test_data = data if data.is_dir() else Path("TEST.jsonl")
-            _report(outcome, out, test_data, weights.decoding)
+            loss = outcome.held_out_loss
+            held_out = "" if loss is None else f", held-out loss {loss:.4f}"
+            say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{held_out}")
+            say(f"next: schemax evaluate {test_data} --model {out} --decoding {weights.decoding}")
             _calibrate(out, annotated, declared, work, chosen, labelling.labels, loading, settings)
 
 
@@ -227,12 +230,6 @@ def _run(
             "out of memory; use a smaller --batch-tokens, and a larger "
             "--gradient-accumulation for the same steps"
         ) from error
-
-
-def _report(outcome: TrainingResult, out: Path, data: Path, decoding: str) -> None:
-    loss = "" if outcome.held_out_loss is None else f", held-out loss {outcome.held_out_loss:.4f}"
-    say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{loss}")
-    say(f"next: schemax evaluate {data} --model {out} --decoding {decoding}")
 
 
 def _calibrate(
