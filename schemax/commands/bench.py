@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,9 +110,10 @@ def _publish(report: Report, output: given.OutputOptions) -> None:
 
     if output.as_json is not None:
         output.as_json.write_text(json.dumps(report.to_dict(), indent=2) + "\n", "utf-8")
-    show(headline(report), table(columns(report), table_rows(report)))
+    cells = {name: itemgetter(place) for place, name in enumerate(columns(report))}
+    show(headline(report), table(table_rows(report), cells))
     if report.sweep:
-        show(table(columns(report), table_rows(report, report.sweep)))
+        show(table(table_rows(report, report.sweep), cells))
     show(*notes(report))
     if output.page is not None:
         write_page(output.page, report)

@@ -56,22 +56,20 @@ def host(
 
     rows = list(measure_host(settings(most_documents), seed, tell))
     _write("host", [row.to_dict() for row in rows], as_json)
-    names = ("slots", "flying", "docs", "tokens", "docs/s", "docs/CPU s", "model", "host only")
-    cells = (
-        (
-            f"{row.setting.slots} {row.setting.kind}",
-            "auto" if row.setting.in_flight is None else f"{row.setting.in_flight:,}",
-            f"{row.setting.documents:,}",
-            f"{row.tokens_per_slot:.1f}",
-            f"{row.documents_per_second:,.0f}",
-            f"{row.documents_per_cpu_second:,.0f}",
-            f"{row.model_share:.0%}",
-            f"{row.host_documents_per_cpu_second:,.0f}",
-        )
-        for row in rows
-    )
+    columns: dict[str, Callable[[Any], Any]] = {
+        "slots": lambda row: f"{row.setting.slots} {row.setting.kind}",
+        "flying": lambda row: (
+            "auto" if row.setting.in_flight is None else f"{row.setting.in_flight:,}"
+        ),
+        "docs": lambda row: f"{row.setting.documents:,}",
+        "tokens": lambda row: f"{row.tokens_per_slot:.1f}",
+        "docs/s": lambda row: f"{row.documents_per_second:,.0f}",
+        "docs/CPU s": lambda row: f"{row.documents_per_cpu_second:,.0f}",
+        "model": lambda row: f"{row.model_share:.0%}",
+        "host only": lambda row: f"{row.host_documents_per_cpu_second:,.0f}",
+    }
     show(
-        table(names, cells),
+        table(rows, columns),
         "flying: documents in flight; tokens: written per slot; model: share of the CPU time in\n"
         "forward passes and on logits; host only: documents per CPU second of all the rest",
     )
@@ -82,24 +80,23 @@ def transfers(seed: int, as_json: Path | None) -> None:
 
     rows = list(measure_passes(seed=seed))
     _write("transfers", [row.to_dict() for row in rows], as_json)
-    names = ("slots", "tokens", "live", "to device", "to host", "waits", "a layer", "others")
-    cells = (
-        (
-            f"{row.live_slots} {row.kind}{' + read' if row.reads else ''}",
-            f"{row.count.tokens:,}",
-            f"{row.count.slots:,}",
-            *(str(row.count.total(cause)) for cause in row.count.CAUSES),
-            f"{row.ops_per_layer:.0f}",
-            str(row.ops_beside),
-        )
-        for row in rows
-    )
+    causes = PassCount.CAUSES
+    columns: dict[str, Callable[[Any], Any]] = {
+        "slots": lambda row: f"{row.live_slots} {row.kind}{' + read' if row.reads else ''}",
+        "tokens": lambda row: f"{row.count.tokens:,}",
+        "live": lambda row: f"{row.count.slots:,}",
+        "to device": lambda row: row.count.total(causes[0]),
+        "to host": lambda row: row.count.total(causes[1]),
+        "waits": lambda row: row.count.total(causes[2]),
+        "a layer": lambda row: f"{row.ops_per_layer:.0f}",
+        "others": lambda row: str(row.ops_beside),
+    }
     show(
-        table(names, cells),
+        table(rows, columns),
         "live: slots that a token is chosen for; waits: for results whose shape depends on data;\n"
         "a layer, others: launched operations. By the lines that cause them, rows as above:",
     )
-    for cause in PassCount.CAUSES:
+    for cause in causes:
         counts: list[Counter[str]] = [getattr(row.count, cause) for row in rows]
         for line in sum(counts, Counter()):
             times = " ".join(f"{count[line]:3}" for count in counts)

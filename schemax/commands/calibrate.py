@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -86,15 +87,13 @@ def calibrate(
         )
     write_calibration(fit.calibration, folder)
     # F1 by the probability below which values are left out.
-    rows = (
-        (
-            f"{point.min_probability:.2f}",
-            *(f"{point.f1:.3f}", f"{point.strict_f1:.3f}"),
-            "as good as the best" if point.alike else "",
-        )
-        for point in fit.curve
-    )
-    show(table(("min_probability", "F1", "strict F1", ""), rows, left=0))
+    columns: dict[str, Callable[[Any], Any]] = {
+        "min_probability": lambda point: f"{point.min_probability:.2f}",
+        "F1": lambda point: point.f1,
+        "strict F1": lambda point: point.strict_f1,
+        "": lambda point: "as good as the best" if point.alike else "",
+    }
+    show(table(fit.curve, columns, left=0))
     if fit.before.values < _FEW:
         say(f"note: only {fit.before.values} values make a noisy fit; use {_FEW} or more")
     say(f"{folder / FILE}: {calibration_line(fit)}")

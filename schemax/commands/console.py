@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -15,6 +15,8 @@ from rich.text import Text
 
 from schemax.errors import SchemaxError
 from schemax.messages import harmless, one_line
+
+Item = TypeVar("Item")
 
 
 class UsageError(SchemaxError):
@@ -26,19 +28,25 @@ def say(text: str) -> None:
     print(harmless(one_line(text)), file=sys.stderr, flush=True)
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:
-    """Rows of texts under the names of their columns; the first few stand left, figures right."""
+def table(
+    items: Iterable[Item], columns: Mapping[str, Callable[[Item], Any]], *, left: int = 1
+) -> Table:
+    """A row per item, a cell per column; the first few columns stand left, figures right.
+
+    Floats get three digits behind the point, and None is a dash.
+    """
     made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for place, name in enumerate(names):
-        made.add_column(
-            Text(name),
-            justify="left" if place < left else "right",
-            overflow="fold",
-            no_wrap=place >= left,
-        )
-    for row in rows:
-        made.add_row(*map(Text, row))
+    for place, name in enumerate(columns):
+        is_left = place < left
+        justify: Literal["left", "right"] = "left" if is_left else "right"
+        made.add_column(Text(name), justify=justify, overflow="fold", no_wrap=not is_left)
+    for item in items:
+        made.add_row(*(Text(_cell(of(item))) for of in columns.values()))
     return made
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def show(*parts: str | Table, width: int | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Annotated, Any
@@ -63,10 +63,12 @@ def demo(
     if baseline is None:
         show(f"{parallel.passes:.1f} forward passes per listing")
     else:
-        names = ("decoding", "forward passes per listing", f"seconds for all {len(LISTINGS)}")
-        runs = (("hyper-parallel", parallel), ("autoregressive", baseline))
-        cells = [(name, f"{run.passes:.1f}", f"{run.seconds:.2f}") for name, run in runs]
-        show(table(names, cells))
+        columns: dict[str, Callable[[tuple[str, TimedRun]], str]] = {
+            "decoding": lambda run: run[0],
+            "forward passes per listing": lambda run: f"{run[1].passes:.1f}",
+            f"seconds for all {len(LISTINGS)}": lambda run: f"{run[1].seconds:.2f}",
+        }
+        show(table((("hyper-parallel", parallel), ("autoregressive", baseline)), columns))
     show(
         "\nNext, your own products, one JSON object or string per line:\n"
         "  schemax extract shoes products.jsonl -o shoes.jsonl\n"

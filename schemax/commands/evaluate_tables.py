@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from schemax.commands.console import show, table
 from schemax.evaluation.comparison import Comparison, Paired
 from schemax.evaluation.intervals import f1_interval
-from schemax.evaluation.pairs import OUTCOMES, mean_f1
+from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
+from schemax.evaluation.reliability import Reliability
 from schemax.evaluation.runs import EvaluationRun
 
+Columns: TypeAlias = dict[str, Callable[[Any], Any]]
+
 _MOST_IDS = 20
-_MOST, _HALF = 0.8, 0.5
-_JUDGED = ("correct", "incorrect", "missing", "correct_null", "hallucination", "unparseable")
 
 
 def show_runs(
@@ -23,21 +25,23 @@ def show_runs(
 
     by: "attribute" or "confidence" shows more of these.
     """
-    show(
-        f"{len(runs[0].examples)} products; {setting}",
-        _quality(runs),
-        _costs(runs),
-        _reliability(runs),
-    )
-    if len(runs[0].scores.by_category) > 1:
-        show("F1 by category", _categories(runs))
-    for run in runs:
+    show(f"{len(runs[0].examples)} products; {setting}")
+    reliability = [(run.decoding, run.reliability) for run in runs]
+    show(table(runs, _QUALITY), table(runs, _COSTS), table(reliability, _RELIABILITY))
+    categories = runs[0].scores.by_category
+    if len(categories) > 1:
+        columns: Columns = {"category": lambda name: name}
+        for run in runs:
+            columns[run.decoding] = partial(_f1_of, run)
+        show("F1 by category", table(categories, columns))
+    for run, (name, found) in zip(runs, reliability, strict=True):
         if by == "attribute":
-            show(f"Attributes, {run.decoding}", _attributes(run))
-        if by == "confidence":
-            show(*_confidence(run))
-    if any(run.judged is not None for run in runs):
-        show("LLM judge", _judged(runs))
+            scores = run.scores.by_attribute.items()
+            show(f"Attributes, {name}", table(scores, _ATTRIBUTES, left=2))
+        if by == "confidence" and found is not None:
+            show(f"Confidence, {name}", table(found.bins, _BINS), table(found.curve, _CURVE))
+    if judged := [run for run in runs if run.judged is not None]:
+        show("LLM judge", table(judged, _JUDGED))
     for run, comparison in zip(runs[1:], comparisons, strict=True):
         show_comparison(comparison, runs[0].decoding, run.decoding)
 
@@ -55,110 +59,91 @@ def show_comparison(comparison: Comparison, first: str, second: str) -> None:
     show(f"  F1: {_sentence(comparison.protocol)}", f"  strict F1: {_sentence(comparison.strict)}")
 
 
-def _quality(runs: Sequence[EvaluationRun]) -> Any:
-    names = ("decoding", "F1", "P", "R", "strict F1")
-    more = ("macro F1,\ncategories", "macro F1,\nattributes")
-
-    def row(run: EvaluationRun) -> Iterator[str]:
-        scores = run.scores
-        yield run.decoding
-        for score, strict in ((scores.protocol, False), (scores.strict, True)):
-            interval = f1_interval(scores.counts(strict=strict))
-            yield f"{score.f1:.3f}\n{interval.low:.3f}-{interval.high:.3f}"
-            if not strict:
-                yield from _figures(score.precision, score.recall)
-        means = (scores.by_category.values(), scores.by_attribute.values())
-        yield from _figures(*map(mean_f1, means))
-
-    return table((*names, *more), (tuple(row(run)) for run in runs))
+def _quality(run: EvaluationRun, *, strict: bool) -> str:
+    """F1 and the interval that it lies in."""
+    score = run.scores.strict if strict else run.scores.protocol
+    interval = f1_interval(run.scores.counts(strict=strict))
+    return f"{score.f1:.3f}\n{interval.low:.3f}-{interval.high:.3f}"
 
 
-def _costs(runs: Sequence[EvaluationRun]) -> Any:
-    ends = ("stop", "eos", "length")
-    names = ("decoding", "passes per\nproduct", "products/s", *ends, "invalid\nfields")
-    rows = (
-        (
-            *(run.decoding, f"{run.passes:.1f}", f"{run.products_per_second:.1f}"),
-            *(str(run.finish_reasons[name]) for name in ends),
-            *(str(run.invalid_fields), str(run.invalid_rows)),
-        )
-        for run in runs
-    )
-    return table((*names, "rows in\nerror"), rows)
+def _right(share: float, item: tuple[str, Reliability | None]) -> float | None:
+    """Of the most confident values."""
+    curve = item[1].curve if item[1] else ()
+    return next((1 - point.risk for point in curve if point.coverage == share), None)
 
 
-def _reliability(runs: Sequence[EvaluationRun]) -> Any:
-    names = ("decoding", "values", "mean\nconfidence", "right", "ECE", "Brier", "AURC")
-    shares = [f"right of\nbest {share:.0%}" for share in (_MOST, _HALF)]
-
-    def row(run: EvaluationRun) -> tuple[str, ...]:
-        found = run.reliability
-        if found is None:
-            return (run.decoding, *["-"] * 8)
-        right = {point.coverage: 1 - point.risk for point in found.curve}
-        figures = (found.confidence, found.accuracy, found.ece, found.brier, found.aurc)
-        return (
-            *(run.decoding, str(found.values)),
-            *_figures(*figures, right[_MOST], right[_HALF]),
-        )
-
-    return table((*names, *shares), map(row, runs))
+def _f1_of(run: EvaluationRun, category: str) -> float:
+    return run.scores.by_category[category].f1
 
 
-def _confidence(run: EvaluationRun) -> Iterator[Any]:
-    if (found := run.reliability) is None:
-        return
-    yield f"Confidence, {run.decoding}"
-    yield table(
-        ("confidence", "values", "mean", "right"),
-        (
-            (
-                f"{part.low:.1f} to {part.high:.1f}",
-                str(part.count),
-                *("-" if x is None else f"{x:.3f}" for x in (part.confidence, part.accuracy)),
-            )
-            for part in found.bins
-        ),
-    )
-    yield table(
-        ("most confident", "down to", "right", "wrong"),
-        (
-            (f"{point.coverage:.0%}", *_figures(point.confidence, 1 - point.risk, point.risk))
-            for point in found.curve
-        ),
-    )
+def _count(name: str, item: tuple[Any, PairScore]) -> Any:
+    return getattr(item[1], name)
 
 
-def _categories(runs: Sequence[EvaluationRun]) -> Any:
-    parts = [run.scores.by_category for run in runs]
-    rows = ((name, *_figures(*(part[name].f1 for part in parts))) for name in parts[0])
-    return table(("category", *(run.decoding for run in runs)), rows)
-
-
-def _attributes(run: EvaluationRun) -> Any:
-    names = ("category", "attribute", *map(str.upper, OUTCOMES), "P", "R", "F1")
-    rows = (
-        (
-            *key,
-            *(str(getattr(score, name)) for name in OUTCOMES),
-            *_figures(score.precision, score.recall, score.f1),
-        )
-        for key, score in run.scores.by_attribute.items()
-    )
-    return table(names, rows, left=2)
-
-
-def _judged(runs: Sequence[EvaluationRun]) -> Any:
-    names = ("decoding", "LLM-P", "LLM-R", "LLM-F1", "C", "I", "M", "CN", "H", "unparseable")
-    scores = [(run.decoding, run.judged.score) for run in runs if run.judged is not None]
-    rows = (
-        (
-            *(name, *_figures(score.precision, score.recall, score.f1)),
-            *(str(getattr(score, outcome)) for outcome in _JUDGED),
-        )
-        for name, score in scores
-    )
-    return table(names, rows)
+_QUALITY: Columns = {
+    "decoding": lambda run: run.decoding,
+    "F1": partial(_quality, strict=False),
+    "P": lambda run: run.scores.protocol.precision,
+    "R": lambda run: run.scores.protocol.recall,
+    "strict F1": partial(_quality, strict=True),
+    "macro F1,\ncategories": lambda run: mean_f1(run.scores.by_category.values()),
+    "macro F1,\nattributes": lambda run: mean_f1(run.scores.by_attribute.values()),
+}
+_COSTS: Columns = {
+    "decoding": lambda run: run.decoding,
+    "passes per\nproduct": lambda run: f"{run.passes:.1f}",
+    "products/s": lambda run: f"{run.products_per_second:.1f}",
+    "stop": lambda run: run.finish_reasons["stop"],
+    "eos": lambda run: run.finish_reasons["eos"],
+    "length": lambda run: run.finish_reasons["length"],
+    "invalid\nfields": lambda run: run.invalid_fields,
+    "rows in\nerror": lambda run: run.invalid_rows,
+}
+# Of names with what is known of their confidences.
+_RELIABILITY: Columns = {
+    "decoding": lambda item: item[0],
+    "values": lambda item: item[1] and item[1].values,
+    "mean\nconfidence": lambda item: item[1] and item[1].confidence,
+    "right": lambda item: item[1] and item[1].accuracy,
+    "ECE": lambda item: item[1] and item[1].ece,
+    "Brier": lambda item: item[1] and item[1].brier,
+    "AURC": lambda item: item[1] and item[1].aurc,
+    "right of\nbest 80%": partial(_right, 0.8),
+    "right of\nbest 50%": partial(_right, 0.5),
+}
+_BINS: Columns = {
+    "confidence": lambda part: f"{part.low:.1f} to {part.high:.1f}",
+    "values": lambda part: part.count,
+    "mean": lambda part: part.confidence,
+    "right": lambda part: part.accuracy,
+}
+_CURVE: Columns = {
+    "most confident": lambda point: f"{point.coverage:.0%}",
+    "down to": lambda point: point.confidence,
+    "right": lambda point: 1 - point.risk,
+    "wrong": lambda point: point.risk,
+}
+# Of items of `by_attribute`.
+_ATTRIBUTES: Columns = {
+    "category": lambda item: item[0][0],
+    "attribute": lambda item: item[0][1],
+    **{name.upper(): partial(_count, name) for name in OUTCOMES},
+    "P": lambda item: item[1].precision,
+    "R": lambda item: item[1].recall,
+    "F1": lambda item: item[1].f1,
+}
+_JUDGED: Columns = {
+    "decoding": lambda run: run.decoding,
+    "LLM-P": lambda run: run.judged.score.precision,
+    "LLM-R": lambda run: run.judged.score.recall,
+    "LLM-F1": lambda run: run.judged.score.f1,
+    "C": lambda run: run.judged.score.correct,
+    "I": lambda run: run.judged.score.incorrect,
+    "M": lambda run: run.judged.score.missing,
+    "CN": lambda run: run.judged.score.correct_null,
+    "H": lambda run: run.judged.score.hallucination,
+    "unparseable": lambda run: run.judged.score.unparseable,
+}
 
 
 def _sentence(paired: Paired) -> str:
@@ -168,7 +153,3 @@ def _sentence(paired: Paired) -> str:
         f"({low:+.3f} to {high:+.3f}); right in the first only: {paired.only_first}, "
         f"in the second only: {paired.only_second}, McNemar p = {paired.p_value:.3g}"
     )
-
-
-def _figures(*values: float) -> tuple[str, ...]:
-    return tuple(f"{value:.3f}" for value in values)

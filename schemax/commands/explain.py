@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +30,16 @@ _SKELETON = {
     "autoregressive": "Output, written by the model",
     "branched": "Skeleton: each line continues the prompt separately; ⟦slot, k_max⟧ is filled in",
     "gapped": "Skeleton: ⟦slot, k_max⟧ is filled in",
+}
+_COLUMNS: dict[str, Callable[[Any], Any]] = {
+    "slot": itemgetter("name"),
+    "shown as": itemgetter("shown"),
+    "type": itemgetter("type"),
+    "null": lambda slot: "yes" if slot["nullable"] else "no",
+    "k_max": itemgetter("k_max"),
+    "tokens": itemgetter("key_tokens"),
+    "key at": lambda slot: f"{slot['key_start']}-{slot['key_end']}",
+    "value at": itemgetter("first_value"),
 }
 _LEGEND = {
     "autoregressive": "w: tokens written",
@@ -150,10 +161,9 @@ def _sections(contract: Mapping[str, Any]) -> Iterator[tuple[str, *tuple[str | T
     yield "Prompt", contract["prompt"]
     yield _SKELETON[layout], *contract["skeleton"]
     if contract["slots"]:
-        names = ("slot", "shown as", "type", "null", "k_max", "tokens", "key at", "value at")
         yield (
             "Slots",
-            table(names, map(_cells, contract["slots"]), left=3),
+            table(contract["slots"], _COLUMNS, left=3),
             "\ntokens: of the key. key at: its position ids. value at: that of the value's first "
             f"token.\nPositions are those of this document: {contract['sample']}",
         )
@@ -178,14 +188,6 @@ def _sections(contract: Mapping[str, Any]) -> Iterator[tuple[str, *tuple[str | T
         f"One prompt: instruction {tokens['instruction']}, documents {tokens['documents']}, "
         f"opening {tokens['opening']}, keys {tokens['keys']} tokens.",
         f"At most {contract['steps']['this']} forward passes{_steps(contract)}.",
-    )
-
-
-def _cells(slot: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        *(slot["name"], slot["shown"], slot["type"], "yes" if slot["nullable"] else "no"),
-        *(str(slot["k_max"]), str(slot["key_tokens"])),
-        *(f"{slot['key_start']}-{slot['key_end']}", str(slot["first_value"])),
     )
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
+from schemax.documents import Shown
 from schemax.extractor import Extractor, Options
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint
@@ -121,13 +122,10 @@ def source_of(
 
     options: those of `Extractor.stream`.
     """
-    given = options.get("text")
-    text = [given] if isinstance(given, str) else given
-    id, category = options.get("id", "id"), options.get("category")
-    needed = None if text is None else [*text, id, category or "category"]
-    named = [[] if id == "id" else [id], list(text or ()), [category] if category else []]
+    shown, category = Shown.of_options(options), options.get("category")
+    named = [[] if shown.id == "id" else [shown.id], shown.text, [category] if category else []]
     files = [os.fspath(place) for place in inputs]
-    return Source.of(files, needed, limit, shard, required=[*filter(None, named)])
+    return Source.of(files, shown.needed, limit, shard, required=[*filter(None, named)])
 
 
 def is_resumable(source: Source, output: str) -> bool:

@@ -15,7 +15,7 @@ from schemax.formats import OutputFormat
 from schemax.io.columns import Schemas, named_schemas
 from schemax.io.records import Record
 from schemax.io.stream import Extract
-from schemax.results import Extraction, FieldError, SlotText, build
+from schemax.results import Extraction, FieldError, build
 
 TooLong = Literal["error", "truncate", "chunk"]
 
@@ -163,19 +163,15 @@ def _rank(
 ) -> tuple[bool, int, float]:
     """How well a chunk states an attribute, to be compared with the other chunks."""
     result, slot = item.fields[attribute.name], item.slots[place]
-    stated = result.value is not None and result.value != [] and _is_stated(slot, format)
+    stated = result.value is not None and result.value != []
+    # A default may stand in the place of a value.
+    null = format.escape(None).strip()
+    stated = stated and slot is not None and not slot.left_out and slot.raw.strip() != null
     # In two phases an error may be one item's, and is no reason to drop the others.
     if not attribute.two_phase:
         stated = stated and all(error.field != attribute.name for error in item.errors)
     size = len(result.value) if isinstance(result.value, (list, tuple, set, frozenset)) else 0
     return stated, size, result.confidence or 0.0
-
-
-def _is_stated(slot: SlotText | None, format: OutputFormat) -> bool:
-    """Whether there is a value at all, where a default may stand in its place."""
-    if slot is None or slot.left_out:
-        return False
-    return slot.raw.strip() != format.escape(None).strip()
 
 
 def compiled_schemas(

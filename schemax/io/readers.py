@@ -64,10 +64,6 @@ class Shard:
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
 
-    def of(self, rows: int) -> int:
-        """How many of so many rows are in it."""
-        return len(range(self.number, rows, self.count))
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -87,7 +83,7 @@ class Source:
     def of(
         cls,
         names: Iterable[str],
-        columns: Sequence[str] | None = None,
+        columns: tuple[str, ...] | None = None,
         limit: int | None = None,
         shard: Shard | None = None,
         required: Sequence[Sequence[str]] = (),
@@ -107,8 +103,7 @@ class Source:
         for file in files:
             if file != STANDARD:
                 _check_columns(file, required)
-        found = None if columns is None else tuple(columns)
-        return cls(files, found, limit, shard or Shard())
+        return cls(files, columns, limit, shard or Shard())
 
     @property
     def is_stdin(self) -> bool:
@@ -125,11 +120,11 @@ class Source:
         """How many rows that gives; None where nothing less than reading all would tell."""
         total = 0
         for file in self.files:
-            found = count_rows(file)
-            if found is None:
+            if (found := count_rows(file)) is None:
                 return None
             total += found
-        return self.shard.of(total if self.limit is None else min(total, self.limit))
+        rows = total if self.limit is None else min(total, self.limit)
+        return len(range(self.shard.number, rows, self.shard.count))
 
     def _records(self) -> Generator[Record, None, None]:
         if self.is_stdin:

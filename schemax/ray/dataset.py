@@ -180,9 +180,7 @@ class _Reader:
         return pyarrow.Table.from_arrays([*columns, *found.columns], names=names)
 
     def _records(self, batch: Any) -> list[Record]:
-        shown = Shown.of_options(self.settings)
-        if shown.text is not None:
-            wanted = {*shown.text, shown.id, shown.category}
+        if (wanted := Shown.of_options(self.settings).needed) is not None:
             batch = batch.select([name for name in batch.column_names if name in wanted])
         return list(batch_records(batch))
 
