@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,8 +18,7 @@ from schemax.extractor import Extractor, Options
 from schemax.io.columns import Schemas
 from schemax.io.task import Backend, Task
 from schemax.ray.parts import on_ray
-from schemax.ray.pool import Pool, connected
-from schemax.resources import EMBEDDED_WARNING
+from schemax.ray.pool import Pool, connected, named_for_actors
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,7 @@ class NamedModel:
 
     @contextmanager
     def on_ray(self, wanted: RayOptions, task: Task) -> Iterator[Backend]:
-        """Actors, which have neither this process's folder nor its environment.
+        """Actors that compute the rows of a task.
 
         Raises UsageError, and InputError without Ray.
         """
@@ -47,11 +44,7 @@ class NamedModel:
         with connected(), terminable():  # Ray has put a handler of its own in place
             with refused_settings():
                 pool = Pool.of(actors, wanted.gpus_per_actor, wanted.cpus_per_actor)
-            name = self.name or os.environ.get("SCHEMAX_MODEL")
-            if name is None:
-                warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
-            elif Path(name).is_dir():
-                name = str(Path(name).resolve())
+            name = named_for_actors(self.name)
             settings = task.options.copy()
             if (template := settings.get("template")) is not None:
                 assert isinstance(template, (str, Path))

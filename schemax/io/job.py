@@ -230,7 +230,9 @@ def _run_in_parts(
         checkpoint.can_go_on(known)  # before a model is loaded
     with backend(task) as engine:
         manifest = {**known, **engine.fingerprint}
-        run = ResumableRun(source, checkpoint, task.details, engine.independent, part_rows)
+        seen = (manifest["decoding documents"], manifest["decoding slots"])
+        independent = seen == ("isolated", "independent")
+        run = ResumableRun(source, checkpoint, task.details, independent, part_rows)
         with checkpoint.opened(manifest, overwrite=overwrite) as goes_on:
             finished = checkpoint.finished_rows() if goes_on else 0
             with _noting(checkpoint), closing(engine.fill(run)) as stream:

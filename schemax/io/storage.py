@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from schemax.errors import InputError
 
@@ -86,15 +86,9 @@ def expand(name: str) -> list[str]:
     return found
 
 
-@contextmanager
-def reading(name: str) -> Iterator[BinaryIO]:
+def reading(name: str) -> BinaryIO:
     """The bytes of a place. Raises InputError if the place cannot be opened."""
-    try:
-        handle = _opened(name, "rb")
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror or error}") from error
-    with handle:
-        yield handle
+    return _opened(name, "rb", name)
 
 
 @contextmanager
@@ -112,13 +106,13 @@ def writing(
     Raises InputError if the place cannot be opened.
     """
     if not is_replaceable(name):
-        with _opened_to_write(name, name) as handle:
+        with _opened(name, "wb", name) as handle:
             yield handle
         return
     remote = is_remote(name)
     target = name if remote else str(local_path(name))
     partial = scratch or f"{target}.{os.getpid()}.partial"
-    handle = _opened_to_write(name, partial)
+    handle = _opened(partial, "wb", name)
     try:
         with handle:
             yield handle
@@ -136,19 +130,16 @@ def writing(
         raise
 
 
-def _opened(name: str, mode: str) -> BinaryIO:
+def _opened(place: str, mode: Literal["rb", "wb"], name: str) -> BinaryIO:
     """fsspec opens what is remote: its local files want to know the size of pipes."""
-    if is_remote(name):
-        system, path = filesystem(name)
-        return cast(BinaryIO, system.open(path, mode))
-    return cast(BinaryIO, open(name.removeprefix("file://"), mode))
-
-
-def _opened_to_write(name: str, partial: str) -> BinaryIO:
     try:
-        return _opened(partial, "wb")
+        if not is_remote(place):
+            return open(place.removeprefix("file://"), mode)
+        system, path = filesystem(place)
+        return cast(BinaryIO, system.open(path, mode))
     except OSError as error:
-        raise InputError(f"cannot write {name}: {error.strerror or error}") from error
+        verb = "read" if mode == "rb" else "write"
+        raise InputError(f"cannot {verb} {name}: {error.strerror or error}") from error
 
 
 def _rename(old: str, new: str) -> None:

@@ -92,7 +92,9 @@ class Task:
 
     def model_fingerprint(self, extractor: Extractor) -> dict[str, Any]:
         """The rest of what rows depend on."""
-        found = fingerprint.of_settings(self._decoding(extractor), extractor.calibration)
+        decoding = self.options.get("decoding")
+        config = extractor.decoding if decoding is None else resolve_decoding(decoding)
+        found = fingerprint.of_settings(config, extractor.calibration)
         for name, schema in named_schemas(self.schemas).items():
             own = settings_of(schema)
             format = self.options.get("format") or own.format or extractor.format or "json"
@@ -107,19 +109,9 @@ class Task:
         )
         return found | {"dtype": str(extractor.model.dtype).removeprefix("torch.")}
 
-    def is_independent(self, extractor: Extractor) -> bool:
-        """Whether a row is the same, whichever others it is computed with."""
-        config = self._decoding(extractor)
-        return (config.documents, config.slots) == ("isolated", "independent")
-
-    def _decoding(self, extractor: Extractor) -> Any:
-        given = self.options.get("decoding")
-        return extractor.decoding if given is None else resolve_decoding(given)
-
-    def facts(self) -> tuple[dict[str, Any], bool]:
-        """`model_fingerprint` and `is_independent`, as the process that calls this finds them."""
-        extractor = self.loaded()
-        return self.model_fingerprint(extractor), self.is_independent(extractor)
+    def facts(self) -> dict[str, Any]:
+        """`model_fingerprint`, as the process that calls this finds it."""
+        return self.model_fingerprint(self.loaded())
 
     def computing(self, expected: Mapping[str, Any]) -> Extract:
         """What computes rows in the process that calls this.
@@ -139,12 +131,11 @@ class Task:
 class Backend:
     """What computes the rows of a run: a model in this process, or actors elsewhere.
 
-    fingerprint, independent: see `Task.model_fingerprint` and `Task.is_independent`.
+    fingerprint: see `Task.model_fingerprint`.
     fill: computes and keeps what is missing, like `ResumableRun.fill`.
     """
 
     fingerprint: Mapping[str, Any]
-    independent: bool
     fill: Callable[[ResumableRun], Generator[Extraction[Any], None, None]]
 
 
@@ -153,8 +144,4 @@ def in_process(task: Task) -> Iterator[Backend]:
     """A model that is loaded here."""
     extractor = task.loaded()
     extract = task.extract(extractor)
-    yield Backend(
-        task.model_fingerprint(extractor),
-        task.is_independent(extractor),
-        lambda run: run.fill(extract),
-    )
+    yield Backend(task.model_fingerprint(extractor), lambda run: run.fill(extract))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ from schemax.io.resumable import PART_ROWS
 from schemax.io.stream import as_row
 from schemax.io.table_schema import TableSchema
 from schemax.ray.parcel import Parcel
-from schemax.ray.pool import Concurrency, Loaded, Pool, ray_module
-from schemax.resources import EMBEDDED_WARNING, resource_dir
+from schemax.ray.pool import Concurrency, Loaded, Pool, named_for_actors, ray_module
+from schemax.resources import resource_dir
 
 ModelLike: TypeAlias = str | Path | Callable[[], Extractor] | None
 
@@ -94,7 +93,8 @@ def extract(
             UserWarning,
             stacklevel=2,
         )
-    load = _Load.of(model, pool.device(device), dtype)
+    name = model if callable(model) else named_for_actors(model)
+    load = _Load(name, pool.device(device), dtype)
     reader = _Reader(load, schema, settings, table, details, None if keep is None else [*keep])
     return dataset.map_batches(
         _Actor,
@@ -131,18 +131,6 @@ class _Load:
     model: str | Callable[[], Extractor] | None
     device: str
     dtype: str
-
-    @classmethod
-    def of(cls, model: ModelLike, device: str, dtype: str) -> _Load:
-        """Warns of what the embedded model was trained for, here and not once per actor."""
-        if callable(model):
-            return cls(model, device, dtype)
-        name = model or os.environ.get("SCHEMAX_MODEL")
-        if not name:
-            warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=3)
-            return cls(None, device, dtype)
-        path = Path(name)
-        return cls(str(path.resolve() if path.is_dir() else name), device, dtype)
 
     def __call__(self) -> Extractor:
         if callable(self.model):

@@ -53,9 +53,8 @@ def on_ray(task: Task, pool: Pool) -> Iterator[Backend]:
     found = ray.get(remote.remote(Parcel.of(task.facts, task.schemas)))
     if found.problem is not None:
         raise found.problem
-    known, independent = found.made
-    load = partial(task.computing, known)
-    yield Backend(known, independent, lambda run: _fill(run, load, task.schemas, pool))
+    load = partial(task.computing, found.made)
+    yield Backend(found.made, lambda run: _fill(run, load, task.schemas, pool))
 
 
 def _loaded(load: Parcel) -> Loaded:

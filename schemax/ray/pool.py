@@ -8,10 +8,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from schemax.errors import InputError, SchemaxError
 from schemax.io.storage import optional
+from schemax.resources import EMBEDDED_WARNING
 
 EXTRA = "ray"
 
@@ -126,6 +128,18 @@ def _is_own() -> bool:
     """Whether this process has started Ray: then no machine will ever be added to it."""
     node = getattr(ray_module("ray._private.worker"), "_global_node", None)
     return node is not None and bool(node.is_head())
+
+
+def named_for_actors(model: str | Path | None) -> str | None:
+    """A model's absolute path or Hub id, since actors have neither this folder nor environment.
+
+    None is the embedded model; a warning says what that was trained for.
+    """
+    name = model or os.environ.get("SCHEMAX_MODEL")
+    if not name:
+        warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=3)
+        return None
+    return str(Path(name).resolve() if Path(name).is_dir() else name)
 
 
 def use_threads() -> None:
