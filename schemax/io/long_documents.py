@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -35,7 +36,7 @@ class _Row:
     index: int
     record: Record
     chunks: list[Record]
-    results: list[Extraction[Any] | None]
+    results: dict[int, Extraction[Any]]
 
 
 def fitted(
@@ -43,8 +44,6 @@ def fitted(
     compiled: Mapping[str, CompiledSchema],
     fits: Fits,
     shown: Shown,
-    *,
-    mixed: bool,
     mode: TooLong,
 ) -> Extract:
     """Like `extract`, but for records that are too long.
@@ -55,7 +54,7 @@ def fitted(
         from the one that states most; spans are offsets into the whole text.
     compiled: by category; of one schema, under "".
     """
-    shaper = _Shaper(fits, shown, mixed, mode)
+    shaper = _Shaper(compiled, fits, shown, mode)
 
     def run(records: Iterable[Record]) -> Iterator[Extraction[Any]]:
         owners: dict[int, tuple[_Row, int]] = {}
@@ -63,9 +62,8 @@ def fitted(
         def chunks() -> Iterator[Record]:
             place = 0
             for index, record in enumerate(records):
-                made = shaper.chunks(record)
-                row = _Row(index, record, made, [None] * len(made))
-                for number, chunk in enumerate(made):
+                row = _Row(index, record, shaper.chunks(record), {})
+                for number, chunk in enumerate(row.chunks):
                     owners[place] = row, number
                     place += 1
                     yield chunk
@@ -73,22 +71,21 @@ def fitted(
         for item in extract(chunks()):
             row, number = owners.pop(item.index)
             row.results[number] = replace(item, index=row.index)
-            found = [result for result in row.results if result is not None]
-            if len(found) == len(row.chunks):
-                yield shaper.joined(row, found, compiled)
+            if len(row.results) == len(row.chunks):
+                yield shaper.joined(row)
 
     return run
 
 
 @dataclass(frozen=True, slots=True)
 class _Shaper:
+    compiled: Mapping[str, CompiledSchema]
     fits: Fits
     shown: Shown
-    mixed: bool
     mode: TooLong
 
     def category(self, record: Record) -> str:
-        if self.mixed and isinstance(record, Mapping):
+        if "" not in self.compiled and isinstance(record, Mapping):
             return str(record.get(self.shown.category))
         return ""
 
@@ -117,18 +114,17 @@ class _Shaper:
 
     def _most(self, record: Record, key: str, text: str, category: str) -> int:
         """Of how many characters a beginning of the text fits; 0 if none does."""
-        low, high = 0, len(text)
-        while low < high:
-            middle = (low + high + 1) // 2
-            shown = shown_text(_with(record, key, text[:middle]), self.shown)[0]
-            low, high = (middle, high) if self.fits(category, shown) else (low, middle - 1)
-        if low < len(text) and (space := text.rfind(" ", max(1, low - _WORD), low)) > 0:
-            return space
-        return low
 
-    def joined(
-        self, row: _Row, found: Sequence[Extraction[Any]], compiled: Mapping[str, CompiledSchema]
-    ) -> Extraction[Any]:
+        def is_too_much(length: int) -> bool:
+            shown = shown_text(_with(record, key, text[:length]), self.shown)[0]
+            return not self.fits(category, shown)
+
+        most = bisect_left(range(1, len(text) + 1), True, key=is_too_much)
+        space = text.rfind(" ", max(1, most - _WORD), most) if most < len(text) else 0
+        return space if space > 0 else most
+
+    def joined(self, row: _Row) -> Extraction[Any]:
+        found = [row.results[number] for number in range(len(row.chunks))]
         first = found[0]
         if row.chunks[0] is row.record or any(not item.fields for item in found):
             return next((item for item in found if not item.fields), first)
@@ -137,7 +133,7 @@ class _Shaper:
             kept, all_of_it = (sum(map(len, item.values())) for item in (first.texts, texts))
             message = f"too long for the model: cut to {kept:,} of {all_of_it:,} characters"
             return replace(first, errors=(*first.errors, FieldError(None, message)))
-        schema = compiled[self.category(row.record)]
+        schema = self.compiled[self.category(row.record)]
         slots = [
             max(found, key=lambda item: _rank(item, place, attribute, schema.format)).slots[place]
             for place, attribute in enumerate(schema.attributes)

@@ -72,8 +72,7 @@ class Task:
             compiled,
             fits_model(extractor.model, compiled),
             self.shown,
-            mixed=isinstance(self.schemas, Mapping),
-            mode=self.on_too_long,
+            self.on_too_long,
         )
 
     def fingerprint(self) -> dict[str, Any]:
