@@ -24,9 +24,8 @@ from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import extract
+from schemax.commands.process import Terminated, make_up_for_closed_streams
 from schemax.commands.schemas import schemas
-from schemax.commands.signals import Terminated
-from schemax.commands.streams import make_up_for_closed_streams
 from schemax.commands.train import train
 from schemax.errors import SchemaxError
 from schemax.processors import share_processors

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
@@ -15,7 +14,6 @@ from schemax.commands import bench_options as given
 from schemax.commands import bench_special, options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say, show, table
 from schemax.commands.option_groups import grouped
-from schemax.resources import resource_dir
 
 if TYPE_CHECKING:
     from schemax.benchmark.compare import Comparison
@@ -76,6 +74,8 @@ def _comparison(
     from schemax.benchmark.generated import Sizes
     from schemax.benchmark.measure import Rules
 
+    # Without a shape, the default model.
+    model = machine.model if machine.shape else str(options.model_place(machine.model))
     sized = work.data is None or work.document_tokens is not None
     with refused_settings():
         sizes = Sizes(
@@ -86,7 +86,7 @@ def _comparison(
             seed=work.seed,
         )
         return Comparison(
-            **asdict(machine) | {"model": _model_name(machine)},
+            **asdict(machine) | {"model": model},
             engines=_names(run.engines),
             rules=Rules(run.repeats, rivals.rival_documents, seed=work.seed),
             data=work.data,
@@ -142,16 +142,6 @@ def _names(engines: str | None) -> tuple[str, ...]:
     if not names:
         raise UsageError("--engines names no engine; give names, separated by commas")
     return names
-
-
-def _model_name(machine: given.MachineOptions) -> str | None:
-    """What was named; without a shape, the default model. Raises UsageError for no folder."""
-    if machine.shape is not None:
-        return machine.model
-    name = machine.model or os.environ.get("SCHEMAX_MODEL")
-    if name:
-        options.check_folder(name)
-    return name or str(resource_dir("embedded"))
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:

@@ -113,8 +113,7 @@ def _folder(model: str | None) -> Path:
     name = model or os.environ.get("SCHEMAX_MODEL")
     if not name:
         raise UsageError("name the model's folder with --model")
-    options.check_folder(name)
-    if not Path(name).is_dir():
+    if not Path(options.model_place(name)).is_dir():
         raise UsageError(
             f"{name} is not a local folder, and {FILE} is written into the model's folder; "
             f"download the model first (hf download {name} --local-dir FOLDER) and name that folder"

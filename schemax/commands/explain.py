@@ -112,7 +112,7 @@ def _folder_of(name: str | None) -> Path:
         return path.parent
     if path.is_dir():
         return path
-    options.check_folder(name)
+    options.model_place(name)
     from huggingface_hub import snapshot_download
 
     from schemax.hub import cached_folder

@@ -19,7 +19,7 @@ from schemax.commands.declarations import read_schemas
 from schemax.commands.few_shot import few_shot
 from schemax.commands.named_model import NamedModel
 from schemax.commands.option_groups import grouped
-from schemax.commands.signals import terminable
+from schemax.commands.process import terminable
 from schemax.extractor import Options
 from schemax.io.estimate import estimate
 from schemax.io.job import is_resumable, run_job, source_of

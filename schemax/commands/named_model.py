@@ -12,7 +12,7 @@ from typing import Any
 from schemax.commands import options
 from schemax.commands.console import UsageError, refused_settings
 from schemax.commands.extract_options import RayOptions
-from schemax.commands.signals import terminable
+from schemax.commands.process import terminable
 from schemax.compiler.prompt import template_source
 from schemax.extractor import Extractor, Options
 from schemax.io.columns import Schemas

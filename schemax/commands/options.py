@@ -102,28 +102,28 @@ def checked_settings(
 
 
 def load_extractor(model: str | None, device: str = "auto", dtype: str = "auto") -> Extractor:
-    """The model that was named, else the default one. Raises ModelError."""
+    """The model that was named, else the default one. Raises UsageError, ModelError."""
     hush_libraries()
-    name = model or os.environ.get("SCHEMAX_MODEL")
-    if name:
-        check_folder(name)
+    place = model_place(model)
     if model is None and device == dtype == "auto":
         return Extractor.default()
-    if not name:
+    if isinstance(place, Path):
         warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
-    return Extractor.from_pretrained(name or resource_dir("embedded"), device=device, dtype=dtype)
+    return Extractor.from_pretrained(place, device=device, dtype=dtype)
 
 
 def model_place(model: str | None) -> str | Path:
-    """Folder or Hub id of the model that `load_extractor` gives."""
-    return model or os.environ.get("SCHEMAX_MODEL") or resource_dir("embedded")
+    """Folder or Hub id of a model: what was named, $SCHEMAX_MODEL, else the embedded one's path.
 
-
-def check_folder(name: str) -> None:
-    """Raises UsageError for a path that leads nowhere, which the Hub would call a malformed id."""
+    Raises UsageError for a path that leads nowhere, which the Hub would call a malformed id.
+    """
+    name = model or os.environ.get("SCHEMAX_MODEL")
+    if not name:
+        return resource_dir("embedded")
     is_path = name.startswith((".", "~")) or Path(name).is_absolute() or name.count("/") > 1
     if is_path and not Path(name).is_dir():
         raise UsageError(f"no model folder {name}")
+    return name
 
 
 def hush_libraries() -> None:

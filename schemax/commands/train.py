@@ -22,7 +22,6 @@ from schemax.errors import InputError, ModelError
 from schemax.evaluation.examples import Example
 from schemax.extractor import Extractor
 from schemax.formats import get_format
-from schemax.resources import resource_dir
 from schemax.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -134,19 +133,17 @@ def _load(
     template: str | None,
 ) -> tuple[Extractor, str]:
     """The model, and what it is called."""
-    named = model or os.environ.get("SCHEMAX_MODEL")
     if from_scratch is not None:
         from schemax.training.init_model import new_model
 
+        named = model or os.environ.get("SCHEMAX_MODEL")
         made, tokenizer = new_model(from_scratch, named, settings.seed)
         return Extractor(made, tokenizer, template=template), from_scratch
-    if named:
-        options.check_folder(named)
+    place = options.model_place(model)
     # Weights that adapters leave alone need no more precision than the pass itself.
     dtype = "bfloat16" if settings.bf16 and settings.lora is not None else "float32"
-    name = named or str(resource_dir("embedded"))
-    loaded = Extractor.from_pretrained(name, device=device, dtype=dtype, template=template)
-    return loaded, named or "the embedded model"
+    loaded = Extractor.from_pretrained(place, device=device, dtype=dtype, template=template)
+    return loaded, place if isinstance(place, str) else "the embedded model"
 
 
 def _training_examples(
@@ -171,8 +168,7 @@ def _training_examples(
         return examples_by_predictions(Path(teacher), annotated, schemas, output)
     reader = extractor
     if teacher is not None:
-        options.check_folder(teacher)
-        reader = Extractor.from_pretrained(teacher, device=device)
+        reader = Extractor.from_pretrained(options.model_place(teacher), device=device)
     return examples_by_model(
         reader,
         annotated,
