@@ -30,16 +30,6 @@ Load: TypeAlias = Callable[[], Extract]
 """Makes, in an actor, what computes rows: loads the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Computed:
-    """The rows of a part that were missing, as it keeps them, and what is to be told of them."""
-
-    number: int
-    digest: str
-    lines: list[bytes]
-    items: list[Extraction[Any]]
-
-
 @contextmanager
 def on_ray(task: Task, pool: Pool) -> Iterator[Backend]:
     """Actors that compute the rows of a run. `task.load` is called by each of them.
@@ -70,22 +60,6 @@ def _fill(
     once all before it is kept; SchemaxError if no actor can be kept alive, and what `load` raises.
     """
     broken: InputError | None = None
-    with closing(_computed(run, load, schemas, pool)) as stream:
-        for found in stream:
-            if isinstance(found, InputError):
-                broken = found
-            elif isinstance(found, SchemaxError):
-                raise found
-            else:
-                run.checkpoint.write_part(found.number, found.digest, found.lines)
-                yield from found.items
-    if broken is not None:
-        raise broken
-
-
-def _computed(
-    run: ResumableRun, load: Load, schemas: Schemas, pool: Pool
-) -> Generator[_Computed | SchemaxError, None, None]:
     ray, data = ray_module(), ray_module("ray.data")
     reader = _Reader(Parcel.of(run, schemas), run.checkpoint.finished(), os.getcwd())
     here = ray.get_runtime_context().get_node_id()
@@ -103,12 +77,22 @@ def _computed(
         )
     try:
         for batch in computed.iter_batches(batch_size=1, batch_format="pyarrow"):
-            yield _unpacked(batch)
+            found = _unpacked(batch)
+            if isinstance(found, InputError):
+                broken = found
+            elif isinstance(found, SchemaxError):
+                raise found
+            else:
+                part, items = found
+                run.checkpoint.write_part(*part)
+                yield from items
     except ray.exceptions.RayTaskError:
         raise  # of code: it should show where it came from
     except ray.exceptions.RayError as error:
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise SchemaxError(f"Ray gave up: {said[0]}") from error
+    if broken is not None:
+        raise broken
 
 
 @contextmanager
@@ -177,7 +161,7 @@ class _Actor(Loaded):
                 items.append(replace(item, slots=()))  # which nobody asks for any more
         except SchemaxError as error:
             return _packed(error)
-        return _packed(_Computed(part.number, part.digest, lines, items))
+        return _packed(((part.number, part.digest, lines), items))
 
 
 def _packed(value: Any) -> dict[str, list[bytes]]:
