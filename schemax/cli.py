@@ -30,6 +30,8 @@ from schemax.commands.train import train
 from schemax.errors import SchemaxError
 from schemax.processors import share_processors
 
+_SMALLER = {"train": "--batch-tokens, and a larger --gradient-accumulation for the same steps"}
+
 _BAD_USAGE = 2
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
@@ -63,7 +65,8 @@ class _Verbs(TyperGroup):
             # By name, since its class is torch's, which need not be imported by now.
             if type(error).__name__ != "OutOfMemoryError":
                 raise
-            _explain("error: out of memory; use a smaller --batch-size", error)
+            smaller = _SMALLER.get(ctx.invoked_subcommand, "--batch-size")
+            _explain(f"error: out of memory; use a smaller {smaller}", error)
             status = _BAD_USAGE
         raise typer.Exit(status)
 

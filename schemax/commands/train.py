@@ -18,14 +18,14 @@ from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.option_groups import grouped
 from schemax.compiler.prompt import template_source
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.errors import InputError, ModelError
+from schemax.errors import InputError
 from schemax.evaluation.examples import Example
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from schemax.training.run import TrainingJob, TrainingResult
+    from schemax.training.run import TrainingJob
     from schemax.training.training_examples import TrainingExample
 
 
@@ -64,7 +64,7 @@ def train(
         teaching = resolve_decoding(labelling.teacher_decoding)
     _check_folder(out, resume)
     # Imported here because it imports torch, which takes seconds.
-    from schemax.training.run import TrainingJob
+    from schemax.training.run import TrainingJob, run_training
 
     with plain_warnings(quiet=_rank() > 0):
         options.hush_libraries()
@@ -94,8 +94,10 @@ def train(
             template=None if prompt is None else template_source(str(prompt)),
             card=_card(found.file, test, found.schemas, labelling, name, format),
         )
-        outcome = _run(work, out, chosen, device, resume)
-        if _rank() == 0:
+        is_first = _rank() == 0
+        tell = say if is_first else (lambda _: None)
+        outcome = run_training(work, out, chosen, tell=tell, device=device, resume=resume)
+        if is_first:
             test_data = data if data.is_dir() else Path("TEST.jsonl")
             loss = outcome.held_out_loss
             held_out = "" if loss is None else f", held-out loss {loss:.4f}"
@@ -205,27 +207,6 @@ def _card(
         "teacher_decoding": None if labels == "gold" else labelling.teacher_decoding,
         "output_format": format,
     }
-
-
-def _run(
-    work: TrainingJob, out: Path, settings: TrainingSettings, device: str, resume: bool
-) -> TrainingResult:
-    from schemax.training.run import run_training
-
-    def tell(text: str) -> None:
-        if _rank() == 0:
-            say(text)
-
-    try:
-        return run_training(work, out, settings, tell=tell, device=device, resume=resume)
-    except RuntimeError as error:
-        # By name, since its class is torch's.
-        if type(error).__name__ != "OutOfMemoryError":
-            raise
-        raise ModelError(
-            "out of memory; use a smaller --batch-tokens, and a larger "
-            "--gradient-accumulation for the same steps"
-        ) from error
 
 
 def _calibrate(
