@@ -22,7 +22,7 @@ from schemax.commands.option_groups import grouped
 from schemax.commands.process import terminable
 from schemax.extractor import Options
 from schemax.io.estimate import estimate
-from schemax.io.job import is_resumable, run_job, source_of
+from schemax.io.job import Job, is_resumable, source_of
 from schemax.io.readers import CSV, Shard
 from schemax.io.records import STANDARD
 from schemax.io.storage import suffixes
@@ -78,7 +78,7 @@ def extract(
         title = "stdin" if source.is_stdin else Path(source.files[0]).name
         report = nullcontext() if files.report is None else open_report(files.report, title)
         with report as page, terminable():
-            summary = run_job(
+            summary = Job(
                 task,
                 source,
                 name,
@@ -89,7 +89,7 @@ def extract(
                 on_resume=None if quiet else partial(_say_resumed, page is not None),
                 # A bar would be in the way of rows on the same terminal.
                 show_progress=not quiet and not (name == STANDARD and sys.stdout.isatty()),
-            )
+            ).run()
         if not quiet:
             for line in summary.lines():
                 say(line)

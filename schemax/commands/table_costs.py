@@ -29,7 +29,7 @@ from schemax.config import DecodingConfig
 from schemax.documents import Shown, read_documents
 from schemax.extractor import Extractor
 from schemax.formats import get_format
-from schemax.io.job import run_job, source_of
+from schemax.io.job import Job, source_of
 from schemax.io.storage import optional
 from schemax.io.task import Task
 from schemax.resources import resource_dir
@@ -127,7 +127,7 @@ def run_without_model(folder: str, format: str, rows: int) -> tuple[float, int |
     task = Task(schema, {"text": "title"}, lambda: cast(Extractor, made), resource_dir("embedded"))
     source = source_of([f"in{format}"], task.options)
     started = time.perf_counter()
-    summary = run_job(task, source, f"out{format}")
+    summary = Job(task, source, f"out{format}").run()
     seconds = time.perf_counter() - started
     assert (summary.rows, summary.failed) == (rows, 0)
     return seconds, _peak()
