@@ -17,14 +17,6 @@ from schemax.messages import clipped
 _BATCH_ROWS, _BATCH_BYTES = 1024, 16 << 20
 
 
-def parquet_columns(handle: BinaryIO, name: str) -> list[str]:
-    return list(optional("pyarrow.parquet", name).read_schema(handle).names)
-
-
-def arrow_columns(handle: BinaryIO, name: str) -> list[str]:
-    return list(_open_arrow(handle, name)[0])
-
-
 def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
     parquet = optional("pyarrow.parquet", name)
     # Read as it is needed, and not a whole row group ahead.

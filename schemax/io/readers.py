@@ -18,7 +18,7 @@ from itertools import chain, islice
 from typing import Any, BinaryIO, TypeAlias
 
 from schemax.errors import InputError
-from schemax.io.arrow_in import arrow_columns, parquet_columns, read_arrow, read_parquet
+from schemax.io.arrow_in import read_arrow, read_parquet
 from schemax.io.csv_in import read_csv, read_header
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, optional, reading, suffixes
@@ -160,17 +160,14 @@ def columns_of(name: str) -> list[str] | None:
     with _opened(name, "at all") as handle:
         if suffix in CSV:
             return read_header(handle, name)
-        if suffix in PARQUET:
-            return parquet_columns(handle, name)
-        if suffix in ARROW:
-            return arrow_columns(handle, name)
-        return _first_keys(read(handle, name, None))
+        looked_at = 1 if suffix in (*PARQUET, *ARROW) else _LOOKED_AT
+        return _first_keys(islice(read(handle, name, None), looked_at))
 
 
 def _first_keys(records: Iterator[Record]) -> list[str] | None:
     found: dict[str, None] = {}
     try:
-        for record in islice(records, _LOOKED_AT):
+        for record in records:
             found |= dict.fromkeys(record if isinstance(record, Mapping) else ())
     except _BROKEN:  # what stands before is still to be read
         return None
