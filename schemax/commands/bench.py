@@ -111,9 +111,12 @@ def _publish(report: Report, output: given.OutputOptions) -> None:
     if output.as_json is not None:
         output.as_json.write_text(json.dumps(report.to_dict(), indent=2) + "\n", "utf-8")
     cells = {name: itemgetter(place) for place, name in enumerate(columns(report))}
-    show(headline(report), table(table_rows(report), cells))
-    if report.sweep:
-        show(table(table_rows(report, report.sweep), cells))
+    show(headline(report))
+    for rows in (report.engines, report.sweep):
+        if rows:
+            made = table(table_rows(report, rows), cells)
+            made.columns[0].no_wrap = True
+            show(made)
     show(*notes(report))
     if output.page is not None:
         write_page(output.page, report)

@@ -37,9 +37,8 @@ def table(
     """
     made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for place, name in enumerate(columns):
-        is_left = place < left
-        justify: Literal["left", "right"] = "left" if is_left else "right"
-        made.add_column(Text(name), justify=justify, overflow="fold", no_wrap=not is_left)
+        justify: Literal["left", "right"] = "left" if place < left else "right"
+        made.add_column(Text(name), justify=justify, overflow="fold")
     for item in items:
         made.add_row(*(Text(_cell(of(item))) for of in columns.values()))
     return made
