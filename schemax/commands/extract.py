@@ -16,8 +16,8 @@ from schemax.commands import extract_options as given
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
 from schemax.commands.declarations import read_schemas
+from schemax.commands.extract_model import actors_for, task_of
 from schemax.commands.few_shot import few_shot
-from schemax.commands.named_model import NamedModel
 from schemax.commands.option_groups import grouped
 from schemax.commands.process import terminable
 from schemax.extractor import Options
@@ -67,8 +67,8 @@ def extract(
         with refused_settings():
             shard = None if files.shard is None else Shard.parse(files.shard)
         source = source_of(input, wanted, files.limit, shard)
-        chosen = NamedModel(prompt.model, prompt.device, prompt.dtype)
-        task = chosen.task(schemas, wanted, details=files.details, on_too_long=run.on_too_long)
+        more: Any = {"details": files.details, "on_too_long": run.on_too_long}
+        task = task_of(prompt, schemas, wanted, **more)
         if dry.dry_run:
             for line in estimate(source, task, dry.price_per_hour):
                 print(harmless(line))
@@ -84,7 +84,7 @@ def extract(
                 name,
                 csv_formulas=files.csv_formulas,
                 overwrite=run.overwrite,
-                backend=partial(chosen.on_ray, pool) if pool.ray else in_process,
+                backend=partial(actors_for, prompt, pool) if pool.ray else in_process,
                 on_extraction=_Teller(page),
                 on_resume=None if quiet else partial(_say_resumed, page is not None),
                 # A bar would be in the way of rows on the same terminal.
@@ -101,28 +101,18 @@ def _check(
     files: given.FileOptions, pool: given.RayOptions, dry: given.DryRunOptions, keys: Any
 ) -> None:
     """Raises UsageError for options that do not go together."""
-    of_ray = {
-        "--actors": pool.actors,
-        "--gpus-per-actor": pool.gpus_per_actor,
-        "--cpus-per-actor": pool.cpus_per_actor,
-    }
-    alone = next((name for name, value in of_ray.items() if value is not None), None)
-    output = files.output or ""
-    for refused, why in (
-        (files.text is not None and not keys, "--text names no key"),
-        (
-            dry.price_per_hour is not None and not dry.dry_run,
-            "--price-per-hour requires --dry-run",
-        ),
-        (
-            files.csv_formulas == "escape" and suffixes(output)[0] not in CSV,
-            "--csv-formulas requires -o with a .csv or .tsv file",
-        ),
-        (alone is not None and not pool.ray, f"{alone} requires --ray"),
-        (pool.ray and dry.dry_run, "--dry-run measures one process: leave --ray out"),
-    ):
-        if refused:
-            raise UsageError(why)
+    of_ray = ("actors", "gpus_per_actor", "cpus_per_actor")
+    for name in () if pool.ray else of_ray:
+        if getattr(pool, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} requires --ray")
+    if pool.ray and dry.dry_run:
+        raise UsageError("--dry-run measures one process: leave --ray out")
+    if files.text is not None and not keys:
+        raise UsageError("--text names no key")
+    if dry.price_per_hour is not None and not dry.dry_run:
+        raise UsageError("--price-per-hour requires --dry-run")
+    if files.csv_formulas == "escape" and suffixes(files.output or "")[0] not in CSV:
+        raise UsageError("--csv-formulas requires -o with a .csv or .tsv file")
 
 
 def _say_resumed(has_report: bool, rows: int, place: str) -> None:

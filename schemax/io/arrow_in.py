@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from schemax.errors import InputError
@@ -83,17 +82,10 @@ def _projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str]
     return found or None
 
 
-@dataclass(frozen=True, slots=True)
-class _Unreadable:
-    """In place of a cell; reason: the rest of a sentence about its column."""
-
-    reason: str
-
-
 def read_cells(column: Any) -> list[Any]:
-    """The values of an Arrow column, for `as_record`.
+    """The values of an Arrow column, for `as_record`: one by one where some may be unreadable.
 
-    All at once, or one by one where some may be unreadable.
+    An InputError stands in place of such a cell, with the rest of a sentence about its column.
     """
     if not holds_times(column.type):
         with suppress(ValueError, OverflowError):
@@ -105,18 +97,18 @@ def _cell(scalar: Any) -> Any:
     try:
         return _shown(time_text(scalar))
     except UnicodeDecodeError:
-        return _Unreadable("bytes that are not valid UTF-8")
+        return InputError("bytes that are not valid UTF-8")
     except (ValueError, OverflowError, LookupError) as error:  # LookupError: unknown time zones
-        return _Unreadable(f"a value that cannot be read: {error}")
+        return InputError(f"a value that cannot be read: {error}")
 
 
 def as_record(names: Sequence[str], cells: Sequence[Any]) -> Record:
     """A row of cells; an InputError if one of them is unreadable or too long."""
     for name, cell in zip(names, cells, strict=True):
         if isinstance(cell, str) and len(cell) > LONGEST:
-            cell = _Unreadable(f"a text {TOO_LONG}")
-        if isinstance(cell, _Unreadable):
-            return InputError(f"column {clipped(repr(name))} holds {cell.reason}")
+            cell = InputError(f"a text {TOO_LONG}")
+        if isinstance(cell, InputError):
+            return InputError(f"column {clipped(repr(name))} holds {cell}")
     return dict(zip(names, cells, strict=True))
 
 
