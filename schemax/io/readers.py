@@ -160,14 +160,17 @@ def columns_of(name: str) -> list[str] | None:
     with _opened(name, "at all") as handle:
         if suffix in CSV:
             return read_header(handle, name)
-        looked_at = 1 if suffix in (*PARQUET, *ARROW) else _LOOKED_AT
-        return _first_keys(islice(read(handle, name, None), looked_at))
+        records = read(handle, name, None)
+        if suffix not in (*PARQUET, *ARROW):
+            return _first_keys(records)
+        first = next(records, None)
+        return list(first) if isinstance(first, Mapping) else None
 
 
 def _first_keys(records: Iterator[Record]) -> list[str] | None:
     found: dict[str, None] = {}
     try:
-        for record in records:
+        for record in islice(records, _LOOKED_AT):
             found |= dict.fromkeys(record if isinstance(record, Mapping) else ())
     except _BROKEN:  # what stands before is still to be read
         return None
