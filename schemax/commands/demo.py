@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import mean
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from pydantic import BaseModel
@@ -35,16 +34,19 @@ LISTINGS: Sequence[tuple[str, str]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TimedRun:
+class TimedRun(NamedTuple):
     """All listings, read once."""
 
+    name: str
     items: Sequence[Extraction[Any]]
     seconds: float
 
-    @property
-    def passes(self) -> float:
-        return mean(item.steps for item in self.items)
+
+_COLUMNS: dict[str, Callable[[TimedRun], str]] = {
+    "decoding": lambda run: run.name,
+    "forward passes per listing": lambda run: f"{mean(item.steps for item in run.items):.1f}",
+    f"seconds for all {len(LISTINGS)}": lambda run: f"{run.seconds:.2f}",
+}
 
 
 def demo(
@@ -57,18 +59,10 @@ def demo(
     with plain_warnings():
         extractor = options.load_extractor(model)
         schemas = {name: load_schema(name) for name, _ in LISTINGS}
-        parallel = _timed(extractor, schemas, "isolated")
-        baseline = _timed(extractor, schemas, "autoregressive") if compare else None
-    show(_values_table(parallel.items))
-    if baseline is None:
-        show(f"{parallel.passes:.1f} forward passes per listing")
-    else:
-        columns: dict[str, Callable[[tuple[str, TimedRun]], str]] = {
-            "decoding": lambda run: run[0],
-            "forward passes per listing": lambda run: f"{run[1].passes:.1f}",
-            f"seconds for all {len(LISTINGS)}": lambda run: f"{run[1].seconds:.2f}",
-        }
-        show(table((("hyper-parallel", parallel), ("autoregressive", baseline)), columns))
+        runs = [_timed(extractor, schemas, "isolated", "hyper-parallel")]
+        if compare:
+            runs.append(_timed(extractor, schemas, "autoregressive", "autoregressive"))
+    show(_values_table(runs[0].items), table(runs, _COLUMNS))
     show(
         "\nNext, your own products, one JSON object or string per line:\n"
         "  schemax extract shoes products.jsonl -o shoes.jsonl\n"
@@ -77,7 +71,9 @@ def demo(
     )
 
 
-def _timed(extractor: Extractor, schemas: Mapping[str, type[BaseModel]], decoding: str) -> TimedRun:
+def _timed(
+    extractor: Extractor, schemas: Mapping[str, type[BaseModel]], decoding: str, name: str
+) -> TimedRun:
     records = [{"category": category, "title": title} for category, title in LISTINGS]
 
     def run() -> list[Extraction[Any]]:
@@ -87,7 +83,7 @@ def _timed(extractor: Extractor, schemas: Mapping[str, type[BaseModel]], decodin
     started = time.perf_counter()
     items = run()
     seconds = time.perf_counter() - started
-    return TimedRun(sorted(items, key=lambda item: item.index), seconds)
+    return TimedRun(name, sorted(items, key=lambda item: item.index), seconds)
 
 
 def _values_table(items: Sequence[Extraction[Any]]) -> Table:
@@ -106,12 +102,8 @@ def _values_table(items: Sequence[Extraction[Any]]) -> Table:
 def _stated(item: Extraction[Any]) -> list[tuple[str, str]]:
     if item.value is None:
         return [("failed", error.message) for error in item.errors]
-    values = {name: result.value for name, result in item.fields.items()}
     return [
-        (
-            name.replace("_", " "),
-            ", ".join(map(str, value)) if isinstance(value, list) else str(value),
-        )
-        for name, value in values.items()
-        if value not in (None, [])
+        (name.replace("_", " "), ", ".join(map(str, value if isinstance(value, list) else [value])))
+        for name, result in item.fields.items()
+        if (value := result.value) not in (None, [])
     ]
