@@ -48,9 +48,9 @@ def _cell(value: Any) -> str:
     return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def show(*parts: str | Table, width: int | None = None) -> None:
-    """Tables and texts on stdout; width of tables where no terminal has one."""
-    console = Console(width=None if sys.stdout.isatty() else width)
+def show(*parts: str | Table) -> None:
+    """Tables and texts on stdout."""
+    console = Console()
     for part in parts:
         print(part) if isinstance(part, str) else console.print(part)
 

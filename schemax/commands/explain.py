@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from jinja2 import StrictUndefined, Template
+from rich.console import Console
 
 from schemax.attributes import settings_of
 from schemax.commands import options
@@ -26,11 +28,6 @@ from schemax.resources import resource_dir
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 
-_SKELETON = {
-    "autoregressive": "Output, written by the model",
-    "branched": "Skeleton: each line continues the prompt separately; ⟦slot, k_max⟧ is filled in",
-    "gapped": "Skeleton: ⟦slot, k_max⟧ is filled in",
-}
 _COLUMNS: dict[str, Callable[[Any], Any]] = {
     "slot": itemgetter("name"),
     "shown as": itemgetter("shown"),
@@ -41,11 +38,7 @@ _COLUMNS: dict[str, Callable[[Any], Any]] = {
     "key at": lambda slot: f"{slot['key_start']}-{slot['key_end']}",
     "value at": itemgetter("first_value"),
 }
-_LEGEND = {
-    "autoregressive": "w: tokens written",
-    "branched": "k: a key, v1.2: the second token of the first value",
-    "gapped": "k: a key, v1.2: the second token of the first value",
-}
+
 
 # All that the contract depends on; weights are not among them.
 _FILES = (
@@ -98,9 +91,18 @@ def explain(
     if as_json:
         print(json.dumps(contract, ensure_ascii=False, indent=2))
         return
-    for title, *parts in _sections(contract):
-        show(f"\n{title}\n{'─' * min(len(title), 80)}", *parts, width=120)
-    show(*(f"\nWarning: {warning}" for warning in contract["warnings"]))
+    page = Template(
+        Path(__file__).with_suffix(".jinja").read_text("utf-8"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    made = table(contract["slots"], _COLUMNS, left=3)
+    # Where nothing says how wide the page is: folded names are hard to read.
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    with console.capture() as slots:
+        console.print(made)
+    show(page.render(contract, table=slots.get(), matrix=lines(contract["picture"])).rstrip())
 
 
 def _folder_of(name: str | None) -> Path:
@@ -145,65 +147,3 @@ def _codec_of(folder: Path) -> TextCodec:
         raise
     except Exception as error:  # tokenizers has no exception class of its own
         raise ModelError(f"{folder} holds a tokenizer that cannot be read: {error}") from error
-
-
-def _sections(contract: Mapping[str, Any]) -> Iterator[tuple[str, *tuple[str | Table, ...]]]:
-    """(title, parts) of what is shown."""
-    config, tokens, stop = contract["decoding"], contract["tokens"], contract["stop"]
-    layout = config["layout"]
-    yield (
-        f"{contract['schema']} ({contract['category']})",
-        f"format {contract['format']}, template {contract['template']}",
-        f"tokenizer {contract['tokenizer']}",
-        f"layout {layout}, documents {config['documents']}, slots {config['slots']}, documents per "
-        f"prompt {config['documents_per_prompt']}",
-    )
-    yield "Prompt", contract["prompt"]
-    yield _SKELETON[layout], *contract["skeleton"]
-    if contract["slots"]:
-        yield (
-            "Slots",
-            table(contract["slots"], _COLUMNS, left=3),
-            "\ntokens: of the key. key at: its position ids. value at: that of the value's first "
-            f"token.\nPositions are those of this document: {contract['sample']}",
-        )
-    yield (
-        "Stop rule",
-        f"{'The output' if layout == 'autoregressive' else 'A slot'} ends {stop['rule']}; or at an "
-        f"end-of-sequence id ({', '.join(map(str, stop['eos_ids'])) or 'none'}); or after k_max "
-        "tokens.",
-        f"The rule reads bytes; its automaton has {stop['states']} "
-        f"{'state' if stop['states'] == 1 else 'states'}, compiled to whole tokens.",
-    )
-    yield (
-        "Who sees whom",
-        *contract["visibility"],
-        "",
-        *lines(contract["picture"]),
-        "\nA row's token sees the tokens marked ■. I: instruction, D: document, S: what opens the "
-        f"output, {_LEGEND[layout]}.",
-    )
-    yield (
-        "Steps",
-        f"One prompt: instruction {tokens['instruction']}, documents {tokens['documents']}, "
-        f"opening {tokens['opening']}, keys {tokens['keys']} tokens.",
-        f"At most {contract['steps']['this']} forward passes{_steps(contract)}.",
-    )
-
-
-def _steps(contract: Mapping[str, Any]) -> str:
-    this, baseline = contract["steps"]["this"], contract["steps"]["autoregressive"]
-    if contract["decoding"]["layout"] == "autoregressive":
-        return ": the rendered skeleton and every k_max"
-    longest = (
-        "the longest k_max"
-        if this == max(slot["k_max"] for slot in contract["slots"])
-        else "the k_max of a count and of the items that it calls for"
-    )
-    usual = (
-        "autoregressive decoding cannot read lists of nested models"
-        if baseline is None
-        else f"autoregressive decoding takes up to {baseline}, the rendered skeleton and the sum "
-        "of all k_max"
-    )
-    return f", {longest}; {usual}"
