@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from io import StringIO
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
@@ -97,12 +98,12 @@ def explain(
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    made = table(contract["slots"], _COLUMNS, left=3)
+    slots = StringIO()
     # Where nothing says how wide the page is: folded names are hard to read.
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    with console.capture() as slots:
-        console.print(made)
-    show(page.render(contract, table=slots.get(), matrix=lines(contract["picture"])).rstrip())
+    console = Console(file=slots, width=None if sys.stdout.isatty() else 120)
+    console.print(table(contract["slots"], _COLUMNS, left=3))
+    matrix = lines(contract["picture"])
+    show(page.render(contract, table=slots.getvalue(), matrix=matrix).rstrip())
 
 
 def _folder_of(name: str | None) -> Path:
