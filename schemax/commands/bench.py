@@ -17,7 +17,6 @@ from schemax.commands.option_groups import grouped
 
 if TYPE_CHECKING:
     from schemax.benchmark.compare import Comparison
-    from schemax.benchmark.engines.base import EngineOptions
     from schemax.benchmark.report import Report
 
 
