@@ -25,6 +25,8 @@ class Calibration:
         1999.
     min_probability: a value that is less probable is taken for null, where its field may go
         without one.
+    usual_logprob, usual_deviation: mean and standard deviation, over the products of the fit, of
+        `familiarity.mean_logprob`; a deviation of 0 says that they were not measured.
 
     Raises ValueError for a number that is not finite, a temperature that is not above 0, and a
     min_probability that is not from 0 to 1.
@@ -33,6 +35,8 @@ class Calibration:
     temperature: float = 1.0
     bias: float = 0.0
     min_probability: float = 0.0
+    usual_logprob: float = 0.0
+    usual_deviation: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

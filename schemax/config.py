@@ -96,6 +96,8 @@ class DecodingConfig:
         the line, as in section 4.3.4.
     constrain: whether slots hold nothing but what their fields' types allow (docs/constraints.md).
         The autoregressive layout has no slots to constrain.
+    strict: whether slots hold literals alone, and texts are read as nothing else, as if every field
+        were declared with `attr(strict=True)` (docs/typed.md).
     branch_threshold: how probable a token that a slot with choices did not take has to be for the
         choices behind it to be told apart, at the cost of a further slot; less probable ones share
         their probability equally (docs/results.md). 1 tells none apart, and so do other layouts
@@ -118,6 +120,7 @@ class DecodingConfig:
     batch_size: int | Literal["auto"] = "auto"
     stop: Stop = "literal"
     constrain: bool = True
+    strict: bool = False
     branch_threshold: float = 0.01
     min_probability: float | None = None
     temperature: float = 0.0
@@ -144,8 +147,9 @@ class DecodingConfig:
                 'layout="autoregressive" has no slots, because the model writes the whole output: '
                 "leave slots and stop at their defaults"
             )
-        if not isinstance(self.constrain, bool):
-            raise ValueError(f"constrain must be True or False, not {self.constrain!r}")
+        for name in ("constrain", "strict"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, not {value!r}")
         settings = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, chosen in (("k_max", None), ("batch_size", "auto"), ("min_probability", None)):
             if settings[name] == chosen:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from weakref import WeakSet
 
 from pydantic import BaseModel
 
@@ -20,6 +21,7 @@ from schemax.compiler.stops import checked_eos_ids
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.documents import Shown, read_documents, shown_text
 from schemax.errors import ExtractionError, ModelError, SchemaError
+from schemax.familiarity import Familiarity
 from schemax.formats import OutputFormat
 from schemax.progress import track
 from schemax.resources import EMBEDDED_WARNING, resource_dir
@@ -76,6 +78,7 @@ class Extractor:
         self.template = template
         self.decoding = resolve_decoding(decoding)
         self.calibration = calibration or Calibration()
+        self._unfamiliar: WeakSet[CompiledSchema] = WeakSet()  # schemas that were warned of
         as_codec(tokenizer).check_vocabulary(self.model.vocab_size)
         self.eos_ids = checked_eos_ids(
             named_eos_ids(model, tokenizer) if eos_ids is None else eos_ids, self.model.vocab_size
@@ -272,7 +275,10 @@ class Extractor:
         # Here and not above, since declaring and compiling must not import torch.
         from schemax.pipeline import extractions
 
-        return extractions(self.model, documents, compiled, self.calibration, by_category=mixed)
+        familiarity = Familiarity(self.calibration, self._unfamiliar)
+        return extractions(
+            self.model, documents, compiled, self.calibration, familiarity, by_category=mixed
+        )
 
 
 @lru_cache(maxsize=1)

@@ -14,10 +14,12 @@ from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
 from schemax.documents import Document
 from schemax.errors import InputError
+from schemax.familiarity import Familiarity
+from schemax.messages import clipped, some_of
 from schemax.readout import read_out
 from schemax.results import Extraction, failed
 from schemax.runtime.engine import Model, Windows, outputs, run
-from schemax.runtime.outputs import DocumentOutput
+from schemax.runtime.outputs import NO_MEMORY, DocumentOutput
 from schemax.runtime.requests import Request, new_request
 from schemax.runtime.stream import Refused
 from schemax.tokens import PromptIds, StopTable
@@ -33,31 +35,57 @@ def extractions(
     documents: Iterator[Document],
     compiled: Mapping[str, CompiledSchema],
     calibration: Calibration,
+    familiarity: Familiarity,
     *,
     by_category: bool,
+    alone: bool = False,
 ) -> Iterator[Extraction[Any]]:
     """Extractions of documents as they are done; of unreadable ones as they are met.
 
     compiled: all of one decoding. by_category: whether a document's category names its schema; else
-    there is one for all documents.
+    there is one for all documents. alone: whether no two documents share a prompt. What memory does
+    not suffice for together is tried once more so, in the end.
     """
     config = next(iter(compiled.values())).decoding
-    feed = _Feed(model, compiled, by_category)
+    may_share = config.documents == "stacked" and not alone
+    feed = _Feed(model, compiled, by_category, alone)
+    again: list[Document] = []
 
     def decoded(requests: Iterator[Request | Refused]) -> Iterator[_Item]:
         return outputs(run(model, requests, config))
 
-    requests: Iterator[Any] = feed.requests(documents)
-    for item in in_background(decoded, requests, ahead=_WINDOW, unread=_WINDOW):
-        if isinstance(item, Extraction):
-            yield item
-            continue
-        place, output = item
-        schema, document = feed.owners.pop(place)
-        if output.problem is not None:
-            yield failed(document.index, document.id, output.problem)
-        else:
-            yield read_out(document, output, schema, calibration)
+    def found() -> Iterator[Extraction[Any]]:
+        requests: Iterator[Any] = feed.requests(documents)
+        for item in in_background(decoded, requests, ahead=_WINDOW, unread=_WINDOW):
+            if isinstance(item, Extraction):
+                yield item
+                continue
+            place, output = item
+            schema, document = feed.owners.pop(place)
+            if output.problem == NO_MEMORY and may_share:
+                again.append(document)
+            elif output.problem is not None:
+                yield failed(document.index, document.id, output.problem)
+            else:
+                extraction = read_out(document, output, schema, calibration)
+                familiarity.saw(schema, extraction)
+                yield extraction
+
+    failure: Exception | None = None
+    try:
+        yield from found()
+    except Exception as error:  # the input's; what was taken of it is finished first
+        if not again:
+            raise
+        failure = error
+    if again:
+        rest = iter(again)
+        yield from extractions(
+            model, rest, compiled, calibration, familiarity, by_category=by_category, alone=True
+        )
+    if failure is not None:
+        raise failure
+    familiarity.end()
 
 
 class _Feed:
@@ -67,9 +95,14 @@ class _Feed:
     """
 
     def __init__(
-        self, model: Model, compiled: Mapping[str, CompiledSchema], by_category: bool
+        self,
+        model: Model,
+        compiled: Mapping[str, CompiledSchema],
+        by_category: bool,
+        alone: bool,
     ) -> None:
-        self._model, self._compiled, self._by_category = model, compiled, by_category
+        self._model, self._compiled = model, compiled
+        self._by_category, self._alone = by_category, alone
         self._places = count()
         self.owners: dict[int, tuple[CompiledSchema, Document]] = {}
 
@@ -107,12 +140,14 @@ class _Feed:
     def _unknown(self, category: str, document: Document) -> str | None:
         if category in self._compiled:
             return None
-        known = ", ".join(map(repr, self._compiled))
-        return f"no schema for category {document.category!r}; there are {known}"
+        known = some_of(map(repr, self._compiled))
+        return f"no schema for category {clipped(repr(document.category))}; there are {known}"
 
     def _prompts(self, compiled: CompiledSchema, group: Sequence[Document]) -> list[PromptIds]:
         """Prompts of J documents; one of each where they are too long to share a prompt."""
         texts = [document.text or "" for document in group]
+        if self._alone:
+            return [prompt for text in texts for prompt in compiled.encode([text])]
         prompts, at = [], 0
         for prompt in compiled.encode(texts):
             number = len(prompt.documents)

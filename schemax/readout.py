@@ -48,6 +48,7 @@ def read_out(
         document_id=document.id,
         steps=output.steps,
         texts=document.texts,
+        strict=compiled.decoding.strict,
     )
 
 
@@ -75,6 +76,7 @@ def _slot_text(
     slot: SlotOutput, kind: _Kind, compiled: CompiledSchema, calibration: Calibration
 ) -> SlotText:
     raw, complete = compiled.decode_slot(slot.ids)
+    legal_at_start, legal = map(exp, slot.legal_logprobs)
     probability = exp(sum(slot.logprobs))
     confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
     alternatives: dict[Any, float] = {}
@@ -87,6 +89,9 @@ def _slot_text(
         if len(chosen) == 1:
             # Over all ways to cut it into tokens, not just the one that was written.
             confidence = probability = alternatives[chosen[0]]
+    if kind.is_typed:
+        # Among what the type allows, so far; what it forbids the model may have thought likelier.
+        confidence, probability = confidence * legal, probability * legal
     left_out = False
     if raw.strip() != _null_text(compiled.format):
         # A null is no value: neither a mistake about one nor a threshold says anything of it.
@@ -111,6 +116,8 @@ def _slot_text(
         confidence,
         probability,
         None if null is None else exp(null),
+        legal,
+        legal_at_start,
         alternatives,
         left_out,
         items,
@@ -178,8 +185,8 @@ def _kinds_of_items(
 def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[SlotText | None]:
     """The fields of an output that the model wrote itself, parsed leniently.
 
-    Of an output that was cut off, a field that is missing ran out of budget, and so did the one
-    that was being written: that one is not taken for complete.
+    Of an output that was cut off, a field that is missing ran out of budget, and so did one that
+    would have gone on: whose value differs if there is one more character.
 
     document: its place among those of its prompt, which share the output if they are stacked.
     """
@@ -191,11 +198,13 @@ def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[Sl
     found = compiled.format.parse(whole.raw, paths)
     cut = whole.finish_reason == "length" and not whole.complete
     truncated = SlotText("", "length", whole.tokens, complete=False)
-    last = next((path for path in reversed(paths) if path in found), None)
+    if cut:
+        further = compiled.format.parse(f"{whole.raw}x", paths)
+        found = {path: text for path, text in found.items() if further.get(path) == text}
     width = len(compiled.attributes)
     return [
         (truncated if cut else None)
-        if path not in found or (cut and path == last)
+        if path not in found
         else SlotText(found[path], "stop", whole.tokens, complete=True)
         for path in paths[document * width : (document + 1) * width]
     ]

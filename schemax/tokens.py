@@ -35,6 +35,15 @@ class StopTable:
     next_state: npt.NDArray[np.int8]
     eos_ids: tuple[int, ...]
 
+    def length(self, ids: Sequence[int]) -> int | None:
+        """How many of these tokens complete the stop rule; None if all of them do not."""
+        state = 0
+        for count, token in enumerate(ids, 1):
+            state = int(self.next_state[state, token])
+            if state == DONE:
+                return count
+        return None
+
 
 class Grammar(Protocol):
     """What may be written into a slot, over a model's tokens.
@@ -165,6 +174,9 @@ class SlotOutput:
     logprobs: of every token, given those before it, under the model (whatever the temperature of
         sampling), and under a strict grammar among what that allows. 0 where there was no choice.
     null_logprob: of `SlotSpec.null_id` as the first token.
+    legal_logprobs: how much of the model's probability fell on what the grammar allowed: at the
+        first token, and at all tokens together. 0 where nothing was forbidden or nothing chosen.
+        Of free text only tokens count at which the model's own choice was refused.
     alternatives: of every step with a choice, for a grammar of choices.
     passes: forward passes that gave its tokens, those that read its prompt counted as one.
     children: of the slots that its value called for. () also of a value that is cut off.
@@ -177,6 +189,7 @@ class SlotOutput:
     finish_reason: FinishReason
     logprobs: tuple[float, ...] = field(default=(), compare=False)
     null_logprob: float | None = field(default=None, compare=False)
+    legal_logprobs: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
     alternatives: tuple[Alternatives, ...] = field(default=(), compare=False)
     passes: int = field(default=0, compare=False)
     children: tuple[SlotOutput, ...] = ()

@@ -102,7 +102,7 @@ class Browser:
         assert "exceptionDetails" not in reply, reply["exceptionDetails"]
         return reply["result"].get("value")
 
-    def wait(self, condition: str, seconds: float = 20) -> None:
+    def wait(self, condition: str, seconds: float = 300) -> None:
         end = time.monotonic() + seconds
         while not self.run(condition):
             assert time.monotonic() < end, f"never true: {condition}"

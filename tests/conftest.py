@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import tokenizers
 import torch
+from hypothesis import HealthCheck, settings
 from models_page import models_page
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
@@ -34,15 +35,46 @@ TITLES = [
 ]
 
 
+# The same examples in every run; --hypothesis-profile random looks for new ones. Neither by the
+# clock, which a busy machine makes slow.
+for profile, examples in (("default", 100), ("random", 2000)):
+    settings.register_profile(
+        profile,
+        derandomize=profile == "default",
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+settings.load_profile("default")
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Of the processes that tests start: every core has a worker already.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def slow_but(usual: Container[Any], values: Iterable[Any], key: Any = lambda value: value) -> Any:
+    """Parameters, of which those that are not usual are tried in slow runs only.
+
+    key: what of a value may be usual.
+    """
+    return [
+        value if key(value) in usual else pytest.param(value, marks=pytest.mark.slow)
+        for value in values
+    ]
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     # Models this small only lose time to threads.
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    # Whatever ran before in the same process.
+    torch.manual_seed(0)
 
 
 class Small(AttrSchema, category="television"):

@@ -29,6 +29,7 @@ from constrained import (
 )
 from decoding import called_prompt
 from grammar_walks import in_each_format
+from oracle import forced_token
 from transformers import PreTrainedTokenizerFast
 
 from schemax import AttrSchema, Extractor, report
@@ -37,7 +38,6 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.compiler.choices import choices_of
 from schemax.compiler.lists import Items, leaves_of_item
 from schemax.config import DecodingConfig
-from schemax.diagnosis.oracle import forced_token
 from schemax.results import FieldResult
 from schemax.results.confidence import distribution, tree_of
 from schemax.runtime.plan import plan_prompt
@@ -106,9 +106,10 @@ def test_alternatives_are_a_distribution(
         assert sum(field.alternatives.values()) == pytest.approx(1, abs=1e-3)
         assert min(field.alternatives.values()) >= 0
         if slot.finish_reason == "stop":
-            assert field.probability == field.alternatives[field.value]
+            among = field.alternatives[field.value]
+            assert field.probability == pytest.approx(among * field.legal_probability)
             # Other ways to cut it into tokens only add to what was written.
-            assert field.probability >= exp(sum(slot.logprobs)) - 1e-5
+            assert among >= exp(sum(slot.logprobs)) - 1e-5
 
 
 def brute(
@@ -321,7 +322,7 @@ def test_probabilities_are_those_of_the_logits(codec: TextCodec) -> None:
         chosen = sampler.choose(logits, slots)
         assert chosen.logprobs[0] == pytest.approx(log(max(likely.values())), abs=1e-5)
         assert np.isnan(chosen.null_logprobs[0])
-        table.write(slots, chosen.ids, chosen.logprobs, chosen.null_logprobs)
+        table.write(slots, *chosen)
         sampler.grammars.settle(slots, chosen.ids)
         ids += chosen.ids.tolist()
     (slot,) = table.outputs(slots)
@@ -340,7 +341,8 @@ def test_a_thousand_choices(extractor: Extractor) -> None:
     for _, field, _, _, _ in read(extractor, Many):
         assert field.alternatives.keys() == set(names)
         assert sum(field.alternatives.values()) == pytest.approx(1, abs=1e-3)
-        assert field.alternatives[field.value] == field.probability
+        among = field.alternatives[field.value]
+        assert field.probability == pytest.approx(among * field.legal_probability)
 
 
 # --- in results ----------------------------------------------------------------------------------
@@ -360,6 +362,9 @@ def test_results_travel_and_show(extractor: Extractor, tmp_path: Path) -> None:
         }
         assert sum(mixed.values()) == pytest.approx(1, abs=1e-3)
         assert fields["flag"]["null_probability"] is None
-        assert fields["flag"]["probability"] == max(fields["flag"]["alternatives"].values())
+        flag = fields["flag"]
+        assert 0 < flag["legal_probability"] <= flag["legal_at_start"] <= 1
+        among = max(flag["alternatives"].values())
+        assert flag["probability"] == pytest.approx(among * flag["legal_probability"])
     report(items, tmp_path / "report.html")
     assert '"c":' in (tmp_path / "report.html").read_text("utf-8")

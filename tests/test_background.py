@@ -143,5 +143,5 @@ def test_work_goes_on_while_results_are_used() -> None:
 
     results = in_background(work, iter(range(3)), ahead=4, unread=4)
     assert next(results) == 0
-    assert made_second.wait(timeout=60)
+    assert made_second.wait(timeout=600)
     assert list(results) == [1, 2]

@@ -185,6 +185,7 @@ def test_passes_are_counted_by_line() -> None:
         assert all("runtime/" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_the_commands(tmp_path: Path) -> None:
     path = tmp_path / "host.json"
     done = CliRunner().invoke(

@@ -31,6 +31,7 @@ def test_a_run_without_a_model_is_a_whole_run(
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"in{format}", f"out{format}"]
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_rows() -> None:
     """18,000 rows more would be 25 MiB and more, if something kept them."""
     peaks = [run_apart(".jsonl", rows)[1] for rows in (2_000, 20_000)]

@@ -76,12 +76,14 @@ def test_what_is_no_calibration(settings: Any, said: str, folder: Path) -> None:
 
 def test_the_file_there_and_back(folder: Path) -> None:
     assert Extractor.from_pretrained(folder).calibration == Calibration()
-    calibration = Calibration(1.25, -0.5, 0.4)
+    calibration = Calibration(1.25, -0.5, 0.4, -0.25, 0.125)
     write_calibration(calibration, folder)
     assert json.loads((folder / FILE).read_text()) == {
         "temperature": 1.25,
         "bias": -0.5,
         "min_probability": 0.4,
+        "usual_logprob": -0.25,
+        "usual_deviation": 0.125,
     }
     assert read_calibration(folder / FILE) == calibration
     assert Extractor.from_pretrained(folder).calibration == calibration

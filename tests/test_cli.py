@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import tokenizers
 from command_line import SCHEMA, Run, jsonl, refused, rows, runner, save_model
 from conftest import TITLES
 
-from schemax.commands.demo import LISTINGS
+from schemax.commands import demo
+from schemax.errors import ModelError
 from schemax.resources import resource_dir
 
 
@@ -198,18 +200,41 @@ def test_many_failures_are_not_all_told(run: Run) -> None:
     assert result.stderr.count("failed:") == 21
 
 
+@pytest.mark.slow
 def test_demo_shows_values_costs_and_what_comes_next(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A random model never stops writing, so two listings are plenty.
-    monkeypatch.setattr("schemax.commands.demo.LISTINGS", LISTINGS[:2])
+    monkeypatch.setattr(demo, "LISTINGS", demo.LISTINGS[:2])
     result = run("demo")
     assert result.exit_code == 0, result.output
-    for part in ("Northfell", "hyper-parallel", "autoregressive", "schemax extract"):
+    for part in ("Samsung", "Northfell", "hyper-parallel", "autoregressive", "schemax extract"):
         assert part in result.stdout
     alone = run("demo", "--no-compare")
     assert alone.exit_code == 0
     assert "autoregressive" not in alone.stdout
+
+
+def test_the_baseline_of_the_demo_is_bounded_and_comes_after_the_values(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "LISTINGS", demo.LISTINGS[:3])
+    monkeypatch.setattr(demo, "_BASELINE_SECONDS", 0)
+    assert "1 of the listings" in run("demo").stdout
+
+    def stopped(*_: object) -> demo.Cost:
+        raise ModelError("stopped here")
+
+    monkeypatch.setattr(demo, "_cost", stopped)
+    result = run("demo")
+    assert "stopped here" in result.stderr
+    assert "Samsung" in result.stdout
+
+
+def test_the_demo_declares_the_television_of_the_readme() -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    declared = readme.split('"""A television set."""')[1].split("\n\n\n")[0]
+    assert declared.strip() in inspect.getsource(demo.Television)
 
 
 def test_the_default_model_says_what_it_is_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

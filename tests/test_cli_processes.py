@@ -45,6 +45,7 @@ def test_a_pipe_carries_rows_and_nothing_else(run: Run, tmp_path: Path) -> None:
     assert b"Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_ends_the_run_quietly(run: Run, tmp_path: Path) -> None:
     # More rows than a pipe holds, so that some are left to write whenever the reader leaves.
     source = jsonl(tmp_path / "in.jsonl", TITLES * 300)
@@ -60,7 +61,10 @@ def test_a_reader_that_leaves_ends_the_run_quietly(run: Run, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("stop", "status", "word"),
-    [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")],
+    [
+        (signal.SIGINT, 130, b"interrupted"),
+        pytest.param(signal.SIGTERM, 143, b"terminated", marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_that_is_stopped_keeps_its_rows(
     run: Run, tmp_path: Path, stop: signal.Signals, status: int, word: bytes
@@ -106,8 +110,8 @@ def test_a_bar_on_the_terminal_leaves_the_rows_alone(run: Run, tmp_path: Path) -
         (">&-", "extract shop.py:Small in.jsonl -q", 141, ""),
         (">&-", "extract shop.py:Small in.jsonl -o out.jsonl -q", 0, ""),
         (">&-", "explain shop.py:Small", 141, ""),
-        (">&-", "schemas", 141, ""),
-        (">&-", "--version", 141, ""),
+        pytest.param(">&-", "schemas", 141, "", marks=pytest.mark.slow),
+        pytest.param(">&-", "--version", 141, "", marks=pytest.mark.slow),
         (">&-", "--help", 1, ""),
         (">&-", "extract shop.py:Small none.jsonl", 2, "error: cannot read none.jsonl"),
         ("2>&-", "extract shop.py:Small in.jsonl -o out.jsonl", 0, ""),

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 import tokenizers
 import torch
-from conftest import TITLES, tiny_model
+from conftest import TITLES, slow_but, tiny_model
 from constrained import (
     DOCUMENTS,
     LOOPS,
@@ -41,7 +41,7 @@ Model = Callable[..., DecoderModel]
 
 
 def compiled_for(schema: Any, codec: TextCodec, **options: Any) -> CompiledSchema:
-    config = DecodingConfig(**options.pop("config", {}))
+    config = DecodingConfig(**{"strict": True, **options.pop("config", {})})
     return compile_schema(schema, codec, template=TEMPLATE, decoding=config, **options)
 
 
@@ -49,7 +49,7 @@ def compiled_for(schema: Any, codec: TextCodec, **options: Any) -> CompiledSchem
 
 
 @in_each_format
-@pytest.mark.parametrize("temperature", [0.0, 3.0])
+@pytest.mark.parametrize("temperature", slow_but({3.0}, [0.0, 3.0]))
 @pytest.mark.parametrize("loop", LOOPS)
 def test_whatever_ends_is_valid(
     decoder_model: Model, codec: TextCodec, name: str, temperature: float, loop: str
@@ -94,6 +94,7 @@ def test_only_what_may_be_absent_is(decoder_model: Model, codec: TextCodec, name
     assert set(absent) == {"may", "might", "any_of"}
 
 
+@pytest.mark.slow
 def test_rows_have_no_errors_but_of_budgets(codec: TextCodec, backend: Any) -> None:
     """End to end, schemas of several categories in one run, documents of 0 to 40,000 characters."""
     fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
@@ -110,7 +111,8 @@ def test_rows_have_no_errors_but_of_budgets(codec: TextCodec, backend: Any) -> N
 
     long = "Samsung 55 inch 4K Smart TV, black </product> \U0001f600 " * 850
     assert len(long) > 40_000
-    items = [*read([long], "isolated", "b"), *read(DOCUMENTS, "isolated:temperature=1.5")]
+    strict = "isolated:strict=true"
+    items = [*read([long], strict, "b"), *read(DOCUMENTS, f"{strict}:temperature=1.5")]
     for item in items:
         truncated = {name for name, f in item.fields.items() if f.finish_reason == "length"}
         reasons = {error.field for error in item.errors}
@@ -147,7 +149,7 @@ def test_forced_tokens_are_those_of_the_oracle(
     assert_right(decoder_model(), compiled, TITLES[:4])
 
 
-@pytest.mark.parametrize("k_max", [1, 2, 3, 5])
+@pytest.mark.parametrize("k_max", slow_but({1, 3}, [1, 2, 3, 5]))
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
 @pytest.mark.parametrize(
     "layout", [{}, {"layout": "gapped"}, {"layout": "gapped", "slots": "causal"}], ids=str

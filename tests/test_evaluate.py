@@ -18,6 +18,7 @@ from schemax.cli import app
 from schemax.errors import InputError
 from schemax.evaluation.examples import (
     Example,
+    Label,
     accepted,
     canonical,
     duplicated_ids,
@@ -70,14 +71,17 @@ def read(tmp_path: Path, *rows: Any) -> list[Example]:
 def test_labels_of_every_kind(tmp_path: Path) -> None:
     row = (
         '{"id": 7, "category": "Tea", "text": "Zen", "description": "24 bags", "price": [1], '
-        '"attributes": {"a": "x", "b": null, "c": ["y", 2, "y"], "d": 1.50, "e": true, "f": ["z"]}}'
+        '"attributes": {"a": "x", "b": null, "c": ["y", 2, "y"], "d": 1.50, "e": true, "f": ["z"], '
+        '"g": ["w", null], "h": [null, 3], "i": [null]}}'
     )
     (tmp_path / "gold.jsonl").write_text(f"\n{row}\n\n")
     (example,) = read_examples(tmp_path / "gold.jsonl")
-    labels = {"a": "x", "b": None, "c": ("y", "2"), "d": "1.50", "e": "true", "f": "z"}
+    labels: dict[str, Label] = {"a": "x", "b": None, "c": ("y", "2"), "d": "1.50", "e": "true"}
+    labels |= {"f": "z", "g": ("w", None), "h": (None, "3"), "i": None}
     assert example == Example("Tea", "Zen", labels, "24 bags", "7")
     assert [type(example.attributes[name]) for name in "ad"] == [str, str]
-    assert [canonical(label) for label in labels.values()] == ["x", None, "y", "1.50", "true", "z"]
+    assert [canonical(labels[name]) for name in "abcde"] == ["x", None, "y", "1.50", "true"]
+    assert [canonical(labels[name]) for name in "fghi"] == ["z", "w", None, None]
     assert accepted(labels["c"]) == ("y", "2")
     assert accepted(None) == (None,)
     record = {"category": "Tea", "text": "Zen", "description": "24 bags"}
@@ -90,7 +94,6 @@ def test_labels_of_every_kind(tmp_path: Path) -> None:
     [
         ({"attributes": {"Brand": {"name": "Tazo"}}}, "'Brand': expected a value, got an object"),
         ({"attributes": {"Brand": [["Tazo"]]}}, "'Brand': expected a value, got a list"),
-        ({"attributes": {"Brand": ["Tazo", None]}}, "'Brand': expected a value, got nothing"),
         ({"attributes": {"Brand": []}}, "'Brand': an empty list"),
         ({"attributes": {"Brand": float("nan")}}, "NaN"),
         ({"attributes": ["Brand"]}, "attributes: expected an object, got a list"),
@@ -295,6 +298,28 @@ def test_what_was_saved_compares_as_in_the_run(folder: Path, gold: str, tmp_path
     assert {key: found[key] for key in in_run if key != "decoding"} == {
         key: value for key, value in in_run.items() if key != "decoding"
     }
+
+
+def test_null_among_accepted_values(folder: Path, tmp_path: Path) -> None:
+    """Both are right, in a run and in what was saved of it; the first says what the label is."""
+    rows = [
+        {"category": "Tea", "text": "Tazo", "attributes": {"Brand": label}}
+        for label in (["x", None], [None, "x"])
+    ]
+    (report,) = figures(jsonl(tmp_path / "g.jsonl", rows), "--model", str(folder), "--details")
+    saved_rows = report["predictions"]
+    assert [row["labels"]["Brand"] for row in saved_rows] == [["x", None], [None, "x"]]
+    files = []
+    for name, value in (("null", None), ("x", "x"), ("y", "y")):
+        for row in saved_rows:
+            row["predicted"]["Brand"] = value
+        (tmp_path / name).write_text(json.dumps([report]))
+        files.append(str(tmp_path / name))
+    both_right = figures("--compare", files[0], files[1])["protocol"]
+    assert (both_right["right_only_in_first"], both_right["right_only_in_second"]) == (0, 0)
+    assert both_right["f1"] == [0, 1]
+    wrong = figures("--compare", files[1], files[2])["protocol"]
+    assert (wrong["right_only_in_first"], wrong["f1"]) == (2, [1, 0])
 
 
 def test_results_that_cannot_be_compared(tmp_path: Path, gold: str) -> None:

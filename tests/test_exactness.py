@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TITLES, tiny_model
+from conftest import TITLES, slow_but, tiny_model
 from decoding import assert_right, expected, run
 
 from schemax.compiler import TextCodec, compile_schema
@@ -191,7 +191,7 @@ def test_sliding_windows_go_by_position(codec: TextCodec, small: Any) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("layout", ["branched", "gapped"])
-@pytest.mark.parametrize("temperature", [0.0, 1.2])
+@pytest.mark.parametrize("temperature", slow_but({1.2}, [0.0, 1.2]))
 def test_isolated_outputs_depend_on_nothing_else(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,

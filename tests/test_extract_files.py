@@ -286,8 +286,9 @@ def test_a_damaged_part_is_not_taken_for_a_whole_one(
         schemax.extract_files(Small, source, out, extractor=extractor, on_extraction=Stop(20))
     part = min((tmp_path / "out.jsonl.parts").glob("part-*"))
     lines = part.read_bytes().splitlines(keepends=True)
-    assert {len(json.loads(line)) for line in lines} == {2}  # digest and row
-    for damaged in (lines[1:], [*lines[:-1], lines[-1][:40]]):
+    changed = lines[0].replace(b'"attributes":{', b'"attributes":{"x":1,')
+    assert json.loads(changed)[2]["attributes"]["x"] == 1
+    for damaged in (lines[1:], [*lines[:-1], lines[-1][:40]], [changed, *lines[1:]]):
         part.write_bytes(b"".join(damaged))
         computed: list[Any] = []
         with pytest.raises(InputError, match=f"{part.name} is damaged: .*; delete that file"):

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from lxml import etree
 from ruamel.yaml import YAML
@@ -395,7 +395,6 @@ def test_any_raw_text_is_a_value_or_a_value_error(
 # --- YAML's plain scalars against a parser ------------------------------------------------------
 
 
-@settings(max_examples=300)
 @given(text=texts)
 @example("a:\u2028")
 @example("1:20:30.5")

@@ -97,7 +97,10 @@ def test_formats_with_several_ways_to_write_texts_have_no_table(
         assert spec.grammar.text_table(compiled.stop) is None
 
 
-def test_conditions_and_lists_have_no_table(codec: TextCodec) -> None:
+def test_conditions_have_no_table(codec: TextCodec) -> None:
     compiled = compile_schema(Texts, codec)
     tables = [spec.grammar.text_table(compiled.stop) for spec in compiled.slots if spec.grammar]
+    assert [table is None for table in tables] == [False, False, True, False]
+    strict = compile_schema(Texts, codec, decoding="isolated:strict=true")
+    tables = [spec.grammar.text_table(strict.stop) for spec in strict.slots if spec.grammar]
     assert [table is None for table in tables] == [False, False, True, True]

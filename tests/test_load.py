@@ -543,6 +543,5 @@ for name in ("someone/nothing", "someone/base"):
         env={**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"},
         capture_output=True,
         text=True,
-        timeout=250,
     )
     assert done.returncode == 0, done.stderr

@@ -41,6 +41,7 @@ def run_from(site: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_wheel_works_outside_the_source_tree(unpacked: Path) -> None:
     where = run_from(unpacked, "-c", "import schemax; print(schemax.__file__)")
     assert Path(where.strip()).is_relative_to(unpacked)
@@ -52,6 +53,7 @@ def test_wheel_works_outside_the_source_tree(unpacked: Path) -> None:
     assert page.startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 def test_wheel_extracts_with_the_embedded_model(unpacked: Path) -> None:
     code = (
         "import warnings; warnings.simplefilter('ignore')\n"

@@ -27,10 +27,13 @@ from schemax.ray.pool import Pool
 
 ray = pytest.importorskip("ray")
 
-# Raised inside Ray, about itself.
+# It starts a dozen processes. What is ignored is raised inside Ray, about itself.
 pytestmark = [
-    pytest.mark.filterwarnings(f"ignore::{kind}")
-    for kind in ("DeprecationWarning", "FutureWarning", "ResourceWarning")
+    pytest.mark.slow,
+    *(
+        pytest.mark.filterwarnings(f"ignore::{kind}")
+        for kind in ("DeprecationWarning", "FutureWarning", "ResourceWarning")
+    ),
 ]
 
 # Slow, so that there is time to kill somebody; `PIDS` tells who computes.
@@ -122,7 +125,6 @@ def kill_one(folder: Path, *, after: int = 5) -> threading.Thread:
     return thread
 
 
-@pytest.mark.slow
 def test_a_dataset_has_the_rows_of_one_process_though_an_actor_dies(
     saved_model: Path, tmp_path: Path
 ) -> None:
@@ -242,7 +244,6 @@ def test_a_record_is_shown_as_that_of_a_file() -> None:
     assert str(broken) == "column 't' holds bytes that are not valid UTF-8"
 
 
-@pytest.mark.slow
 def test_files_are_those_of_one_process_whoever_dies(
     run: Run, tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

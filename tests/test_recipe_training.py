@@ -187,6 +187,7 @@ def small_data(folder: Path) -> Data:
     return replace(data, new=[replace(s, documents=s.documents[:2]) for s in data.new[:1]])
 
 
+@pytest.mark.slow
 def test_a_run_is_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A few seconds of it: data in, a folder out that loads and extracts; and then some more."""
     data, out = small_data(tmp_path), tmp_path / "out"

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TITLES, tiny_model
+from conftest import TITLES, slow_but, tiny_model
 from constrained import forked
 from decoding import WAYS, assert_right, compiled_in, in_each_way, outputs_of
 
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime import fork as fork_module
+from schemax.runtime import limits as limits_module
 from schemax.runtime.batch import KVWrite
 from schemax.runtime.engine import decode, fill
 from schemax.runtime.fork import ForkModel
@@ -315,7 +316,7 @@ def test_nucleus_sampling_follows_the_distribution() -> None:
 
 
 @in_each_way
-@pytest.mark.parametrize("batch_size", ["auto", 1])
+@pytest.mark.parametrize("batch_size", slow_but({"auto"}, ["auto", 1]))
 def test_retries_change_no_other_slot(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
@@ -359,7 +360,7 @@ def test_retried_slots_equal_the_oracle(
 
 
 @pytest.mark.parametrize("layout", ["branched", "gapped"])
-@pytest.mark.parametrize("temperature", [0.0, 1.3])
+@pytest.mark.parametrize("temperature", slow_but({1.3}, [0.0, 1.3]))
 def test_engine_outputs_depend_on_nothing_but_the_document(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
@@ -399,7 +400,7 @@ def test_stacked_documents_that_are_too_long_are_each_reported(
 
 
 @in_each_way
-@pytest.mark.parametrize("batch_size", [1, 2, 3])
+@pytest.mark.parametrize("batch_size", slow_but({2}, [1, 2, 3]))
 def test_no_more_documents_are_in_flight_than_batch_size(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
@@ -471,6 +472,29 @@ def test_forks_out_of_memory_go_on_with_half_a_batch(
     assert outputs_of(model, compiled, texts) == expected
     assert sizes[0] > 2
     assert sizes[-1] <= 2
+
+
+def test_forks_try_larger_batches_again_once_memory_is_there(
+    codec: TextCodec, small: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits_module, "_BACKOFF", 1)
+    model = forked(codec)
+    compiled = compiled_in("branched", small, codec)
+    texts = [f"LG {number}" for number in range(10, 40)]
+    expected = outputs_of(model, compiled, texts)
+    sizes: list[int] = []
+    usual = fork_module.decode_forked
+
+    def scarce(model: Any, requests: Any, *rest: Any) -> Any:
+        sizes.append(len(requests))
+        if sum(size > 2 for size in sizes) <= 2 < sizes[-1]:
+            raise torch.OutOfMemoryError("scarce")
+        return usual(model, requests, *rest)
+
+    monkeypatch.setattr(fork_module, "decode_forked", scarce)
+    assert outputs_of(model, compiled, texts) == expected
+    _, halved, *rest = [size for size in sizes if size > 2]
+    assert max(rest) == halved > min(rest)
 
 
 def test_a_document_too_large_for_forks_costs_itself_only(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TITLES, tiny_model
+from conftest import TITLES, slow_but, tiny_model
 from decoding import (
     TEMPLATE,
     assert_right,
@@ -37,9 +37,9 @@ from schemax.runtime.slot_table import FreeList
 from schemax.tokens import PromptIds
 
 
-@pytest.mark.parametrize("family", ["qwen3", "llama"])
+@pytest.mark.parametrize("family", slow_but({"qwen3"}, ["qwen3", "llama"]))
 @in_each_way
-@pytest.mark.parametrize("temperature", [0.0, 1.3])
+@pytest.mark.parametrize("temperature", slow_but({1.3}, [0.0, 1.3]))
 def test_nothing_depends_on_what_shares_a_pass(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
@@ -66,7 +66,7 @@ def test_nothing_depends_on_what_shares_a_pass(
 
 
 @in_some_ways
-@pytest.mark.parametrize("capacity", [1, 60, 400])
+@pytest.mark.parametrize("capacity", slow_but({60}, [1, 60, 400]))
 def test_little_room_for_tokens_costs_nothing_but_passes(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TITLES
+from conftest import TITLES, slow_but
 from decoding import compiled_in, in_some_ways, limited, outputs_of, windowed
 
 from schemax.compiler import TextCodec
@@ -24,7 +24,7 @@ from schemax.runtime.model import DecoderModel
     [torch.OutOfMemoryError("scarce"), RuntimeError("DefaultCPUAllocator: can't allocate memory")],
     ids=["accelerator", "cpu"],
 )
-@pytest.mark.parametrize("after", [0, 2])
+@pytest.mark.parametrize("after", slow_but({2}, [0, 2]))
 def test_out_of_memory_halves_what_is_in_flight(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,

@@ -128,16 +128,19 @@ def test_large_cells_are_not_all_in_memory(tmp_path: Path, name: str, peak: Any)
 
 
 def test_a_compressed_file_is_read_in_linear_time(tmp_path: Path) -> None:
-    """In CPU time, which other work on the machine does not change much."""
+    """In CPU time, the least of several, which other work on the machine does not change much."""
     taken = {}
     for size in (1, 8):
         place = tmp_path / f"{size}.jsonl.zst"
         place.write_bytes(
-            pyarrow.compress(b'"LG true 4K"\n' * (50_000 * size), "zstd", asbytes=True)
+            pyarrow.compress(b'"LG true 4K"\n' * (20_000 * size), "zstd", asbytes=True)
         )
-        started = time.process_time()
-        assert sum(1 for _ in read_file(str(place))) == 50_000 * size
-        taken[size] = time.process_time() - started
+        times = []
+        for _ in range(3):
+            started = time.process_time()
+            assert sum(1 for _ in read_file(str(place))) == 20_000 * size
+            times.append(time.process_time() - started)
+        taken[size] = min(times)
     assert taken[8] < 24 * taken[1]  # 64 times, were it quadratic
 
 

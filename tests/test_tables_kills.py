@@ -59,6 +59,7 @@ def forks() -> Any:
     return context
 
 
+@pytest.mark.slow
 def test_twenty_thousand_odd_rows_survive_twenty_kills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: Any
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_kill_before_any_operation_on_files_does_no_harm(
         assert kill["computed"] == 20 or kill["there"] == whole, kill["operation"]
 
 
+@pytest.mark.slow
 def test_the_embedded_model_goes_on_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ import pyarrow
 import pyarrow.csv
 import pytest
 from command_line import SCHEMA, Run, jsonl, refused, stand_in_runner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from stand_in import StandIn
@@ -57,7 +57,6 @@ def write(
             writer.write(schemax.Extraction(value, index, text).to_row())
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=TEXTS)
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
 def test_every_text_comes_back_from_csv(tmp_path: Path, suffix: str, texts: list[str]) -> None:
@@ -79,7 +78,6 @@ def test_every_text_comes_back_from_csv(tmp_path: Path, suffix: str, texts: list
         assert [json.loads(row["names"]) for row in rows] == [[text] for text in texts]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=TEXTS)
 def test_pandas_quick_reader_reads_all_but_nul(tmp_path: Path, texts: list[str]) -> None:
     texts = [text.replace("\0", "0") for text in texts]
@@ -88,7 +86,6 @@ def test_pandas_quick_reader_reads_all_but_nul(tmp_path: Path, texts: list[str])
     assert list(frame["id"]) == list(frame["name"]) == texts
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=TEXTS)
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".jsonl"])
 def test_every_text_comes_back_from_other_tables(
@@ -102,7 +99,6 @@ def test_every_text_comes_back_from_other_tables(
     assert [row["names"] for row in found] == [[text] for text in texts]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text('\r\n\t",; ab\x85') | st.text())
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_rows_are_cut_as_the_csv_module_cuts_them(

@@ -11,6 +11,7 @@ import pytest
 import tokenizers
 import torch
 from command_line import jsonl, refused, save_model
+from conftest import slow_but
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 from typer.testing import CliRunner
@@ -122,8 +123,14 @@ GAPPED = ("--decoding", "isolated:layout=gapped:slots=causal")
     ("options", "decoding"),
     [
         ((), DecodingConfig()),
-        (GAPPED, DecodingConfig(layout="gapped", slots="causal")),
-        (("--decoding", "autoregressive"), DecodingConfig(layout="autoregressive")),
+        pytest.param(
+            GAPPED, DecodingConfig(layout="gapped", slots="causal"), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            ("--decoding", "autoregressive"),
+            DecodingConfig(layout="autoregressive"),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["branched", "gapped", "autoregressive"],
 )
@@ -192,7 +199,9 @@ def run(
     )
 
 
-@pytest.mark.parametrize("changes", [{}, {"lora": 4}, {"gradient_accumulation": 2}], ids=str)
+@pytest.mark.parametrize(
+    "changes", slow_but([{"lora": 4}], [{}, {"lora": 4}, {"gradient_accumulation": 2}]), ids=str
+)
 def test_a_resumed_run_ends_with_the_same_weights(
     base: Path, data: Path, changes: dict[str, Any]
 ) -> None:
@@ -382,7 +391,7 @@ def typed(tmp_path: Path, *rows: dict[str, Any]) -> list[TrainingExample]:
 
 
 def test_labels_become_values_of_the_schema_s_types(tmp_path: Path) -> None:
-    attributes = {"brand": ["LG", "lg"], "Count": 24, "kind": "Green", "notes": '["a", "b"]'}
+    attributes = {"brand": ["LG", None], "Count": 24, "kind": "Green", "notes": '["a", "b"]'}
     (example,) = typed(tmp_path, {"text": "x", "attributes": attributes, "description": "more"})
     output = get_format("json")
     written = {name: output.escape(value) for name, value in example.values.items()}

@@ -1,8 +1,15 @@
-"""What is trained on and what is set aside, out of titles, listings and public data sets."""
+"""What is trained on and what is set aside, out of titles, listings and public data sets.
+
+    python -m recipes.embedded.data TITLES EXCLUDED [SOURCES] > held_out.jsonl
+
+writes what is set aside of sources that are trained on, as annotated documents.
+"""
 
 from __future__ import annotations
 
+import json
 import random
+import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +17,7 @@ from pathlib import Path
 
 from recipes.embedded.listings import FOLDER, merged, read_listings, without
 from recipes.embedded.mixture import INVENTED, LETTERS
-from recipes.embedded.shelves import Document, Library, Shelf, shelf_of
+from recipes.embedded.shelves import Document, Library, Shelf, examples_of, shelf_of
 from recipes.embedded.sources import read_sources
 from schemax.evaluation.examples import Example, read_examples
 
@@ -122,3 +129,17 @@ def _library(shelves: Iterable[Shelf]) -> Library:
     invented = {INVENTED, LETTERS}
     shares = {name: share for name, share in SHARES.items() if name in {*by_source, *invented}}
     return Library(by_source, shares)
+
+
+def main(titles: str, excluded: str, sources: str | None = None) -> None:
+    folder = None if sources is None else Path(sources)
+    data = read_data(Path(titles), Path(excluded), folder, held_out=40, titles_times=1, seed=0)
+    for example in (*data.titles, *examples_of(data.rows)):
+        row = {"category": example.category, "text": example.text}
+        print(json.dumps(row | {"attributes": dict(example.attributes)}, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

@@ -24,6 +24,7 @@ from schemax.attributes.constraints import Constraints
 from schemax.attributes.settings import is_unprintable, require_model
 from schemax.config import BOUNDS
 from schemax.errors import SchemaError
+from schemax.reading.units import check_unit
 
 MOST_ATTRIBUTES = 2_000
 """Leaves of a declaration. Models within models can have far more than their text shows."""
@@ -48,6 +49,8 @@ class Attribute:
     k_max: token budget named by the field, else by the closest nested model's field around it.
     omittable: whether the leaf, or a nested model around it, is nullable or has a default.
     constraints: (keyword, value) pairs, most of them JSON Schema's: see `attributes.constraints`.
+    unit: of a number, of which the description tells.
+    strict: whether the leaf, or a nested model around it, takes literals alone.
     """
 
     path: tuple[str, ...]
@@ -65,6 +68,8 @@ class Attribute:
     constraints: Constraints = ()
     two_phase: bool = False
     fields: tuple[Attribute, ...] = ()
+    unit: str | None = None
+    strict: bool = False
 
     @property
     def name(self) -> str:
@@ -111,6 +116,7 @@ class _Outer:
     k_max: int | None = None
     nullable: bool = False
     omittable: bool = False
+    strict: bool = False
 
 
 def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
@@ -137,6 +143,7 @@ def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
                 k_max=_k_max_of(field) or outer.k_max,
                 nullable=outer.nullable or field_type.nullable,
                 omittable=outer.omittable or field_type.nullable or not field.is_required(),
+                strict=outer.strict or _own(field).get("strict") is True,
             )
             if field_type.model is None:
                 yield _leaf(field, field_type, inner, two_phase)
@@ -175,11 +182,14 @@ def _leaf(
             "models included; divide it"
         )
     check_default(field)
-    depth = len(place.path)
+    depth, unit = len(place.path), _unit_of(field, field_type)
+    in_unit = f"in {unit}" if unit else None
+    if place.description and in_unit:
+        in_unit = f"{place.description} ({in_unit})"
     return Attribute(
         path=place.path,
         labels=place.labels,
-        description=place.description,
+        description=in_unit or place.description,
         examples=tuple(text_of(x) for x in field.examples or () if x is not None),
         kind=field_type.kind or "model",
         choices=tuple(text for text, _ in field_type.choices),
@@ -194,6 +204,8 @@ def _leaf(
         fields=tuple(
             replace(leaf, path=leaf.path[depth:], labels=leaf.labels[depth:]) for leaf in fields
         ),
+        unit=unit,
+        strict=place.strict,
     )
 
 
@@ -221,24 +233,41 @@ def _label_of(name: str, field: FieldInfo) -> str:
     return field.title.strip()
 
 
-def _is_two_phase(field: FieldInfo, field_type: FieldType) -> bool:
+def _own(field: FieldInfo) -> dict[str, Any]:
+    """What `attr` keeps beside Pydantic's own settings of a field."""
     extra = field.json_schema_extra
-    declared = extra if isinstance(extra, dict) else {}
-    for keyword, name in (("long", "long"), ("uniqueItems", "unique")):
+    return dict(extra) if isinstance(extra, dict) else {}
+
+
+def _is_two_phase(field: FieldInfo, field_type: FieldType) -> bool:
+    declared = _own(field)
+    for keyword, name in (("long", "long"), ("uniqueItems", "unique"), ("strict", "strict")):
         if (value := declared.get(keyword, False)) not in (True, False):
             raise UnsupportedType(f"{name} must be True or False, not {value!r}")
-        if value and not field_type.is_list:
+        if value and not field_type.is_list and keyword != "strict":
             raise UnsupportedType(f"{name} applies to lists only; remove it")
     return field_type.model is not None or declared.get("long", False) is True
 
 
+def _unit_of(field: FieldInfo, field_type: FieldType) -> str | None:
+    unit = _own(field).get("unit")
+    if unit is None:
+        return None
+    if field_type.kind not in ("integer", "number"):
+        raise UnsupportedType("unit applies to numbers only; remove it, or declare a number")
+    try:
+        check_unit(unit)
+    except ValueError as error:
+        raise UnsupportedType(str(error)) from None
+    return str(unit)
+
+
 def _k_max_of(field: FieldInfo) -> int | None:
-    extra = field.json_schema_extra
-    k_max = extra.get("k_max") if isinstance(extra, dict) else None
+    k_max = _own(field).get("k_max")
     if k_max is None:
         return None
     try:
         BOUNDS["k_max"].check("k_max", k_max)
     except ValueError as error:
         raise UnsupportedType(str(error)) from None
-    return int(k_max)  # type: ignore[arg-type]  # an int already
+    return int(k_max)

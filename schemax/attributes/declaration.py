@@ -18,6 +18,8 @@ def attr(
     k_max: int | None = None,
     long: bool = False,
     unique: bool = False,
+    unit: str | None = None,
+    strict: bool = False,
     **field: Any,
 ) -> Any:
     """A field with what the model should know about it; `field` goes to `pydantic.Field`.
@@ -27,13 +29,17 @@ def attr(
         as long as its longest item. Lists of nested models always are (docs/lists.md).
     unique: drops items of a list that equal an earlier one, after Pydantic's coercion and before
         `min_length` and `max_length` count them.
+    unit: of a number, as pint names it ("inch", "kg", "km/h") or a currency ("EUR"). The model is
+        shown it; a text with another unit is converted, one without is taken to be in this one.
+    strict: takes literals alone: no "55-Inch", no "two", no "March 3, 2021" (docs/typed.md).
 
-    Raises TypeError for `examples` that are a bare string, and for `k_max`, `long` or `unique`
-    beside a callable `json_schema_extra`.
+    Raises TypeError for `examples` that are a bare string, and for any of these options beside a
+    callable `json_schema_extra`.
     """
     if isinstance(examples, (str, bytes)):
         raise TypeError(f"examples must be a list of examples: write [{examples!r}]")
-    own = {"k_max": k_max, "long": long or None, "uniqueItems": unique or None}
+    own: dict[str, Any] = {"k_max": k_max, "long": long or None, "uniqueItems": unique or None}
+    own |= {"unit": unit, "strict": strict or None}
     if own := {name: value for name, value in own.items() if value is not None}:
         extra = field.pop("json_schema_extra", None)
         if callable(extra):

@@ -153,8 +153,8 @@ class Builder:
         description = node.get("description")
         if description is not None and not isinstance(description, str):
             raise self._error(place, "description must be text")
-        if "long" in node:
-            options["json_schema_extra"] = {"long": node["long"]}
+        if own := {word: node[word] for word in ("long", "unit", "strict") if word in node}:
+            options["json_schema_extra"] = own
         field = attr(description, examples=examples, k_max=node.get("k_max"), **options)
         return annotation, field
 

@@ -71,6 +71,7 @@ def _comparison(
     rivals: given.RivalOptions,
 ) -> Comparison:
     from schemax.benchmark.compare import Comparison
+    from schemax.benchmark.engines.base import EngineOptions
     from schemax.benchmark.generated import Sizes
     from schemax.benchmark.measure import Rules
 
@@ -89,13 +90,15 @@ def _comparison(
             **asdict(machine) | {"model": model},
             engines=_names(run.engines),
             rules=Rules(run.repeats, rivals.rival_documents, seed=work.seed),
+            options=EngineOptions(
+                batch_size=run.batch_size or "auto",
+                generate_batches=_numbers(rivals.generate_batches, "--generate-batches"),
+                draft=rivals.draft,
+                draft_acceptance=rivals.draft_acceptance,
+            ),
             data=work.data,
             sizes=sizes if sized else None,
             documents=work.documents,
-            batch_size=run.batch_size or "auto",
-            generate_batches=_numbers(rivals.generate_batches, "--generate-batches"),
-            draft=rivals.draft,
-            draft_acceptance=rivals.draft_acceptance,
             sweep=run.sweep,
             server=rivals.against,
             concurrency=rivals.concurrency,
@@ -105,8 +108,9 @@ def _comparison(
 def _publish(report: Report, output: given.OutputOptions) -> None:
     """The table on the terminal, and the files that were asked for."""
     from schemax.benchmark.page import write_page
-    from schemax.benchmark.plot import can_plot, plot
+    from schemax.benchmark.plot import plot
     from schemax.benchmark.table import columns, headline, notes, table_rows
+    from schemax.evaluation.plots import can_plot
 
     if output.as_json is not None:
         output.as_json.write_text(json.dumps(report.to_dict(), indent=2) + "\n", "utf-8")

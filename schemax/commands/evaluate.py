@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Annotated, Any, Literal, get_args
@@ -24,10 +24,11 @@ from schemax.evaluation.comparison import compare
 from schemax.evaluation.examples import Example, duplicated_ids, shown_record
 from schemax.evaluation.judge import Judgement, cases_of
 from schemax.evaluation.plots import SUFFIXES, can_plot, plot_reliability
-from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, comparison_data, read_run
+from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
 from schemax.evaluation.schemas import parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
+from schemax.messages import some_of
 from schemax.progress import track
 from schemax.results import Extraction
 from schemax.results.lists import without_items
@@ -35,7 +36,6 @@ from schemax.tokens import FinishReason
 
 _ALONE = "+alone"
 _WARM_UP = 16
-_MOST_IDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def evaluate(
     if report.as_json:
         data_of_runs = [run.to_data(details=report.details) for run in runs]
         for row, comparison in zip(data_of_runs[1:], comparisons, strict=True):
-            row["against"] = {"decoding": runs[0].decoding} | comparison_data(comparison)
+            row["against"] = {"decoding": runs[0].decoding} | asdict(comparison)
         echo(json.dumps(data_of_runs, indent=2))
     else:
         show_runs(runs, comparisons, _setting(extractor), by=report.by)
@@ -234,17 +234,14 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
             side: {"file": file, "decoding": run.name}
             for side, file, run in zip(("first", "second"), names, (first, second), strict=True)
         }
-        echo(json.dumps(sides | comparison_data(found), indent=2))
+        echo(json.dumps(sides | asdict(found), indent=2))
     else:
         show_comparison(found, *names)
 
 
 def _report_duplicates(examples: Sequence[Example]) -> None:
-    repeated = duplicated_ids(examples)
-    if repeated:
-        more = f" and {len(repeated) - _MOST_IDS} more" if len(repeated) > _MOST_IDS else ""
-        shown = ", ".join(repeated[:_MOST_IDS])
-        say(f"note: several products have the same id: {shown}{more}")
+    if repeated := duplicated_ids(examples):
+        say(f"note: several products have the same id: {some_of(repeated)}")
 
 
 def _setting(extractor: Extractor) -> str:

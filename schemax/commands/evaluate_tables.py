@@ -12,10 +12,9 @@ from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability
 from schemax.evaluation.runs import EvaluationRun
+from schemax.messages import some_of
 
 Columns: TypeAlias = dict[str, Callable[[Any], Any]]
-
-_MOST_IDS = 20
 
 
 def show_runs(
@@ -54,8 +53,7 @@ def show_comparison(comparison: Comparison, first: str, second: str) -> None:
         f"differ, in {len(products)} of {comparison.products} products"
     )
     if products:
-        more = f" and {len(products) - _MOST_IDS} more" if len(products) > _MOST_IDS else ""
-        show(f"  products: {', '.join(products[:_MOST_IDS])}{more}")
+        show(f"  products: {some_of(products)}")
     show(f"  F1: {_sentence(comparison.protocol)}", f"  strict F1: {_sentence(comparison.strict)}")
 
 
@@ -147,9 +145,9 @@ _JUDGED: Columns = {
 
 
 def _sentence(paired: Paired) -> str:
-    low, high = paired.interval.low, paired.interval.high
+    low, high = paired.f1_difference_interval
     return (
-        f"{paired.first_f1:.3f} -> {paired.second_f1:.3f}, difference {paired.difference:+.3f} "
-        f"({low:+.3f} to {high:+.3f}); right in the first only: {paired.only_first}, "
-        f"in the second only: {paired.only_second}, McNemar p = {paired.p_value:.3g}"
+        f"{paired.f1[0]:.3f} -> {paired.f1[1]:.3f}, difference {paired.f1_difference:+.3f} "
+        f"({low:+.3f} to {high:+.3f}); right in the first only: {paired.right_only_in_first}, "
+        f"in the second only: {paired.right_only_in_second}, McNemar p = {paired.mcnemar_p:.3g}"
     )

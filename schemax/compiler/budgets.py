@@ -9,13 +9,17 @@ from schemax.formats import OutputFormat
 
 DEFAULT_K_MAX = 30
 
-# The longest values worth waiting for, per type; anything longer is a model gone astray.
+# The longest values worth waiting for, per type; anything longer is a model gone astray. As
+# literals, and as people write them.
 _WIDEST = {
-    "integer": "-1234567890123",
-    "number": "-1234567890.12345",
-    "boolean": "false",
-    "date": '"2026-12-31"',
-    "datetime": '"2026-12-31T23:59:59.123456+00:00"',
+    "integer": ("-1234567890123", "-1,234,567,890,123 square metres"),
+    "number": ("-1234567890.12345", "-1,234,567,890.12345 square metres"),
+    "boolean": ("false", "FALSE"),
+    "date": ('"2026-12-31"', "Wednesday, the 31st of December 2026"),
+    "datetime": (
+        '"2026-12-31T23:59:59.123456+00:00"',
+        "Wednesday, the 31st of December 2026, 11:59:59 p.m. UTC",
+    ),
 }
 _LIST_ITEMS = 8
 
@@ -33,7 +37,8 @@ def slot_budget(
     if attribute.kind == "enum":
         item = max(_num_tokens(output_format, codec, choice) for choice in attribute.choices)
     else:
-        item = _num_tokens(output_format, codec, _WIDEST[attribute.kind])
+        forms = _WIDEST[attribute.kind][: 1 if attribute.strict else 2]
+        item = max(_num_tokens(output_format, codec, form) for form in forms)
     null = _num_tokens(output_format, codec, None)
     return max(item * (_LIST_ITEMS if attribute.is_list else 1), null) + 1
 

@@ -18,6 +18,7 @@ from schemax.compiler.grammars import may_be_null
 from schemax.compiler.slot_specs import TokenGrammar, slot_tails
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
+from schemax.reading.booleans import spellings
 from schemax.tokens import Alternatives, ChildSlot, SlotSpec
 
 Ids = tuple[int, ...]
@@ -63,6 +64,8 @@ def choices_of(
     values = attribute.choice_values if attribute.kind == "enum" else (True, False)
     pairs = [(value, value) for value in values]
     pairs += [(text, value) for text, value in zip(attribute.choices, values, strict=False)]
+    if attribute.kind == "boolean" and not attribute.strict:
+        pairs += spellings().items()
     if may_be_null(attribute):
         pairs.append((None, None))
     tails = slot_tails(attributes, place, output_format, config)

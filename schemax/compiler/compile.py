@@ -43,7 +43,7 @@ from schemax.tokens import PromptIds, SlotSpec, StopTable
 Ids = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class CompiledSchema:
     """Everything that is known before a document is read. Inert: compile once, run many.
 

@@ -1,9 +1,10 @@
 """What may be written into a slot, as a grammar: the attribute's type in the format's spelling.
 
 A slot's grammar is one regular expression in llguidance's Lark dialect (its docs/syntax.md): a
-space, a literal, and what may follow the literal in the output. As a single terminal it has no
-parse to be ambiguous about, and llguidance builds its automaton as decoding goes. The format says
-how texts are written (`schemax.formats.Spelling`), this module which texts there are.
+space, a literal, or a text that is read as one, and what may follow it in the output. As a single
+terminal it has no parse to be ambiguous about, and llguidance builds its automaton as decoding
+goes. The format says how texts are written (`schemax.formats.Spelling`), this module which texts
+there are.
 
 docs/constraints.md lists what every type allows, and what is left to validation.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from functools import lru_cache
 from itertools import chain
@@ -34,6 +36,7 @@ from schemax.compiler.ranges import (
 )
 from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
+from schemax.reading.booleans import spellings
 
 LIST_KEYWORDS = ("minItems", "maxItems", "uniqueItems")
 _LENGTH_KEYWORDS = ("minLength", "maxLength")
@@ -47,19 +50,27 @@ _MOST_COUNTED_ITEMS = 1_000
 
 
 def slot_grammar(
-    attribute: Attribute, output_format: OutputFormat, tails: Sequence[str]
+    attribute: Attribute,
+    output_format: OutputFormat,
+    tails: Sequence[str],
+    *,
+    literals: bool = True,
 ) -> str | None:
     """The Lark text of all that the model may write into a slot of the attribute.
 
     tails: what may follow a value in the output, such as ",\\n" and "\\n}".
+    literals: without any text that is only read as a value; conditions hold for literals.
 
     None for a format that says nothing of its spelling: its slots are not constrained.
     """
     spelling = _spelling_of(output_format)
     if spelling is None:
         return None
-    value = _Value(attribute, output_format, spelling)
+    value = _Value(attribute, output_format, spelling, literals)
     values = list(value.lists() if attribute.is_list else ["ITEM"])
+    if not literals and reads_texts(attribute):
+        free = _Value(replace(attribute, constraints=()), output_format, spelling, literals)
+        values += map(free.text, spelling.texts)
     if may_be_null(attribute):
         values.append(_exactly(_bare(output_format.escape(None))))
     return "\n".join(
@@ -72,12 +83,20 @@ def slot_grammar(
     )
 
 
+def reads_texts(attribute: Attribute) -> bool:
+    """Whether any text may stand for its value: a number, a date, or a list in one slot.
+
+    Choices and booleans are known, and a slot writes one of them (docs/typed.md).
+    """
+    is_open = attribute.kind in ("integer", "number", "date", "datetime")
+    return not attribute.strict and (is_open or attribute.is_list)
+
+
 def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextForm | None:
     """How the attribute's texts are written, if every text is allowed and written in one way."""
     spelling = _spelling_of(output_format)
-    if spelling is None or attribute.kind != "string" or attribute.is_list:
-        return None
-    return None if attribute.constraints else text_form(spelling)
+    is_free = attribute.kind == "string" and not (attribute.is_list or attribute.constraints)
+    return text_form(spelling) if spelling and (is_free or reads_texts(attribute)) else None
 
 
 def may_be_null(attribute: Attribute) -> bool:
@@ -179,8 +198,15 @@ def _why_not(attribute: Attribute, keyword: str, value: Any) -> str | None:
 class _Value:
     """The terminals of one attribute's values in one format."""
 
-    def __init__(self, attribute: Attribute, output_format: OutputFormat, spelling: Spelling):
+    def __init__(
+        self,
+        attribute: Attribute,
+        output_format: OutputFormat,
+        spelling: Spelling,
+        literals: bool,
+    ) -> None:
         self.attribute = attribute
+        self.literals = literals
         self.format = output_format
         self.spelling = spelling
         self.conditions = [
@@ -202,6 +228,8 @@ class _Value:
             yield from dict.fromkeys(_exactly(self.literal(choice)) for choice in both)
         elif kind == "boolean":
             yield from (_exactly(self.literal(word)) for word in (True, False))
+            if not self.literals:
+                yield from (_exactly(self.literal(word)) for word in spellings())
         elif kind == "string":
             forms = self.spelling.items if self.attribute.is_list else self.spelling.texts
             yield from (self.text(form) for form in forms)
@@ -230,6 +258,8 @@ class _Value:
             upper = "" if most is None else most - 1
             more = f"({_exactly(spelling.separator)} ITEM){{{max(fewest - 1, 0)},{upper}}}"
         yield f"{_exactly(spelling.opening)} ITEM {more} {_exactly(spelling.closing)}"
+        if spelling.alone and fewest <= 1:
+            yield f"{_exactly(spelling.opening)} ITEM {_exactly(spelling.alone + spelling.closing)}"
 
     def text(self, form: Form) -> str:
         """A text in one of its forms: all conditions at once, each over what is written."""
@@ -263,9 +293,10 @@ class _Value:
         """One value as `escape` writes it, or as it writes it in a list."""
         if not self.attribute.is_list:
             return _bare(self.format.escape(value))
-        opening, closing = self.spelling.opening, self.spelling.closing
+        spelling = self.spelling
         inside = _bare(self.format.escape([value]))  # type: ignore[list-item]  # a scalar
-        return inside.removeprefix(opening).removesuffix(closing)
+        inside = inside.removeprefix(spelling.opening).removesuffix(spelling.closing)
+        return inside.removesuffix(spelling.alone)
 
     def around(self, sample: Any, terminal: str) -> str:
         """A terminal within what `escape` puts around a value of this kind: quotes, or nothing."""

@@ -36,11 +36,13 @@ _MOST_KEYS = 500_000
 def as_decoded(
     schema: str, attributes: Sequence[Attribute], config: DecodingConfig
 ) -> tuple[Attribute, ...]:
-    """The attributes as a decoding reads their lists: in one slot each, where it has no branches.
+    """The attributes as a decoding reads them: lists in one slot each, where it has no branches.
 
     An item's key comes after the count, so it has to depend on nothing but what stands before all
     keys. Raises SchemaError for lists of nested models, which no single slot can hold.
     """
+    if config.strict:
+        attributes = tuple(map(_strict, attributes))
     if config.layout == "branched" and config.documents == "isolated":
         return tuple(attributes)
     for attribute in attributes:
@@ -52,6 +54,10 @@ def as_decoded(
                 f"preset 'isolated'), not {config.documents} ones in {config.layout!r}",
             )
     return tuple(replace(attribute, two_phase=False) for attribute in attributes)
+
+
+def _strict(attribute: Attribute) -> Attribute:
+    return replace(attribute, strict=True, fields=tuple(map(_strict, attribute.fields)))
 
 
 def limits_of(attribute: Attribute) -> tuple[int, int]:
@@ -80,6 +86,8 @@ def asked_of(attribute: Attribute) -> Attribute:
         constraints=(("minimum", fewest), ("maximum", most)),
         two_phase=False,
         fields=(),
+        unit=None,
+        strict=True,
     )
 
 

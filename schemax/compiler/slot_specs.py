@@ -17,6 +17,7 @@ from schemax.compiler.grammars import (
     free_text_form,
     may_be_null,
     parser_limits,
+    reads_texts,
     slot_grammar,
 )
 from schemax.compiler.tokenizer import TextCodec
@@ -29,7 +30,7 @@ from schemax.tokens import SlotSpec, StopTable
 class TokenGrammar:
     """A slot's grammar over the tokens of `codec`; see `tokens.Grammar`.
 
-    form: how texts are written, of a grammar that allows every text.
+    form: how texts are written, of a grammar that allows every text, and literals beside them.
     """
 
     text: str
@@ -69,7 +70,10 @@ def slot_specs(
             text = slot_grammar(attribute, output_format, tails)
             if text is not None:
                 check_grammar(text, schema=schema, attribute=attribute)
-                strict, choices = is_typed(attribute), has_choices(attribute)
+                if not attribute.strict:
+                    text = slot_grammar(attribute, output_format, tails, literals=False) or text
+                strict = is_typed(attribute) and not reads_texts(attribute)
+                choices = has_choices(attribute)
                 form = free_text_form(attribute, output_format)
                 grammar = TokenGrammar(text, strict, choices, codec, eos_ids, vocab_size, form)
         specs.append(SlotSpec(null[0] if may_be_null(attribute) else -1, grammar))

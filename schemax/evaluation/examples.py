@@ -11,9 +11,10 @@ from typing import Any, NoReturn
 
 from schemax.errors import InputError
 
-Label = str | None | tuple[str, ...]
-"""What an annotator wrote: a value, an explicit null, or several accepted values, the first of
-which is the canonical one. An attribute without a label is not annotated, which is not null."""
+Label = str | None | tuple[str | None, ...]
+"""What an annotator wrote: a value, an explicit null, or several accepted ones, null perhaps among
+them, the first of which is the canonical one. An attribute without a label is not annotated, which
+is not null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Example:
 
 
 def canonical(label: Label) -> str | None:
-    """The value that stands for a label: the first of several accepted ones."""
+    """The value that stands for a label, None for null: the first of several accepted ones."""
     return label[0] if isinstance(label, tuple) else label
 
 
@@ -44,8 +45,8 @@ def read_examples(path: Path) -> list[Example]:
     """The examples of a JSONL file of {"category", "text", "attributes": {name: label}} and,
     optionally, "id" and "description"; other keys are ignored.
 
-    A label is text, null, a number or boolean (taken as its JSON text), or a list of accepted
-    values, best first. Raises InputError, naming the line, for anything else, and for a file
+    A label is text, null, a number or boolean (taken as its JSON text), or a list of those that
+    are accepted, best first. Raises InputError, naming the line, for anything else, and for a file
     without products.
     """
     examples = []
@@ -141,8 +142,6 @@ def _id(value: Any) -> str | None:
 
 
 def _label(name: str, value: Any) -> Label:
-    if value is None:
-        return None
     if not isinstance(value, list):
         return _scalar(name, value)
     accepted = tuple(dict.fromkeys(_scalar(name, item) for item in value))
@@ -151,7 +150,9 @@ def _label(name: str, value: Any) -> Label:
     return accepted if len(accepted) > 1 else accepted[0]
 
 
-def _scalar(name: str, value: Any) -> str:
+def _scalar(name: str, value: Any) -> str | None:
+    if value is None:
+        return None
     if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, str):

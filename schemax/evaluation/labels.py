@@ -16,12 +16,14 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from schemax.attributes import Attribute, compile_attributes
-from schemax.attributes.annotations import annotation_of, field_type_of
+from schemax.attributes.annotations import annotation_of, field_type_of, text_of
 from schemax.documents import Shown, read_documents
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, shown_record
 from schemax.formats import OutputFormat, Scalar, Writable
 from schemax.results import FieldError, SlotText, build
+from schemax.results.fields import Leaf, field_tree_of
+from schemax.results.values import readings_of
 
 Stated = str | list[str] | None
 """What a label says before it has a type: text, the texts of a list, or an explicit null."""
@@ -65,8 +67,9 @@ def typed_labels(
         by_name[attribute.name] = _items(value) if attribute.is_list else value
     errors = _refused(schema, attributes, by_name, output)
     wrong = {error.field for error in errors}
+    leaves = field_tree_of(schema).leaves
     values = {
-        attribute.name: _writable(attribute, by_name[attribute.name])
+        attribute.name: _writable(leaves[attribute.path], by_name[attribute.name])
         for attribute in attributes
         if attribute.name in by_name and attribute.name not in wrong
     }
@@ -131,10 +134,11 @@ def _refused(
     if found.value is None:
         # Without a required value no instance is tried, and so no other value is looked at.
         named = {error.field for error in errors}
+        leaves = field_tree_of(schema).leaves
         for attribute in attributes:
             value = stated.get(attribute.name)
             if value is not None and attribute.name not in named:
-                errors += _misfits(schema, attribute, _writable(attribute, value))
+                errors += _misfits(schema, attribute, _writable(leaves[attribute.path], value))
     return errors
 
 
@@ -154,33 +158,28 @@ def _misfits(
         yield FieldError(attribute.name, error.errors()[0]["msg"])
 
 
-def _writable(attribute: Attribute, value: Stated) -> Writable:
+def _writable(leaf: Leaf, value: Stated) -> Writable:
     if value is None:
         return None
     if isinstance(value, list):
-        return [_typed(attribute, item) for item in value]
-    return _typed(attribute, value)
+        return [_typed(leaf, item) for item in value]
+    return _typed(leaf, value)
 
 
-@lru_cache
-def _boolean() -> TypeAdapter[bool]:
-    return TypeAdapter(bool)
-
-
-def _typed(attribute: Attribute, text: str) -> Scalar:
+def _typed(leaf: Leaf, text: str) -> Scalar:
     """The value that formats write the way its type is written; numbers keep their digits."""
-    text = text.strip()
-    if attribute.kind == "enum":
-        alike = [item for item in attribute.choices if item.casefold() == text.casefold()]
-        return text if text in attribute.choices or not alike else alike[0]
-    if attribute.kind == "boolean":
-        return _boolean().validate_python(text)
-    if attribute.kind in ("integer", "number"):
+    (reading,) = readings_of(leaf, [text.strip()], leaf.attribute.strict)
+    value = reading.value
+    if leaf.choices is not None:
+        return text_of(value)
+    if leaf.attribute.kind == "boolean":
+        return TypeAdapter(bool).validate_python(value)
+    if leaf.attribute.kind in ("integer", "number"):
         try:
-            return Decimal(text.replace(",", ""))
+            return Decimal(value)
         except InvalidOperation:
-            return text
-    return text
+            return str(value)
+    return str(value)
 
 
 def as_stated(value: Any) -> Stated:

@@ -50,7 +50,7 @@ class PairScore:
         return bool(self.nv or self.vn or self.vc or self.vw)
 
 
-def outcome_of(label: str | None | tuple[str, ...], prediction: str | None) -> Outcome:
+def outcome_of(label: str | None | tuple[str | None, ...], prediction: str | None) -> Outcome:
     """What a prediction is for a label: a value, None, or several accepted values.
 
     A prediction that equals any accepted value is right. Null, "n/a" and the like are one; where

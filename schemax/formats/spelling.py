@@ -29,6 +29,7 @@ class Form:
 class Spelling:
     """The forms of a text that is a value of its own or an item of a list, and how lists look.
 
+    alone: what may stand before `closing` behind a list's only item, to tell it from a text.
     exceptions: texts that no form writes: `escape` alone knows how.
 
     Every other text has a form, and no form reads back as another text. Numbers, words and dates
@@ -41,6 +42,7 @@ class Spelling:
     separator: str
     closing: str
     exceptions: tuple[str, ...] = ()
+    alone: str = ""
 
 
 _NOT_PLAIN = (*map(chr, range(0xA0)), *"\u2028\u2029\ufeff\ufffe\uffff")

@@ -26,6 +26,7 @@ from schemax.formats.base import (
 )
 from schemax.formats.spelling import Form, Spelling, written
 from schemax.formats.stop_rules import stop_at
+from schemax.reading.lists import items_in
 
 _ROOT = "result"
 _EMPTY = "<![CDATA[]]>"
@@ -106,10 +107,10 @@ class XmlFormat(BaseFormat):
         if not is_sequence(value):
             return f" {_literal(items_of(value)[0])}"
         literals = [_literal(item).replace("|", "&#124;") for item in items_of(value)]
-        # A separator at the end tells the empty list and a list of null from null.
-        return (
-            f" {' | '.join(literals)}{' |' if literals == ['null'] else ''}" if literals else " |"
-        )
+        # A separator at the end tells the empty list and a list of null from null, and a list of
+        # one item from several items in one text.
+        end = " |" if len(literals) == 1 and _is_doubtful(items_of(value)[0]) else ""
+        return f" {' | '.join(literals)}{end}" if literals else " |"
 
     def unescape(self, raw: str, *, is_list: bool = False) -> Value:
         text = raw.split("</", 1)[0].strip(_WHITE)
@@ -132,6 +133,7 @@ class XmlFormat(BaseFormat):
             separator=" | ",
             closing="",
             exceptions=("", "null"),
+            alone=" |",
         )
 
     def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
@@ -196,6 +198,11 @@ def _literal(value: Scalar) -> str:
     if text == "null":
         return "&#110;ull"
     return _escaped(text) or _EMPTY
+
+
+def _is_doubtful(item: Scalar) -> bool:
+    text, kind = scalar_text(item)
+    return text == "null" if kind != "text" else len(items_in(text)) != 1
 
 
 def _value(text: str) -> str | None:

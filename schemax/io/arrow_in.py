@@ -85,12 +85,31 @@ def _projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str]
 def read_cells(column: Any) -> list[Any]:
     """The values of an Arrow column, for `as_record`: one by one where some may be unreadable.
 
-    An InputError stands in place of such a cell, with the rest of a sentence about its column.
+    An InputError stands in place of a cell that cannot be read, with the rest of a sentence about
+    its column. Nothing is read that is not valid: pyarrow follows the offsets of a damaged file
+    wherever they lead.
     """
-    if not holds_times(column.type):
-        with suppress(ValueError, OverflowError):
+    is_timed = holds_times(column.type)
+    with suppress(ValueError, OverflowError):
+        # Of dates and times themselves, validity is a matter of the calendar.
+        if not optional("pyarrow", "a table").types.is_temporal(column.type):
+            column.validate(full=True)
+        if not is_timed:
             return [_shown(value) for value in column.to_pylist()]
-    return [_cell(scalar) for scalar in column]
+        return [_cell(scalar) for scalar in column]
+    return [_checked_cell(column.slice(row, 1)) for row in range(len(column))]
+
+
+def _checked_cell(column: Any) -> Any:
+    """The only value of a column."""
+    try:
+        column.validate(full=True)
+    except ValueError as error:
+        is_text = "UTF8" in str(error)
+        return InputError(
+            "bytes that are not valid UTF-8" if is_text else f"a value that is damaged: {error}"
+        )
+    return _cell(column[0])
 
 
 def _cell(scalar: Any) -> Any:

@@ -5,10 +5,11 @@
                                DIGEST is one of these records
     open-00001.jsonl           the same, of a part that is not complete
 
-A line is [digest of the record, row]. The names alone say what is done, so no two files have to
-agree: a part that is complete and on the disk is renamed from open to part. An open part may end in
-half a line, which is dropped. Open parts are kept on local disks only, and only where rows do not
-depend on what they were computed with; elsewhere a part is written when it is complete.
+A line is [digest of the line's rest, digest of the record, row]. The names alone say what is done,
+so no two files have to agree: a part that is complete and on the disk is renamed from open to part.
+An open part may end in half a line, which is dropped. Open parts are kept on local disks only, and
+only where rows do not depend on what they were computed with; elsewhere a part is written when it
+is complete.
 """
 
 from __future__ import annotations
@@ -43,22 +44,34 @@ def digest(record: Record) -> tuple[str, int]:
     """Of all that a record says, whatever kind of file it came from; and the length of that."""
     said = str(record) if isinstance(record, InputError) else record
     text = json.dumps(said, sort_keys=True, default=str)
-    return _digest(text), len(text)
+    return _digest(text.encode()), len(text)
 
 
 def digest_of_all(digests: Iterable[str]) -> str:
     """Of several records, in order, by the digests of each."""
-    return _digest("".join(digests))
+    return _digest("".join(digests).encode())
 
 
-def _digest(text: str) -> str:
-    return blake2b(text.encode(), digest_size=8).hexdigest()
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=8).hexdigest()
 
 
 def to_line(record_digest: str, row: Row) -> bytes:
     """A row as parts hold it."""
     text = json.dumps([record_digest, row], separators=(",", ":"), allow_nan=False)
-    return text.encode() + b"\n"
+    return _with_digest(text[1:].encode() + b"\n")
+
+
+def _with_digest(rest: bytes) -> bytes:
+    return f'["{_digest(rest)}",'.encode() + rest
+
+
+def _read_line(line: bytes) -> tuple[str, Row]:
+    """The record's digest, and the row. Raises ValueError for what `to_line` has not written."""
+    if line != _with_digest(line[len(_with_digest(b"")) :]):
+        raise ValueError("the line is not whole")
+    _, record, row = json.loads(line)
+    return record, row
 
 
 class Checkpoint:
@@ -171,10 +184,10 @@ class Checkpoint:
 
         Raises InputError if these are not the rows of the records that the digest stands for.
         """
-        lines = self._folder.read(_name(number, part_digest)).splitlines()
+        lines = self._folder.read(_name(number, part_digest)).splitlines(keepends=True)
         try:
-            found = sorted(map(json.loads, lines), key=lambda line: line[1]["index"])
-        except (ValueError, TypeError, KeyError, IndexError):
+            found = sorted(map(_read_line, lines), key=lambda line: line[1]["index"])
+        except ValueError:
             found = []
         if digest_of_all(record for record, _ in found) != part_digest:
             raise InputError(
@@ -194,10 +207,8 @@ class Checkpoint:
             with open(path, "rb") as handle:
                 for line in handle:
                     try:
-                        record, row = json.loads(line)
-                    except (ValueError, TypeError):  # what a kill or a power cut left of it
-                        break
-                    if not line.endswith(b"\n"):
+                        record, row = _read_line(line)
+                    except ValueError:  # what a kill or a power cut left of it
                         break
                     found[row["index"]] = record
                     whole += len(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -14,6 +14,7 @@ from schemax.errors import InputError
 from schemax.extractor import Extractor, Options
 from schemax.io.arrow import record_batch, schema_of
 from schemax.io.arrow_in import as_record, read_cells
+from schemax.io.arrow_times import holds_times
 from schemax.io.columns import Schemas
 from schemax.io.records import Record
 from schemax.io.storage import optional
@@ -92,10 +93,20 @@ def _records(frame: Any, kind: str) -> Iterator[Record]:
             for row in range(len(some)):
                 yield as_record(some.columns, [cells[row] for cells in columns])
         return
-    isna = optional("pandas", "extract_frame").isna
     names = [str(name) for name in frame.columns]
-    for row in frame.itertuples(index=False, name=None):
-        yield {name: _shown(_plain(value, isna)) for name, value in zip(names, row, strict=True)}
+    for at in range(0, len(frame), _BATCH):
+        some = frame.iloc[at : at + _BATCH]
+        columns = [_cells_of_pandas(some.iloc[:, place]) for place in range(len(names))]
+        for row in range(len(some)):
+            yield as_record(names, [cells[row] for cells in columns])
+
+
+def _cells_of_pandas(series: Any) -> list[Any]:
+    """Through Arrow where dates are Arrow's, which pandas cannot read if they are too far away."""
+    pandas = optional("pandas", "extract_frame")
+    if isinstance(series.dtype, pandas.ArrowDtype) and holds_times(series.dtype.pyarrow_dtype):
+        return read_cells(series.array.__arrow_array__())
+    return [_shown(_plain(value, pandas.isna)) for value in series]
 
 
 def _cells_of_polars(series: Any) -> list[Any]:
@@ -106,18 +117,35 @@ def _cells_of_polars(series: Any) -> list[Any]:
     return found
 
 
-def _records_of_dataset(data: Any, wanted: tuple[str, ...] | None) -> Iterator[dict[str, Any]]:
+def _records_of_dataset(data: Any, wanted: tuple[str, ...] | None) -> Iterator[Record]:
     """Whatever the data set is formatted as, but for a transform of one's own, which counts.
 
     Columns that are not needed are not decoded: they may be pictures.
     """
+    timed: dict[str, Iterator[Any]] = {}
     if data.format["type"] != "custom":
         names = [name for name in data.format["columns"] if wanted is None or name in wanted]
         # Without any, all stay, so that the rows can say what is there.
         data = data.with_format(None).select_columns(names or data.column_names)
+        timed = {
+            field.name: _times_of_dataset(data, field.name)
+            for field in data.features.arrow_schema
+            if holds_times(field.type)
+        }
     labels = {name: found for name, one in data.features.items() if (found := _label(one))}
-    for row in data:
-        yield {key: _shown(_named(value, labels.get(key))) for key, value in row.items()}
+    others = data.remove_columns(list(timed)) if timed else data
+    rows = others if others.column_names else repeat({})
+    for _, row in zip(range(len(data)), rows, strict=False):
+        found = {key: _shown(_named(value, labels.get(key))) for key, value in row.items()}
+        found |= {key: next(cells) for key, cells in timed.items()}
+        names = data.column_names if timed else list(found)
+        yield as_record(names, [found[name] for name in names])
+
+
+def _times_of_dataset(data: Any, name: str) -> Iterator[Any]:
+    """A column through Arrow, since Python has no dates that are too far away."""
+    for some in data.select_columns(name).with_format("arrow").iter(_BATCH):
+        yield from read_cells(some[name])
 
 
 def _label(feature: Any) -> Any:

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from schemax.documents import read_documents
+from schemax.errors import InputError
 from schemax.io.long_documents import compiled_schemas, fits_model
 from schemax.io.readers import Source
 from schemax.io.records import Record
@@ -42,9 +43,13 @@ def estimate(source: Source, task: Task, price_per_hour: float | None = None) ->
     for document in read_documents(sample, task.shown):
         duplicates.add(document.id)
         name = (document.category or "") if isinstance(task.schemas, Mapping) else ""
-        if document.text is not None and name in compiled:
+        if document.text is None or name not in compiled:
+            continue
+        try:
             sizes.append(len(compiled[name].codec.encode(document.text)))
-            fit += fits(name, document.text)
+        except InputError:  # the tokenizer fails on this text
+            continue
+        fit += fits(name, document.text)
     readable = len(sizes)
     mean = sum(sizes) / max(1, readable)
     instruction = max(len(item.instruction) for item in compiled.values())

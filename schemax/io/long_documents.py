@@ -11,6 +11,7 @@ from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
 from schemax.compiler.few_shot import FewShotExample, read_few_shot_examples
 from schemax.documents import Shown, shown_text
+from schemax.errors import InputError
 from schemax.extractor import Extractor, Options
 from schemax.formats import OutputFormat
 from schemax.io.columns import Schemas, named_schemas
@@ -147,6 +148,7 @@ class _Shaper:
             document_id=first.document_id,
             steps=sum(item.steps for item in found),
             texts=texts,
+            strict=schema.decoding.strict,
         )
 
 
@@ -208,7 +210,10 @@ def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:
         # A token holds a byte at least.
         if schema is None or (bound is not None and len(text) * 4 + room[category] <= bound):
             return True
-        (prompt,) = schema.encode([text])
+        try:
+            (prompt,) = schema.encode([text])
+        except InputError:  # which the row says, once it is read as it is
+            return True
         return model.misfit(plan_prompt(prompt, schema.decoding)) is None
 
     room = {}

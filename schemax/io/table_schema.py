@@ -2,7 +2,7 @@
 
 A table has `id` and `index`, the columns of the schema, `_error` (why a row failed, else null) and
 `_field_errors` (what could not be used of a row that did not). With details, every field has
-`NAME.raw`, `NAME.confidence` and `NAME.span` as well.
+`NAME.raw`, `NAME.confidence`, `NAME.legal_probability`, `NAME.span` and `NAME.note` as well.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class TableSchema:
             for column in (
                 Column(f"{name}.raw", "string"),
                 Column(f"{name}.confidence", "number"),
+                Column(f"{name}.legal_probability", "number"),
                 Column(f"{name}.span", "struct", children=_SPAN),
+                Column(f"{name}.note", "string"),
             )
         ]
         return (*self.fields, _ERROR, _FIELD_ERRORS, *details)

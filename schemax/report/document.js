@@ -102,6 +102,8 @@ function fieldItem(row, field, active) {
   for (const [, message] of cell.errors ?? []) more.append(make("span", { text: message }), make("br"));
   if (cell.r !== undefined) more.append("wrote ", make("code", { text: cell.r }), " · ");
   const facts = [counted(cell.t ?? 0, "token"), ENDS[cell.f ?? "stop"], grounding(cell), otherwise(cell)];
+  if (cell.k !== undefined) facts.push(`its type allows ${Math.round(100 * cell.k)} % of what the model would write`);
+  if (cell.m) facts.push(cell.m);
   if (cell.o) facts.push("left out: too improbable");
   more.append(facts.filter(Boolean).join(" · "));
   return make("button", {

@@ -5,8 +5,9 @@ Keys are short, and what is usual is left out, since there are many thousands of
 row: i index, id, l field set, c cells in that set's order, t texts as [name, text], e errors as
     [field, message, raw], n forward passes, x 1 if there is no instance.
 cell: v value, r raw, c confidence, s spans as [start, end, text] or null, g 1 or 0 for grounded,
-    o 1 if left out, f finish reason if not "stop", t tokens; n probability of null, a the likeliest
-    alternatives as [text, probability].
+    o 1 if left out, k what the type allowed of the model's probability, if not all, m note,
+    f finish reason if not "stop", t tokens; n probability of null, a the likeliest alternatives
+    as [text, probability].
 """
 
 from __future__ import annotations
@@ -83,12 +84,15 @@ def plain_row(item: Extraction[Any], field_sets: FieldSets) -> dict[str, Any]:
 
 def _cell(result: FieldResult, texts: Mapping[str, str]) -> dict[str, Any]:
     spans = [span and _place(span, texts) for span in result.spans]
+    legal = result.legal_probability
     cell = {
         "v": _plain(result.value),
         "r": result.raw,
         "c": _rounded(result.confidence),
         "n": _rounded(result.null_probability),
+        "k": None if legal is None or legal > 0.995 else round(legal, 2),
         "o": 1 if result.left_out else None,
+        "m": result.note,
         "a": _likeliest(result) or None,
         "s": spans if any(spans) else None,
         "g": None if result.grounded is None else int(result.grounded),

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from schemax.attributes import Attribute
 from schemax.formats import OutputFormat
-from schemax.results.extraction import Extraction, FieldResult, SlotText, Span
+from schemax.results.extraction import Extraction, FieldResult, LaterResults, SlotText, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
 from schemax.results.lists import taken_together
 from schemax.results.row import MOVED, Row
@@ -31,17 +31,19 @@ def build(
     document_id: str | None,
     steps: int = 0,
     texts: Mapping[str, str] | None = None,
+    strict: bool = False,
 ) -> Extraction[T]:
     """One document's slots as an instance of `schema`, or as a failed row that says why.
 
     `slots` is aligned with `attributes`; None is a field that the output did not mention, and
-    counts as null. `texts` are the document's, by field; without them no result has spans. Nothing
-    that the slots' texts or the schema's validators do is raised; ValueError only if the slots do
-    not fit the attributes, or these the schema.
+    counts as null. `texts` are the document's, by field; without them no result has spans.
+    `strict` reads literals alone, whatever the fields say. Nothing that the slots' texts or the
+    schema's validators do is raised; ValueError only if the slots do not fit the attributes, or
+    these the schema.
     """
     if len(slots) != len(attributes):
         raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
-    row, source = Row(field_tree_of(schema)), Source(texts) if texts else None
+    row = Row(field_tree_of(schema), strict)
     for attribute, slot in zip(attributes, slots, strict=True):
         leaf = row.tree.leaves.get(attribute.path)
         if leaf is None:
@@ -49,15 +51,23 @@ def build(
         if slot is not None:
             row.read(leaf, slot, format)
     instance = row.instance(schema)
-    results: dict[str, FieldResult] = {}
-    for attribute, slot in zip(attributes, slots, strict=True):
-        results.update(_results(row, source, row.tree.leaves[attribute.path], slot, instance))
+
+    def results() -> dict[str, FieldResult]:
+        source = Source(texts) if texts else None
+        return {
+            name: result
+            for attribute, slot in zip(attributes, slots, strict=True)
+            for name, result in _results(
+                row, source, row.tree.leaves[attribute.path], slot, instance
+            )
+        }
+
     return Extraction(
         instance,
         index,
         document_id,
         errors=tuple(row.errors),
-        fields=results,
+        fields=LaterResults(results),
         steps=steps,
         texts=texts or {},
         slots=tuple(slots),
@@ -91,8 +101,11 @@ def _result(
         probability=slot.probability,
         left_out=slot.left_out,
         null_probability=slot.null_probability,
+        legal_probability=slot.legal_probability,
+        legal_at_start=slot.legal_at_start,
         alternatives=slot.alternatives,
         spans=spans,
+        note=row.notes.get(leaf.index),
         finish_reason=slot.finish_reason,
         tokens=slot.tokens,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from types import MappingProxyType
@@ -46,18 +46,25 @@ class FieldResult:
 
     raw: what the model wrote, delimiter dropped; None if its output did not mention the field.
     value: the final one, validators and defaults included. Of a failed row, what was read.
-    confidence: how probable the value is under the model. Of a typed value, among all that its
-        type allows; of free text, the geometric mean over its tokens. Of a calibrated model, how
+    confidence: how probable the value is under the model. Of a typed value, among all that it
+        could write; of free text, the geometric mean over its tokens. Of a calibrated model, how
         often such values are right (schemax.calibration), but for null. None where the model wrote
         keys and values itself, and for a field that the output did not mention.
     probability: of the whole value: the product over its tokens, where `confidence` is a mean. One
     left_out: whether what was written is too improbable (the decoding's `min_probability`) to be
         taken for a value: `raw` and `confidence` tell of it, `value` is what stands for none.
     null_probability: how probable it is that there is no value; None where there has to be one.
-    alternatives: of an Enum, Literal or bool, every choice and its probability, None for null.
+    legal_probability: how much of the model's probability fell on what the field's type allows:
+        `confidence` and `probability` are at most so large. A small one says that the model wanted
+        to write something else. legal_at_start: the same at the first token alone. None where the
+        model wrote keys and values itself.
+    alternatives: of an Enum, Literal or bool, every choice and its probability among these, None
+        for null.
     spans: where the text that the model wrote stands in the document: of a list, one per item that
         it wrote; else one; None for what is not there. Empty without a value, where the value is
         a default, and for bool, which has no text of its own.
+    note: what was read into the text, '"140 cm" read as 55.1 (centimeter in inch)'; of a list, into
+        all items. None where the text is a literal already, or could not be read.
     finish_reason: "eos" also for a field that the output did not mention.
     tokens: how many were decoded for it, delimiter included.
     """
@@ -68,8 +75,11 @@ class FieldResult:
     probability: float | None = None
     left_out: bool = False
     null_probability: float | None = None
+    legal_probability: float | None = None
+    legal_at_start: float | None = None
     alternatives: Mapping[Any, float] = field(default_factory=dict)
     spans: tuple[Span | None, ...] = ()
+    note: str | None = None
     finish_reason: FinishReason = "stop"
     tokens: int = 0
 
@@ -87,12 +97,44 @@ class FieldResult:
         return None not in self.spans if self.spans else None
 
 
+class LaterResults(Mapping[str, FieldResult]):
+    """Results that are made when they are first asked for: most callers only look at values."""
+
+    __slots__ = ("_known", "_make")
+
+    def __init__(self, make: Callable[[], dict[str, FieldResult]]) -> None:
+        self._make: Callable[[], dict[str, FieldResult]] | None = make
+        self._known: dict[str, FieldResult] = {}
+
+    def _results(self) -> dict[str, FieldResult]:
+        # Local, so that two threads may ask at once.
+        if (make := self._make) is not None:
+            self._known, self._make = make(), None
+        return self._known
+
+    def __getitem__(self, name: str) -> FieldResult:
+        return self._results()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._results())
+
+    def __len__(self) -> int:
+        return len(self._results())
+
+    def __repr__(self) -> str:
+        return repr(self._results())
+
+
+_READ_ONLY = (LaterResults, MappingProxyType)
+
+
 @dataclass(frozen=True, slots=True)
 class Extraction(Generic[T]):
     """One document, read: the instance, or why there is none.
 
     fields: dotted names to results, in declaration order; empty if the document was not read. Of a
         list of nested models, behind the list's own, those of its items' leaves, "lines.0.price".
+        Made when first asked for, of the instance as it is then.
     steps: forward passes that the document took part in.
     texts: what the model was shown, by key of the record ("text" for a bare str), as it was given:
         spans are offsets into these. Empty if the document was not read.
@@ -109,13 +151,14 @@ class Extraction(Generic[T]):
     slots: tuple[SlotText | None, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
+        if not isinstance(self.fields, LaterResults):
+            object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
         object.__setattr__(self, "texts", MappingProxyType(dict(self.texts)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy can be neither pickled nor copied, and results travel between processes.
         state = (getattr(self, item.name) for item in fields(self))
-        return type(self), tuple(dict(x) if isinstance(x, MappingProxyType) else x for x in state)
+        return type(self), tuple(dict(x) if isinstance(x, _READ_ONLY) else x for x in state)
 
     @property
     def ok(self) -> bool:
@@ -145,7 +188,7 @@ class SlotText:
     complete: whether its stop rule was met, so that nothing of the value can be missing.
     left_out: whether the value is too improbable to be taken for one.
     items: of a list in two phases, whose raw text is the count, the slots of every item.
-    confidence, probability, null_probability, alternatives: see `FieldResult`.
+    confidence, probability, null_probability, alternatives, legal_...: see `FieldResult`.
     """
 
     raw: str
@@ -155,6 +198,8 @@ class SlotText:
     confidence: float | None = None
     probability: float | None = None
     null_probability: float | None = None
+    legal_probability: float | None = None
+    legal_at_start: float | None = None
     alternatives: Mapping[Any, float] = field(default_factory=dict)
     left_out: bool = False
     items: tuple[tuple[SlotText, ...], ...] | None = None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any
 
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.annotations import annotation_of, field_type_of
+from schemax.reading.choices import Choices
 
 
 class Fallback(Enum):
@@ -37,8 +36,7 @@ class Leaf:
     attribute: Attribute
     when_null: tuple[Fallback, ...]
     when_invalid: tuple[Fallback, ...]
-    choices: Mapping[str, Any]
-    folded_choices: Mapping[str, Any]
+    choices: Choices | None
     item: Group | None = None
     number: int | None = None
 
@@ -161,22 +159,11 @@ def _moved(group: Group, path: tuple[str, ...], first: int) -> Group:
 
 
 def _leaf(index: int, attribute: Attribute, fallbacks: tuple[Fallback, ...]) -> Leaf:
-    exact = dict(zip(attribute.choices, attribute.choice_values, strict=True))
-    folds = [case_folded(text) for text in exact]
-    times = Counter(folds)
+    choices = dict(zip(attribute.choices, attribute.choice_values, strict=True))
     return Leaf(
         index=index,
         attribute=attribute,
         when_null=(*fallbacks, Fallback.EMPTY) if attribute.is_list else fallbacks,
         when_invalid=fallbacks,
-        choices=exact,
-        folded_choices={
-            fold: value
-            for fold, value in zip(folds, exact.values(), strict=True)
-            if times[fold] == 1
-        },
+        choices=Choices(choices) if choices else None,
     )
-
-
-def case_folded(text: str) -> str:
-    return " ".join(text.split()).casefold()

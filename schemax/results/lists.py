@@ -17,7 +17,8 @@ def taken_together(slot: SlotText) -> SlotText:
 
     raw: what was written for the items, with ", " between an item's leaves and "; " between items;
     the count, where there are none. confidence: the count's, times the geometric mean of those of
-    all leaves. probability: the product. finish_reason: the worst. tokens: all of them.
+    all leaves. probability, legal_probability: the product. finish_reason: the worst. tokens: all
+    of them.
     """
     if not slot.items:
         return slot
@@ -32,6 +33,9 @@ def taken_together(slot: SlotText) -> SlotText:
         complete=slot.complete and all(leaf.complete for leaf in leaves),
         confidence=_product(slot.confidence, [leaf.confidence for leaf in leaves], 1 / len(leaves)),
         probability=_product(slot.probability, [leaf.probability for leaf in leaves], 1),
+        legal_probability=_product(
+            slot.legal_probability, [leaf.legal_probability for leaf in leaves], 1
+        ),
     )
 
 

@@ -20,7 +20,7 @@ from schemax.formats import OutputFormat
 from schemax.messages import joined, reason_of
 from schemax.results.extraction import FieldError, SlotText
 from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of
-from schemax.results.values import as_seconds, count_of, texts_of, value_of
+from schemax.results.values import as_seconds, count_of, readings_of, texts_of
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -32,7 +32,8 @@ class Row:
     """One document on its way to an instance.
 
     chosen: per leaf the value that was read, or the fallback that is taken instead.
-    stated: per leaf the texts of the value that was read.
+    stated: per leaf the texts of the value that was read; notes: what was read into them.
+    strict: whether texts are read as literals alone, whatever the fields say.
     left: per leaf that was at fault, the fallbacks not tried yet.
     lists, items: per leaf that is a list in two phases, its group, and its items' leaves with their
         slots.
@@ -49,18 +50,21 @@ class Row:
         "kept",
         "left",
         "lists",
+        "notes",
         "raws",
         "stated",
+        "strict",
         "taken",
         "tree",
         "tried",
     )
 
-    def __init__(self, tree: FieldTree) -> None:
-        self.tree = tree
+    def __init__(self, tree: FieldTree, strict: bool = False) -> None:
+        self.tree, self.strict = tree, strict
         self.chosen: list[Any] = []
         self.raws: list[str | None] = []
         self.stated: list[list[str]] = []
+        self.notes: dict[int, str] = {}
         self.dated: list[Leaf] = []
         self.begin(tree.root.leaves)
         self.lists: dict[int, Group] = {}
@@ -84,16 +88,21 @@ class Row:
         if slot.items is not None:
             self.read_items(leaf, slot, slot.items, format)
             return
+        strict = self.strict or leaf.attribute.strict
         try:
-            texts = texts_of(leaf, slot, format)
-            value = None if texts is None else value_of(leaf, texts)
+            texts = texts_of(leaf, slot, format, strict)
+            readings = readings_of(leaf, texts or (), strict)
         except Exception as error:  # a format may be the user's own
             self.chosen[leaf.index] = slot.raw
             self.fault(leaf, reason_of(error))
-        else:
-            if texts is not None:
-                self.stated[leaf.index] = texts
-                self.chosen[leaf.index] = value
+            return
+        if texts is None:
+            return
+        self.stated[leaf.index] = texts
+        values = [reading.value for reading in readings]
+        self.chosen[leaf.index] = values if leaf.attribute.is_list else values[0]
+        if notes := [reading.note for reading in readings if reading.note]:
+            self.notes[leaf.index] = "; ".join(notes)
 
     def read_items(
         self,
@@ -120,6 +129,8 @@ class Row:
         self.chosen[leaf.index] = []  # stated, whatever becomes of its items
         placed = (inner for inner, _ in pairs if inner.attribute.kind != "boolean")
         self.stated[leaf.index] = [text for inner in placed for text in self.stated[inner.index]]
+        if notes := [self.notes[inner.index] for inner, _ in pairs if inner.index in self.notes]:
+            self.notes[leaf.index] = "; ".join(notes)
         self.items[leaf.index] = pairs
         self.lists[leaf.index] = Group(
             path=leaf.attribute.path,

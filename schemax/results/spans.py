@@ -21,24 +21,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from rapidfuzz import fuzz
-from rapidfuzz.distance import OSA
 
+from schemax.reading.folding import Folded, bare, folded, is_mark, loose, occurrences, units_of
+from schemax.reading.likeness import numbers_in, reads_alike
 from schemax.results.extraction import Span
-from schemax.results.folding import Folded, bare, folded, is_mark, loose, occurrences, units_of
 
 # Values of so few characters stand inside the words of any longer text by chance. They count only
 # as words of their own, and are not looked for fuzzily.
 _SHORT = 3
 
-# Similarities are 2 * common characters / all characters, times 100. Places below the first are not
-# looked at. From the second on, the words of a quotation of so many are not compared one by one: it
-# may have lost one.
+# Similarities are 2 * common characters / all characters, times 100. Places below this one are not
+# looked at.
 _SIMILAR = 70.0
-_QUOTED, _QUOTED_WORDS = 95.0, 5
-
-# One slip (a character more, less or other, or two exchanged) per so many characters of a word.
-# Shorter words are other words, not misspelt ones: black and back, green and greek.
-_CHARACTERS_PER_SLIP = 6
 
 # A fuzzy search takes at most about 2 ns per character of the value and character of the text, as
 # long as values are short: 0.1 s a row at the very most. Values beyond that are not looked for
@@ -99,10 +93,10 @@ class Source:
                 yield Span(start, end, field)
 
     def _bare(self, value: str) -> Iterator[Span]:
-        wanted, numbers = folded(value, bare), _numbers(value)
+        wanted, numbers = folded(value, bare), numbers_in(value)
         for field, text in self._barely.items():
             for start, end in text.find(wanted):
-                if _numbers(self._texts[field][start:end]) == numbers:
+                if numbers_in(self._texts[field][start:end]) == numbers:
                     yield Span(start, end, field)
 
     def _fuzzy(self, value: str) -> Span | None:
@@ -124,7 +118,7 @@ class Source:
             for start, end in _trimmed(original, *window):
                 piece = original[start:end]
                 similarity = fuzz.ratio(wanted, folded(piece, bare))
-                if similarity > least and _reads_alike(value, piece, similarity):
+                if similarity > least and reads_alike(value, piece, similarity):
                     best, least = Span(start, end, field), similarity
         return best
 
@@ -197,44 +191,3 @@ def _word_around(text: str, at: int) -> tuple[int, int]:
     while _cut(text, end) == _THROUGH and end - at < _LONGEST_WORD:
         end += 1
     return start, end
-
-
-def _reads_alike(value: str, piece: str, similarity: float) -> bool:
-    if _numbers(value) != _numbers(piece):
-        return False
-    wanted, found = _words(value), _words(piece)
-    if similarity >= _QUOTED and len(wanted) >= _QUOTED_WORDS:
-        return True
-    if len(wanted) != len(found):  # written together here, apart there
-        return _is_plural("".join(wanted), "".join(found))
-    return all(
-        one == other or _is_plural(one, other) or _is_slip(one, other)
-        for one, other in zip(wanted, found, strict=True)
-    )
-
-
-def _is_plural(one: str, other: str) -> bool:
-    one, other = sorted((one, other), key=len)
-    return other in (one + "s", one + "es")
-
-
-def _is_slip(one: str, other: str) -> bool:
-    # The first letter is hardly ever wrong, and tells caffeinated from decaffeinated.
-    allowed = max(len(one), len(other)) // _CHARACTERS_PER_SLIP
-    return one[0] == other[0] and OSA.distance(one, other, score_cutoff=allowed) <= allowed
-
-
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
-_SEPARATORS = re.compile(r"[\s\-/,.;:|()\[\]]+")
-
-
-def _numbers(text: str) -> list[str]:
-    """The numbers that a text states, without thousands separators."""
-    return [_THOUSANDS.sub("", number) for number in _NUMBER.findall(folded(text, loose))]
-
-
-def _words(text: str) -> list[str]:
-    """The words that similar texts share; "and" does not count, since "&" and "," do not."""
-    words = (folded(word, bare) for word in _SEPARATORS.split(folded(text, loose)))
-    return [word for word in words if word and word != "and"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
@@ -11,16 +11,20 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from schemax.formats import OutputFormat, count_in
+from schemax.reading import Reading
+from schemax.reading.booleans import read_boolean
+from schemax.reading.dates import read_date
+from schemax.reading.lists import items_in
+from schemax.reading.numbers import read_number
 from schemax.results.extraction import SlotText
-from schemax.results.fields import Leaf, case_folded
-
-_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
+from schemax.results.fields import Leaf
 
 
-def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat) -> list[str] | None:
+def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> list[str] | None:
     """The items of a list, nulls dropped, or one text; None for null, and for what is left out.
 
-    Without white space around them, which small models like to copy along with a word.
+    A list that is written as one text is split, unless the field is strict. Without white space
+    around them, which small models like to copy along with a word.
 
     Raises ValueError, which says why, and whatever a format of the user's own raises.
     """
@@ -33,7 +37,9 @@ def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat) -> list[str] | No
     items = [value] if isinstance(value, str) else value
     texts = [item.strip() for item in items if item is not None]
     if leaf.attribute.is_list:
-        return texts
+        is_text = len(texts) == 1 and not strict and format.unescape(slot.raw) == items[0]
+        is_choice = leaf.choices is not None and texts[:1] and texts[0] in leaf.choices.values
+        return items_in(texts[0]) if is_text and not is_choice else texts
     if len(texts) > 1:
         raise ValueError(f"expected one value, got {len(texts)}")
     return texts or None
@@ -50,21 +56,28 @@ def _check_whole(slot: SlotText) -> None:
         raise ValueError(f"ran out of its budget of {slot.tokens} tokens (truncated)")
 
 
-def value_of(leaf: Leaf, texts: list[str]) -> Any:
-    """What is passed to Pydantic for the texts of a slot."""
-    values = [_typed(leaf, text) for text in texts]
-    return values if leaf.attribute.is_list else values[0]
+def readings_of(leaf: Leaf, texts: Sequence[str], strict: bool) -> list[Reading]:
+    """What is passed to Pydantic for the texts of a slot, and what was read into them.
+
+    A choice is the Python value behind it. Raises ValueError for a text that states several values,
+    or one in a unit that does not convert to the field's.
+    """
+    return [_strictly(leaf, text) if strict else _read(leaf, text) for text in texts]
 
 
-def _typed(leaf: Leaf, text: str) -> Any:
-    """A choice as the Python value behind it; all other texts are left to Pydantic."""
-    if leaf.choices:
-        return leaf.choices.get(text, leaf.folded_choices.get(case_folded(text), text))
-    # Pydantic reads no separators, and prices stand in texts with them. Nothing else is repaired:
-    # a number with a unit or a currency may well be another number than the one asked for.
-    if leaf.attribute.kind in ("integer", "number") and _THOUSANDS.fullmatch(text.strip()):
-        return text.strip().replace(",", "")
-    return text
+def _strictly(leaf: Leaf, text: str) -> Reading:
+    return Reading(leaf.choices.values.get(text, text) if leaf.choices else text)
+
+
+def _read(leaf: Leaf, text: str) -> Reading:
+    kind = leaf.attribute.kind
+    if leaf.choices is not None:
+        return leaf.choices.read(text)
+    if kind in ("integer", "number"):
+        return read_number(text, kind == "integer", leaf.attribute.unit)
+    if kind in ("date", "datetime"):
+        return read_date(text, kind == "datetime")
+    return read_boolean(text) if kind == "boolean" else Reading(text)
 
 
 _DATES: Mapping[str, Any] = {"date": date, "datetime": datetime}

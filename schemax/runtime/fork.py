@@ -23,7 +23,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.children import called_for, child_budget, child_number
 from schemax.runtime.language_model import LanguageModel, PromptSize
-from schemax.runtime.limits import is_out_of_memory
+from schemax.runtime.limits import OUT_OF_MEMORY, AdmissionControl, Limits, is_out_of_memory
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
@@ -124,21 +124,31 @@ def fork_stream(
     trace: Trace | None = None,
 ) -> Iterator[Filled | Refused]:
     """The twin of `stream.stream` for models of this kind: in batches of stems of equal length."""
-    rest, most = iter(requests), _AUTO_TOKENS.get(model.device.type, _AUTO_TOKENS["cpu"])
+    rest = iter(requests)
+    tokens = _AUTO_TOKENS.get(model.device.type, _AUTO_TOKENS["cpu"])
+    documents = 1 << 30 if config.batch_size == "auto" else config.batch_size
+    control = AdmissionControl(Limits(documents, tokens, capacity=0))
     while window := list(islice(rest, _WINDOW)):
         yield from (item for item in window if isinstance(item, Refused))
         jobs = [item for item in window if isinstance(item, Request)]
         jobs.sort(key=lambda request: len(request.prefix) + len(request.stem))
         for _, alike in groupby(jobs, key=lambda request: len(request.prefix) + len(request.stem)):
-            group = list(alike)
-            while group:
-                tokens = sum(map(_row_tokens, group[:1]))
-                size = max(1, most // tokens)
-                if config.batch_size != "auto":
-                    size = min(size, config.batch_size)
-                batch, group = group[:size], group[size:]
-                done, most = _in_memory(model, batch, config, trace, most)
-                yield from done
+            waiting = list(alike)
+            while waiting:
+                size = max(1, control.now.pass_tokens // _row_tokens(waiting[0]))
+                batch = waiting[: min(size, control.now.documents)]
+                found = _in_memory(model, batch, config, trace)
+                if found is None and len(batch) > 1:
+                    control.halve(len(batch))
+                    logger.warning(OUT_OF_MEMORY, len(batch), control.now.documents)
+                    continue
+                del waiting[: len(batch)]
+                if found is None:
+                    yield batch[0], None
+                    control.restore()
+                else:
+                    yield from zip(batch, found, strict=True)
+                    control.count(len(batch))
 
 
 def _row_tokens(request: Request) -> int:
@@ -148,28 +158,18 @@ def _row_tokens(request: Request) -> int:
 
 
 def _in_memory(
-    model: ForkModel,
-    batch: list[Request],
-    config: DecodingConfig,
-    trace: Trace | None,
-    most: int,
-) -> tuple[list[Filled], int]:
-    """A batch, in halves where memory does not suffice; and the tokens to try from now on."""
+    model: ForkModel, batch: list[Request], config: DecodingConfig, trace: Trace | None
+) -> list[tuple[SlotOutput, ...]] | None:
+    """The slots of a batch; None where memory does not suffice."""
     try:
-        return list(zip(batch, decode_forked(model, batch, config, trace), strict=True)), most
-    except RuntimeError as error:
+        return decode_forked(model, batch, config, trace)
+    except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
     # Outside the handler, so that the failed batch's tensors can be freed.
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    if len(batch) == 1:
-        return [(batch[0], None)], most
-    half = len(batch) // 2
-    logger.warning("out of memory with %d documents; going on with %d", len(batch), half)
-    first, most = _in_memory(model, batch[:half], config, trace, max(1, most // 2))
-    second, most = _in_memory(model, batch[half:], config, trace, most)
-    return [*first, *second], most
+    return None
 
 
 @torch.inference_mode()
@@ -329,7 +329,7 @@ def _write(
     token by token.
     """
     chosen = sampler.choose(logits, slots)
-    table.write(slots, chosen.ids, chosen.logprobs, chosen.null_logprobs)
+    table.write(slots, *chosen)
     growing = table.is_growing(slots)
     sampler.grammars.settle(slots[growing], chosen.ids[growing], defers=True)
     return chosen.ids, table.is_growing(slots)

@@ -14,6 +14,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 _PASS_TOKENS = {"cpu": 1_024, "cuda": 8_192}
 # Of the memory that is free. The rest is for activations, logits and everybody else.
 _SHARE = {"cpu": 0.25, "cuda": 0.6}
+OUT_OF_MEMORY = "out of memory with %d documents; going on with %d"
 # Raise the limits again after this many full batches without running out of memory.
 _BACKOFF, _LONGEST_BACKOFF = 16, 1024
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from torch import Tensor
 from schemax.config import DecodingConfig
 from schemax.runtime.grammar import Bits, Node
 from schemax.runtime.plan import Ints
-from schemax.runtime.sampling import Draw, choose
+from schemax.runtime.sampling import Draw, choose, log_totals
 from schemax.runtime.slot_grammars import MATCHER, NODE, TEXT, UNBOUND, SlotGrammars
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
@@ -27,15 +28,18 @@ Floats = npt.NDArray[np.float32]
 
 # Alternatives that are less probable are not kept.
 _LEAST_PROBABLE = 1e-6
+# What a grammar allows is never taken for less probable: its logarithm stays a number.
+_LEAST_MASS = 1e-38
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """(S,) tokens, their log-probabilities, and those of the slots' null tokens (NaN: no such)."""
+class Chosen(NamedTuple):
+    """(S,) tokens, their log-probabilities, those of the slots' null tokens (NaN: no such), and
+    those of all that grammars allow, together."""
 
     ids: Ints
     logprobs: Floats
     null_logprobs: Floats
+    legal_logprobs: Floats
 
 
 class Sampler:
@@ -57,7 +61,8 @@ class Sampler:
         deferred = self.grammars.take_deferred(slots, taken)
         modes = np.where(taken < 0, table.mode[slots], UNBOUND)
         unknown = np.full(count, np.nan, np.float32)
-        chosen, totals = Chosen(taken, unknown, unknown.copy()), unknown.copy()
+        chosen = Chosen(taken, unknown, unknown.copy(), np.zeros(count, np.float32))
+        totals = unknown.copy()
         few, nodes, bits = self._ask(slots, modes)
         everything = np.ones(count, bool)
         everything[few] = False
@@ -65,17 +70,24 @@ class Sampler:
         flat, owner, starts = _flattened([node.ids for node in nodes if node.ids is not None])
         is_strict = set(np.flatnonzero(modes == NODE).tolist())
         draw, places = self._draw(
-            slots, rows, taken[rows], bits, is_strict, logits.device, (few[owner], flat)
+            slots, rows, taken[rows], bits, is_strict, logits.device, (few, few[owner], flat)
         )
         found = [draw.run(logits).flatten()] if len(rows) else []
         if len(few):
-            found.append(logits[places[0], places[1]].float())
+            found += [logits[places[1], places[2]].float(), log_totals(logits, places[0])]
         values = (torch.cat(found) if len(found) > 1 else found[0]).cpu().numpy()
-        drawn = values[: 4 * len(rows)].reshape(4, -1)
+        drawn = values[: 5 * len(rows)].reshape(5, -1)
         chosen.ids[rows], chosen.logprobs[rows], chosen.null_logprobs[rows] = drawn[:3]
-        totals[rows] = drawn[3]
+        chosen.legal_logprobs[rows], totals[rows] = drawn[3:]
         if len(few):
-            of_few = _Few(slots[few], nodes, flat, owner, starts, values[4 * len(rows) :])
+            of_few = _Few(
+                slots[few],
+                nodes,
+                flat,
+                owner,
+                starts,
+                *np.split(values[5 * len(rows) :], [len(flat)]),
+            )
             self._choose_of_few(few, of_few, chosen)
         self._accept(logits, slots, modes, totals, chosen)
         chosen.null_logprobs[table.null_id[slots] < 0] = np.nan
@@ -139,7 +151,9 @@ class Sampler:
         counts = np.bincount(few.owner)
         picked, top = _best(few.logits, few.owner, few.starts)
         shifted = few.logits.astype(np.float64) - top[few.owner]
-        logprobs = shifted - np.log(np.add.reduceat(np.exp(shifted), few.starts))[few.owner]
+        mass = np.log(np.add.reduceat(np.exp(shifted), few.starts))
+        logprobs = shifted - mass[few.owner]
+        chosen.legal_logprobs[rows] = np.minimum(mass + top - few.totals, 0)
         if self._config.temperature > 0:
             picked = few.starts + self._drawn_of_few(few, counts)
         chosen.ids[rows] = few.ids[picked]
@@ -204,7 +218,7 @@ class Sampler:
             given = np.full(len(rows), -1)
             draw, _ = self._draw(slots, rows, given, bits, (), logits.device)
             drawn = draw.run(logits).cpu().numpy()
-            chosen.ids[rows], chosen.logprobs[rows] = drawn[0], drawn[1]
+            chosen.ids[rows], chosen.logprobs[rows], chosen.legal_logprobs[rows] = drawn[[0, 1, 3]]
         again = np.array(refused)
         for row in grammars.refused(slots, again[modes[again] != UNBOUND], chosen.ids):
             grammars.give_up(int(slots[row]))
@@ -224,6 +238,8 @@ class Sampler:
         picked, _ = _best(found, owner, starts)
         chosen.ids[rows] = flat[picked]
         chosen.logprobs[rows] = found[picked] - totals[rows]
+        mass = np.add.reduceat(np.exp(found - totals[rows][owner]), starts)
+        chosen.legal_logprobs[rows] = np.log(np.clip(mass, _LEAST_MASS, 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,6 +248,7 @@ class _Few:
 
     ids, owner, logits: (F,) the tokens, the place of each one's slot, and its logit.
     starts: (n,) where each slot's tokens start.
+    totals: (n,) log-sum-exps of all of a slot's logits.
     """
 
     slots: Ints
@@ -240,6 +257,7 @@ class _Few:
     owner: Ints
     starts: Ints
     logits: Floats
+    totals: Floats
 
 
 def _flattened(ids: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:

@@ -123,12 +123,13 @@ class Draw:
         return draw, staged[5:]
 
     def run(self, logits: Tensor) -> Tensor:
-        """(S, V) logits -> (4, n) float32: tokens, their log-probabilities, nulls', log-sum-exps.
+        """(S, V) logits -> (5, n) float32: tokens, their log-probabilities, nulls', those of all
+        that is allowed, log-sum-exps.
 
         In parts of a few rows, because float32 copies of all logits may be larger than all else.
         """
         count, step = len(self.given), _rows_at_once(logits)
-        found = torch.empty(4, count, dtype=torch.float32, device=logits.device)
+        found = torch.empty(5, count, dtype=torch.float32, device=logits.device)
         for first in range(0, count, step):
             some = slice(first, min(first + step, count))
             part = logits[some] if self.rows is None else logits[self.rows[some]]
@@ -138,9 +139,11 @@ class Draw:
     def _run(self, part: Tensor, some: slice) -> Tensor:
         begin, end = np.searchsorted(self.masked, [some.start, some.stop])
         source = part
+        legal = torch.zeros(1, len(part), device=part.device)
         if self.bits is not None and begin < end:
             places, bits = self.masked_rows[begin:end] - some.start, self.bits[begin:end]
             source = _ruled_out(part, places, bits)
+            legal[0, places] = log_totals(source, places) - log_totals(part, places)
             strict = self.is_strict[begin:end]
             if strict.all():
                 part = source
@@ -154,7 +157,13 @@ class Draw:
         # One kernel, which reads the logits once while they are in the cache.
         logprobs = part.log_softmax(dim=-1, dtype=torch.float32).gather(1, wanted)
         total = part.gather(1, wanted[:, :1]).float() - logprobs[:, :1]
-        return torch.cat([ids[None].float(), logprobs.T, total.T])
+        return torch.cat([ids[None].float(), logprobs.T, legal, total.T])
+
+
+def log_totals(logits: Tensor, rows: Tensor) -> Tensor:
+    """(S, V) logits -> (n,) float32 log-sum-exps of some rows."""
+    parts = torch.split(rows, _rows_at_once(logits))
+    return torch.cat([logits[part].float().logsumexp(dim=-1) for part in parts])
 
 
 def _as_int64(bits: npt.NDArray[np.int32]) -> Ints:

@@ -65,7 +65,7 @@ class Scheduler:
         self._sampler = sampler
         self._control = control
         self._children = ChildQueue(table)
-        self._footprint = 0
+        self._footprint = self._num_documents = 0
         self.num_repeated = 0
 
     @property
@@ -91,9 +91,8 @@ class Scheduler:
     def room_for(self, request: Request) -> tuple[int, int] | None:
         """(rows, width) of a store that holds the request as well; None if it has to wait."""
         limits, count = self._control.now, self.num_running
-        documents = count * request.num_documents
         if count and (
-            documents >= limits.documents
+            self._num_documents >= limits.documents
             or request.use_long_rope != self.use_long_rope
             or self._footprint + request.footprint > limits.capacity
         ):
@@ -149,6 +148,7 @@ class Scheduler:
         running = RunningRequest(request, row, slots, layout.num_slots, request.footprint)
         self.rows.running[row] = running
         self._footprint += running.footprint
+        self._num_documents += request.num_documents
         self.num_repeated += len(request.places) - 1
         self.entering.append(running)
         self._children.may_come |= layout.may_call
@@ -248,7 +248,7 @@ class Scheduler:
         """Takes up chosen tokens and what they force; the requests that are done with them."""
         table, slots = self.table, self.growing
         self.entering = []
-        table.write(slots, chosen.ids, chosen.logprobs, chosen.null_logprobs)
+        table.write(slots, *chosen)
         growing = table.is_growing(slots)
         self._sampler.grammars.settle(slots[growing], chosen.ids[growing])
         growing = table.is_growing(slots)
@@ -268,6 +268,7 @@ class Scheduler:
     def _finish(self, running: RunningRequest) -> tuple[SlotOutput, ...]:
         self.rows.give(running.row)
         self._footprint -= running.footprint
+        self._num_documents -= running.request.num_documents
         self.num_repeated -= len(running.request.places) - 1
         for places in running.kept_kv:
             self._kv.give(places)

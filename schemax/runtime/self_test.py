@@ -129,7 +129,8 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
         batch = make_batch(scheduler, scheduler.allot(), lambda _: len(request.prefix), model.spans)
         got = model.run_batch(batch, cache)
         if column is not None:
-            list(scheduler.advance(Chosen(branches[:, column].numpy(), unknown, unknown)))
+            chosen = Chosen(branches[:, column].numpy(), unknown, unknown, unknown)
+            list(scheduler.advance(chosen))
     model.bytes_per_token = cache.bytes_per_token
     return got, _plain(model, stem, branches)
 

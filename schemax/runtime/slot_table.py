@@ -99,7 +99,8 @@ class StopTables:
 class SlotTable:
     """All slots in flight. Every public name of `COLUMNS` is a column, (capacity,) int64.
 
-    written, logprobs: (capacity, tokens). specs: (capacity,) of `SlotSpec`; begun, stops likewise.
+    written, logprobs: (capacity, tokens). legal_logprobs: (capacity, 2). specs: (capacity,) of
+    `SlotSpec`; begun, stops likewise.
     """
 
     request: Ints
@@ -129,6 +130,7 @@ class SlotTable:
         self.written = np.zeros((0, 0), np.int64)
         self.logprobs = np.zeros((0, 0), np.float32)
         self.null_logprobs = np.zeros(0, np.float32)
+        self.legal_logprobs = np.zeros((0, 2), np.float32)
         self._reason = np.zeros(0, np.int64)
         self.specs = np.zeros(0, object)
         self.stop_of = np.zeros(0, object)
@@ -157,6 +159,7 @@ class SlotTable:
         self._columns[:, slots] = block
         self.written[slots] = -1
         self.null_logprobs[slots] = np.nan
+        self.legal_logprobs[slots] = 0.0
         filled = np.empty(count, object)
         filled[:] = specs
         self.specs[slots] = filled
@@ -183,6 +186,7 @@ class SlotTable:
                 new[: len(old)] = old
                 setattr(self, name, new)
         capacity = self._columns.shape[1]
+        self.legal_logprobs = grown(self.legal_logprobs, capacity, 2, 0)
         self.written = grown(self.written, capacity, budget, -1)
         self.logprobs = grown(self.logprobs, capacity, budget, 0)
 
@@ -225,11 +229,14 @@ class SlotTable:
         ids: Ints,
         logprobs: npt.NDArray[np.float32],
         null_logprobs: npt.NDArray[np.float32],
+        legal_logprobs: npt.NDArray[np.float32],
     ) -> None:
         """Takes up one chosen token for each of (S,) slots."""
         step = self.step[slots]
         first = step == 0
         self.null_logprobs[slots[first]] = null_logprobs[first]
+        self.legal_logprobs[slots[first], 0] = legal_logprobs[first]
+        self.legal_logprobs[slots, 1] += legal_logprobs
         self.written[slots, step] = ids
         self.logprobs[slots, step] = logprobs
         self.step[slots] = step + 1
@@ -285,11 +292,12 @@ class SlotTable:
             self.logprobs[slots, :width].tolist(),
             self._reason[slots].tolist(),
             self.null_logprobs[slots].tolist(),
+            self.legal_logprobs[slots].tolist(),
             self.passes[slots].tolist(),
             strict=True,
         )
         outputs = []
-        for slot, length, ids, logprobs, reason, null, passes in rows:
+        for slot, length, ids, logprobs, reason, null, legal, passes in rows:
             begun = self.specs[slot].begun
             outputs.append(
                 SlotOutput(
@@ -297,6 +305,7 @@ class SlotTable:
                     finish_reason=REASONS[reason],
                     logprobs=(*[0.0] * len(begun), *logprobs[:length]),
                     null_logprob=None if isnan(null) else null,
+                    legal_logprobs=(legal[0], legal[1]),
                     alternatives=tuple(self.alternatives.pop(slot, ())),
                     passes=passes,
                 )

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.runtime.kv_pool import KVPool
-from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory
+from schemax.runtime.limits import OUT_OF_MEMORY, AdmissionControl, Limits, is_out_of_memory
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.outputs import DocumentOutput
 from schemax.runtime.packing import make_batch
@@ -92,9 +92,7 @@ def stream(
         source.waiting.extendleft(reversed(again))
         count = sum(request.num_documents for request in again)
         control.halve(count)
-        logger.warning(
-            "out of memory with %d documents; going on with %d", count, control.now.documents
-        )
+        logger.warning(OUT_OF_MEMORY, count, control.now.documents)
     if source.error is not None:
         raise source.error
 

@@ -89,6 +89,6 @@ def _measure(setting: Setting, codec: TextCodec, seed: int) -> HostRow:
         stream = extractor.stream(texts[_WARM_UP:], schema)  # has compiled the schema
         with model_clock(extractor.model.model) as spent:
             cpu, wall = time.process_time(), time.perf_counter()
-            tokens = sum(field.tokens for item in stream for field in item.fields.values())
+            tokens = sum(slot.tokens for item in stream for slot in item.slots if slot is not None)
             cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     return HostRow(setting, wall, cpu, tokens / (setting.documents * setting.slots), spent)

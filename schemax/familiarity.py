@@ -1,0 +1,114 @@
+"""Whether a schema and its documents are of the kind that a model knows.
+
+A model that is asked by a schema, a template or in a language that it does not know is less sure of
+the tokens that it writes, null among them. How sure it is of documents that it knows, `schemax
+calibrate` measures.
+"""
+
+from __future__ import annotations
+
+import logging
+from math import log, sqrt
+from statistics import mean
+from typing import Any
+from weakref import WeakSet
+
+from schemax.calibration import Calibration
+from schemax.compiler import CompiledSchema
+from schemax.results import Extraction
+
+logger = logging.getLogger(__name__)
+
+DOCUMENTS = 10
+"""A schema is judged by its first so many documents, or by all if there are fewer."""
+
+LEAST_LEGAL = 0.5
+"""Of the probability of a field's values, over the same documents, so much is to be allowed."""
+
+_LEAST = 1e-300
+"""A probability of very many tokens may be rounded to 0."""
+
+
+def mean_logprob(item: Extraction[Any]) -> float | None:
+    """The mean over a document's slots of the mean log-probability of their tokens.
+
+    None where none is known: of an unread document, or an autoregressive output.
+    """
+    found = [
+        log(max(slot.probability, _LEAST)) / slot.tokens
+        for slot in item.slots
+        if slot is not None and slot.probability is not None and slot.tokens
+    ]
+    return mean(found) if found else None
+
+
+def least_logprob(calibration: Calibration, documents: int) -> float:
+    """What the mean over so many documents is not below, if they are of the usual kind: three
+    standard errors less than usual."""
+    return calibration.usual_logprob - 3 * calibration.usual_deviation / sqrt(documents)
+
+
+class Familiarity:
+    """Warns, at WARNING level, once for every schema whose documents a model is unsure of, and once
+    for every schema with fields of which it would write what their types forbid.
+
+    told: what it has warned of, which outlives a run.
+    """
+
+    def __init__(self, calibration: Calibration, told: WeakSet[CompiledSchema]) -> None:
+        self._calibration, self._told = calibration, told
+        self._found: dict[CompiledSchema, list[Extraction[Any]]] = {}
+
+    def saw(self, schema: CompiledSchema, item: Extraction[Any]) -> None:
+        found = self._found.setdefault(schema, [])
+        if len(found) < DOCUMENTS and item.slots:
+            found.append(item)
+            if len(found) == DOCUMENTS:
+                self._judge(schema, found)
+
+    def end(self) -> None:
+        """Judges the schemas of few documents."""
+        for schema, found in self._found.items():
+            if 0 < len(found) < DOCUMENTS:
+                self._judge(schema, found)
+
+    def _judge(self, schema: CompiledSchema, items: list[Extraction[Any]]) -> None:
+        if schema in self._told:
+            return
+        name = schema.category
+        if forbidden := _forbidden(schema, items):
+            self._told.add(schema)
+            logger.warning(
+                "%s: the model would rather write what the types of some fields forbid, so that "
+                "their values are hardly its own. Allowed is this share of its probability: %s. "
+                "Say in the fields' descriptions how such values are written, or declare the "
+                "fields as text",
+                name,
+                ", ".join(f"{field} {share:.0%}" for field, share in forbidden.items()),
+            )
+        found = [score for item in items if (score := mean_logprob(item)) is not None]
+        if not found or not self._calibration.usual_deviation:  # never measured
+            return
+        least = least_logprob(self._calibration, len(found))
+        if mean(found) < least:
+            self._told.add(schema)
+            logger.warning(
+                "%s: the schema, its template or the language of the documents is far from what "
+                "the model was calibrated on: the tokens of its values have a mean "
+                "log-probability of %.2f, below %.2f. Check the values; train the model on such "
+                "documents, or name another one",
+                name,
+                mean(found),
+                least,
+            )
+
+
+def _forbidden(schema: CompiledSchema, items: list[Extraction[Any]]) -> dict[str, float]:
+    """The fields whose types allow little of what a model would write, with the mean share."""
+    found: dict[str, list[float]] = {}
+    for item in items:
+        for attribute, slot in zip(schema.attributes, item.slots, strict=True):
+            if slot is not None and slot.legal_probability is not None:
+                found.setdefault(attribute.name, []).append(slot.legal_probability)
+    shares = {name: mean(some) for name, some in found.items()}
+    return {name: share for name, share in shares.items() if share < LEAST_LEGAL}

@@ -1,0 +1,46 @@
+"""Yes and no in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from schemax.reading import Reading, noted
+
+WORDS: Mapping[str, bool] = {
+    **dict.fromkeys(("true", "yes", "ja", "oui", "sí", "si", "sim"), True),
+    **dict.fromkeys(("false", "no", "nein", "non", "não", "nao"), False),
+}
+"""In lower case; what a constrained slot may write, in any of the usual cases."""
+
+_OTHERS: Mapping[str, bool] = {
+    **dict.fromkeys(("y", "t", "1", "on", "✓", "✔", "vrai", "wahr", "with", "included"), True),
+    **dict.fromkeys(("available", "enthalten", "inclus", "incluido", "incluído"), True),
+    **dict.fromkeys(("n", "f", "0", "off", "✗", "✘", "faux", "falsch", "without", "none"), False),
+    **dict.fromkeys(("not included", "not available", "unavailable", "nee"), False),
+}
+_FIRST = re.compile(r"\s*([^\s,.;:(–—-]+)\s*[,.;:(–—]")
+
+
+def spellings() -> dict[str, bool]:
+    """Every way to write a word that a constrained slot may write."""
+    return {
+        spelt: value
+        for word, value in WORDS.items()
+        for spelt in (word, word.capitalize(), word.upper())
+    }
+
+
+def read_boolean(text: str) -> Reading:
+    """The boolean that a text states, as a whole or by its first word: "Yes, with adapter".
+
+    A text without one is left as it is.
+    """
+    known = {**WORDS, **_OTHERS}
+    word = text.strip().strip(".!").casefold()
+    if word not in known and (first := _FIRST.match(text)):
+        word = first[1].casefold()
+    if word not in known:
+        return Reading(text)
+    literal = text in ("true", "false")
+    return Reading(known[word]) if literal else noted(text, known[word])

@@ -1,0 +1,68 @@
+"""Dates and times in the usual spellings of seven languages: 3 March 2021, 03.03.2021, 3 mars 2021.
+
+Of numbers alone, the year stands first where it has four digits there; otherwise the day comes
+first between points and hyphens, and the month between slashes, unless there is no such month. A
+date has day, month and year, or is none.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from schemax.reading import Reading, noted
+
+_LANGUAGES = ["en", "de", "fr", "es", "pt", "it", "nl"]
+_ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?", re.DOTALL)
+_NUMERIC = re.compile(r"(?<!\d)(\d{1,2})(?P<mark>[./-])(\d{1,2})(?P=mark)(?:\d{4}|\d\d)(?!\d)")
+_COMPACT = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
+_MONTH = r"[^\W\d_]{3,}\.?"
+_PLACED = re.compile(
+    r"(?<!\d)\d{4}[-./]\d{1,2}[-./]\d{1,2}(?!\d)"
+    rf"|{_NUMERIC.pattern}"
+    rf"|\b\d{{1,2}}(?:st|nd|rd|th|er|\.|º|ª)?\s+(?:de\s+|of\s+)?{_MONTH},?\s+(?:de\s+)?\d{{4}}(?!\d)"
+    rf"|\b{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?,?\s+\d{{4}}(?!\d)"
+)
+
+
+@lru_cache(maxsize=16_384)
+def read_date(text: str, with_time: bool) -> Reading:
+    """The day that a text states, or the moment, as ISO 8601; a text without one as it is.
+
+    Raises ValueError for several dates.
+    """
+    if _ISO.fullmatch(text):
+        return Reading(text)
+    found = _parsed(text, with_time)
+    if found is None:
+        pieces = [match[0] for match in _PLACED.finditer(text)]
+        if len(pieces) > 1:
+            raise ValueError(f"states several dates ({', '.join(pieces)}); the field takes one")
+        found = _parsed(pieces[0], with_time) if pieces else None
+    if found is None:
+        return Reading(text)
+    numeric = _NUMERIC.search(text)
+    is_doubtful = numeric and int(numeric[1]) <= 12 and int(numeric[3]) <= 12
+    order = "month first" if numeric and numeric["mark"] == "/" else "day first"
+    return noted(text, found, order if is_doubtful else None)
+
+
+def _parsed(text: str, with_time: bool) -> str | None:
+    # Slow to import, so only where a text is not ISO 8601.
+    from dateparser import parse
+
+    if _COMPACT.fullmatch(text):
+        text = f"{text[:4]}-{text[4:6]}-{text[6:]}"
+    numeric = _NUMERIC.search(text)
+    found = parse(
+        text,
+        languages=_LANGUAGES,
+        settings={
+            "DATE_ORDER": "MDY" if numeric and numeric["mark"] == "/" else "DMY",
+            "REQUIRE_PARTS": ["day", "month", "year"],
+            "PARSERS": ["absolute-time"],
+        },
+    )
+    if found is None:
+        return None
+    return str(found.isoformat() if with_time else found.date().isoformat())

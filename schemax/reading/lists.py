@@ -1,0 +1,23 @@
+"""The items of a list that is written as one text: HDMI, USB."""
+
+from __future__ import annotations
+
+import re
+
+_STRONG = re.compile(r"\s*[;|\n•·]\s*|\s+/\s+")
+# Not the comma of 1,299; an "and" only behind a comma.
+_WEAK = re.compile(r"\s*,(?!(?<=\d,)\d{3}(?!\d))\s*")
+_AND = re.compile(r"^(?:and|und|et|y|e|&)\s+|\s+(?:and|und|et|y|e|&)\s+", re.IGNORECASE)
+
+
+def items_in(text: str) -> list[str]:
+    """Split at ";", "|", " / ", bullets and line breaks; where there are none, at commas.
+
+    The last item of several may be two, "a, b and c". A text without any of these is one item.
+    """
+    items = _STRONG.split(text)
+    if len(items) == 1:
+        items = _WEAK.split(text)
+        if len(items) > 1:
+            items[-1:] = _AND.split(items[-1])
+    return [item.strip() for item in items if item.strip()]

@@ -1,0 +1,284 @@
+"""What anyone may have written, at random: either it is read, or an error of ours says why not.
+
+The default run tries the same few inputs every time; `--hypothesis-profile random` tries many new
+ones. What that finds is mended and stays here as an `@example`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from conftest import Small
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemax import AttrSchema, InputError, SchemaError, TemplateError
+from schemax.compiler import TextCodec, compile_schema
+from schemax.compiler import sandbox as bounds
+from schemax.formats import OutputFormat, get_format
+from schemax.io.readers import columns_of, read_file
+
+# --- readers ------------------------------------------------------------------------------------
+
+TABLE = pyarrow.table(
+    {
+        "id": ["a", "b", None],
+        "t": ["LG", "é\n", ""],
+        "n": [1, 2, None],
+        "day": pyarrow.array([0, 1, None], pyarrow.date32()),
+        "all": [[{"x": 1.5}], [], None],
+    }
+)
+LINES = b'{"id": "a", "t": "LG"}\n"Sony"\n\n{"id": 7, "t": ["x", null]}\n'
+ROWS = b'id,t\na,"LG, ""new"""\nb,"two\nlines"\n'
+ROUGH = st.lists(
+    st.sampled_from([*(bytes([byte]) for byte in b'\n\r,;\t"\\{}[]:0 \x00\xff'), LINES, ROWS])
+    | st.binary(max_size=20),
+    max_size=12,
+).map(b"".join)
+
+
+@cache
+def well_formed(suffix: str) -> bytes:
+    """A small file that is read to its end."""
+    name, _, compression = suffix.lstrip(".").partition(".")
+    data = {"csv": ROWS, "tsv": ROWS.replace(b",", b"\t"), "jsonl": LINES}.get(name)
+    if data is None:
+        sink = io.BytesIO()
+        if name == "parquet":
+            pyarrow.parquet.write_table(TABLE, sink)
+        else:
+            with pyarrow.ipc.new_file(sink, TABLE.schema) as writer:
+                writer.write_table(TABLE)
+        data = sink.getvalue()
+    if compression == "zst":
+        return bytes(pyarrow.compress(data, "zstd", asbytes=True))
+    return gzip.compress(data, mtime=0) if compression else data
+
+
+@st.composite
+def files(draw: st.DrawFn, suffix: str) -> bytes:
+    """Anything; or a good file of which some pieces were replaced, or its end cut off."""
+    if draw(st.booleans()):
+        return draw(ROUGH)
+    data = bytearray(well_formed(suffix))
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(data)))
+        data[at : at + draw(st.integers(0, 4))] = draw(st.binary(max_size=4))
+    return bytes(data[: draw(st.none() | st.integers(0, len(data)))])
+
+
+@pytest.mark.parametrize(
+    "suffix", [".csv", ".tsv", ".jsonl", ".csv.gz", ".jsonl.gz", ".jsonl.zst", ".parquet", ".arrow"]
+)
+@given(data=st.data())
+def test_any_file_is_read_or_refused(suffix: str, data: st.DataObject, tmp_path: Path) -> None:
+    place = tmp_path / f"in{suffix}"
+    place.write_bytes(data.draw(files(suffix)))
+    for look in (columns_of, lambda name: list(read_file(name))):
+        with suppress(InputError):
+            found: Any = look(str(place))
+            assert all(isinstance(one, (str, Mapping, InputError)) for one in found or ())
+
+
+# --- formats ------------------------------------------------------------------------------------
+
+in_each_format = pytest.mark.parametrize("format", [get_format(n) for n in ("json", "yaml", "xml")])
+PATHS = (("Brand",), ("Size", "Width"), ("Size", "Height"), ("Ports",), ("null",))
+WRITTEN = [
+    *("Brand", "brand", "Size", "Width", "Height", "Ports", "null", "true", "~", "1.5", "-", "|"),
+    *('"', "'", "\\", "\\u", "{", "}", "[", "]", ",", ":", ": ", "\n", "  ", "\t", "#", "&", "*"),
+    *("<", ">", "</", "/>", "<Brand>", "</Brand>", "<Size>", "</Size>", "<Width>", "&lt;", "&#x"),
+    *("<![CDATA[", "]]>", "<!--", "-->", "```", "```json\n", "---\n", "...", "?", "!!int "),
+]
+OUTPUTS = st.lists(st.sampled_from(WRITTEN) | st.text(max_size=3), max_size=30).map("".join)
+
+
+@in_each_format
+@given(raw=OUTPUTS, is_list=st.booleans())
+def test_any_slot_is_a_value_or_a_value_error(
+    format: OutputFormat, raw: str, is_list: bool
+) -> None:
+    with suppress(ValueError):
+        value = format.unescape(raw, is_list=is_list)
+        assert format.unescape(format.escape(value), is_list=isinstance(value, list)) == value
+
+
+@in_each_format
+@given(text=OUTPUTS)
+def test_any_output_is_parsed(format: OutputFormat, text: str) -> None:
+    found = format.parse(text, PATHS)
+    assert set(found) <= set(PATHS)
+    for raw in found.values():
+        with suppress(ValueError):
+            format.unescape(raw)
+
+
+@in_each_format
+@given(data=st.data())
+def test_of_a_damaged_output_what_is_found_is_read(
+    format: OutputFormat, data: st.DataObject
+) -> None:
+    values = data.draw(st.lists(st.text(max_size=5), min_size=len(PATHS), max_size=len(PATHS)))
+    whole, previous = "", None
+    for path, value in zip(PATHS, values, strict=True):
+        whole += format.key(path, previous) + format.escape(value)
+        previous = path
+    whole += format.closing(PATHS[-1])
+    read = [format.unescape(raw) for raw in format.parse(whole, PATHS).values()]
+    assert read == [format.unescape(format.escape(value)) for value in values]
+    cut = data.draw(st.integers(0, len(whole)))
+    for path, raw in format.parse(whole[:cut], PATHS).items():
+        assert path in PATHS
+        assert isinstance(raw, str)
+
+
+# --- JSON Schema documents ----------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+NAMES = st.sampled_from(
+    ["a", "a b", "A", "class", "_x", "__init__", "model_config", "id", "1", "é", "json"]
+)
+WORDS_OF_ALL = {
+    **dict.fromkeys(("title", "description", "unit"), st.text(max_size=5)),
+    **dict.fromkeys(("default", "const"), st.text(max_size=3) | st.integers() | st.none()),
+    **dict.fromkeys(
+        ("examples", "enum"), st.lists(st.text(max_size=3) | st.integers(), min_size=1)
+    ),
+    **dict.fromkeys(("nullable", "long"), st.booleans()),
+    "k_max": st.integers(-1, 40),
+}
+WORDS_OF: dict[str, dict[str, Any]] = {
+    "string": {
+        **dict.fromkeys(("minLength", "maxLength"), st.integers(-1, 9) | st.integers()),
+        "pattern": st.text("ab()[]{}|*+?.^$\\d9,(?=!<", max_size=8),
+        "format": st.sampled_from(["date", "date-time", "uri", "time"]),
+    },
+    "number": dict.fromkeys(
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        st.floats() | st.integers(),
+    ),
+    "array": {
+        **dict.fromkeys(("minItems", "maxItems"), st.integers(-1, 9) | st.integers()),
+        "uniqueItems": st.booleans(),
+    },
+    "object": {
+        "required": st.lists(NAMES, max_size=3),
+        "additionalProperties": st.booleans(),
+    },
+    "boolean": {},
+}
+WORDS_OF["integer"] = WORDS_OF["number"]
+REFS = st.sampled_from(
+    ["#", "#/$defs/a", "#/$defs/b", "#/properties/a", "other.json", "#/%24defs/a"]
+)
+
+
+@st.composite
+def nodes(draw: st.DrawFn, depth: int = 2) -> dict[str, Any]:
+    """A schema, as a rule of keywords that go together; now and then one has any value at all."""
+    within = nodes(depth - 1) if depth else st.just({"type": "string"})
+    kind = draw(st.sampled_from([*WORDS_OF, "reference", "alternatives"]))
+    node: dict[str, Any] = {"type": kind}
+    if kind == "array":
+        node["items"] = draw(within)
+    elif kind == "object":
+        node["properties"] = draw(st.dictionaries(NAMES, within, min_size=1, max_size=3))
+    elif kind == "reference":
+        node = {"$ref": draw(REFS)}
+    elif kind == "alternatives":
+        word = draw(st.sampled_from(["anyOf", "oneOf", "allOf"]))
+        node = {word: draw(st.lists(within, min_size=1, max_size=1 if word == "allOf" else 3))}
+    words = {**WORDS_OF_ALL, **WORDS_OF.get(kind, {})}
+    for word in draw(st.lists(st.sampled_from(sorted(words)), unique=True, max_size=2)):
+        node[word] = draw(words[word])
+    if draw(st.integers(0, 15)) == 7:
+        node[draw(st.sampled_from([*node, *words, "items", "properties", "$ref"]))] = draw(JSON)
+    return node
+
+
+DOCUMENTS = st.fixed_dictionaries(
+    {
+        "type": st.just("object"),
+        "properties": st.dictionaries(NAMES, nodes(), min_size=1, max_size=4),
+        "$defs": st.fixed_dictionaries({"a": nodes(), "b": nodes()}),
+    },
+    optional={
+        "required": st.lists(NAMES, max_size=3),
+        **dict.fromkeys(("title", "description", "category"), st.text(max_size=5)),
+        "format": st.sampled_from(["json", "yaml", "xml", "csv"]),
+    },
+)
+
+
+@given(document=DOCUMENTS | nodes() | JSON)
+def test_any_json_schema_is_a_class_or_a_schema_error(document: Any) -> None:
+    for given_as in (document, json.dumps(document)):
+        with suppress(SchemaError):
+            AttrSchema.from_json_schema(given_as).model_json_schema()
+
+
+@given(document=DOCUMENTS)
+def test_any_json_schema_compiles_or_is_refused(document: Any, codec: TextCodec) -> None:
+    with suppress(SchemaError, TemplateError):
+        compile_schema(AttrSchema.from_json_schema(document), codec)
+
+
+# --- templates ----------------------------------------------------------------------------------
+
+SHOWN = "{% for document in documents %}{{ document.text }}{% endfor %}"
+WORDS = [
+    *("{{ ", " }}", "{% ", " %}", "{# ", " #}", "{%- ", " -%}", "\n", "x", "1", "'a'", "-"),
+    *("if ", "else", "endif", "for ", " in ", "endfor", "set x = ", "macro f()", "endmacro", "f()"),
+    *("documents", "document", "attributes", "attribute", "category", "namespace()", "self"),
+    *(".text", ".name", ".id", ".__class__", "['x']", "|", "|join", "|tojson", "|length", "|list"),
+    *("|replace('a', 'b')", "|format(1)", "|map('upper')", "|sort", "|attr('x')", "|batch(2)"),
+    *("range(9)", "lipsum()", "dict(a=1)", "cycler(1)", "joiner()", "[", "]", "(", ")", "{", "}"),
+    *(" + ", " * ", " ** ", " % ", " ~ ", " // ", " and ", " is defined", "'%s'", "'{}'.format(1)"),
+    *("include 'x'", "extends 'x'", "import 'x' as y", "call f()", "filter upper", "block b"),
+    *(
+        "raw",
+        "endraw",
+        "loop",
+        "99999",
+        "endblock",
+        "endfilter",
+        "endcall",
+        "with",
+        "endwith",
+        "break",
+        "continue",
+        "do ",
+    ),
+    *("raise_exception('x')", "strftime_now('%Y')", "generation", "endgeneration", SHOWN, "\0"),
+]
+TEMPLATES = st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=20).map("".join)
+EXPRESSIONS = st.lists(st.sampled_from(WORDS), max_size=6).map(
+    lambda words: "{{ " + "".join(words) + " }}"
+)
+
+
+@given(pieces=st.lists(TEMPLATES | EXPRESSIONS, max_size=4))
+def test_any_template_is_a_prompt_or_a_template_error(
+    pieces: Sequence[str], codec: TextCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "MOST_SECONDS", 0.5)
+    for template in ("".join(pieces) + SHOWN, SHOWN.join(pieces)):
+        with suppress(TemplateError):
+            compile_schema(Small, codec, template=f"{template}\n")
