@@ -24,9 +24,9 @@ from schemax import AttrSchema, Extraction, Extractor, Span, load_schema
 from schemax.attributes import compile_attributes
 from schemax.documents import Shown, read_documents
 from schemax.formats import get_format
+from schemax.reading.folding import Folded, bare, folded, loose, units_of
 from schemax.resources import resource_dir
 from schemax.results import FieldResult, SlotText, build, failed, spans
-from schemax.reading.folding import Folded, bare, folded, loose, units_of
 from schemax.results.spans import Source
 
 

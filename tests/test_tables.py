@@ -148,7 +148,8 @@ def test_details_stand_beside_the_fields() -> None:
 
     names = schemax.arrow_schema(One, details=True).names
     assert names[:5] == ["_id", "index", "id", "size", "_error"]
-    assert names[6:9] == ["id.raw", "id.confidence", "id.span"]
+    kinds = ("raw", "confidence", "legal_probability", "span", "note")
+    assert names[6:11] == [f"id.{kind}" for kind in kinds]
     assert "size.width.span" in names
 
 

@@ -79,6 +79,7 @@ def bench(
         return
     # Here and not above, since other verbs need neither torch nor transformers to start.
     from schemax.benchmark.compare import Comparison, compare_engines
+    from schemax.benchmark.engines.base import EngineOptions
     from schemax.benchmark.generated import Sizes
     from schemax.benchmark.measure import Rules
     from schemax.benchmark.servers import ABSENT
@@ -95,6 +96,12 @@ def bench(
         comparison = Comparison(
             engines=_names(engines),
             rules=Rules(repeats, rival_documents, seed=seed),
+            options=EngineOptions(
+                batch_size=batch_size or "auto",
+                generate_batches=_numbers(generate_batches, "--generate-batches"),
+                draft=draft,
+                draft_acceptance=draft_acceptance,
+            ),
             model=_model_name(model, shape),
             shape=shape,
             tokenizer=tokenizer,
@@ -104,10 +111,6 @@ def bench(
             data=data,
             sizes=sizes if data is None or document_tokens is not None else None,
             documents=documents,
-            batch_size=batch_size or "auto",
-            generate_batches=_numbers(generate_batches, "--generate-batches"),
-            draft=draft,
-            draft_acceptance=draft_acceptance,
             sweep=sweep,
             server=against,
             concurrency=concurrency,
@@ -126,8 +129,9 @@ def bench(
 def _publish(report: Report, as_json: Path | None, picture: Path | None, page: Path | None) -> None:
     """The table on the terminal, and the files that were asked for."""
     from schemax.benchmark.page import write_page
-    from schemax.benchmark.plot import can_plot, plot
+    from schemax.benchmark.plot import plot
     from schemax.benchmark.table import columns, headline, notes, table_rows
+    from schemax.evaluation.plots import can_plot
 
     if as_json is not None:
         as_json.write_text(json.dumps(report.to_dict(), indent=2) + "\n", "utf-8")

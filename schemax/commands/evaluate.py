@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Annotated, Any, ClassVar, get_args
@@ -23,10 +23,11 @@ from schemax.evaluation.comparison import Comparison, compare
 from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
 from schemax.evaluation.judge import Case, Judgement, Verdict, cases_of
 from schemax.evaluation.plots import SUFFIXES, can_plot, plot_reliability
-from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, comparison_data, read_run
+from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
 from schemax.evaluation.schemas import check_labels, parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
+from schemax.messages import some_of
 from schemax.progress import track
 from schemax.results import Extraction
 from schemax.results.lists import without_items
@@ -34,7 +35,6 @@ from schemax.tokens import FinishReason
 
 _ALONE = "+alone"
 _WARM_UP = 16
-_MOST_IDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,17 +258,14 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
             side: {"file": file, "decoding": run.name}
             for side, file, run in zip(("first", "second"), names, (first, second), strict=True)
         }
-        typer.echo(json.dumps(sides | comparison_data(found), indent=2))
+        typer.echo(json.dumps(sides | asdict(found), indent=2))
     else:
         evaluate_tables.show_comparison(found, *names)
 
 
 def _report_duplicates(examples: Sequence[Example]) -> None:
-    repeated = duplicated_ids(examples)
-    if repeated:
-        more = f" and {len(repeated) - _MOST_IDS} more" if len(repeated) > _MOST_IDS else ""
-        shown = ", ".join(repeated[:_MOST_IDS])
-        say(f"note: several products have the same id: {shown}{more}")
+    if repeated := duplicated_ids(examples):
+        say(f"note: several products have the same id: {some_of(repeated)}")
 
 
 def _as_data(
@@ -276,7 +273,7 @@ def _as_data(
 ) -> list[dict[str, Any]]:
     rows = [run.to_data(details=details) for run in runs]
     for row, comparison in zip(rows[1:], comparisons, strict=True):
-        row["against"] = {"decoding": runs[0].decoding} | comparison_data(comparison)
+        row["against"] = {"decoding": runs[0].decoding} | asdict(comparison)
     return rows
 
 

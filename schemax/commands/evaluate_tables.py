@@ -14,8 +14,8 @@ from schemax.evaluation.intervals import Interval, f1_interval
 from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability
 from schemax.evaluation.runs import EvaluationRun
+from schemax.messages import some_of
 
-_MOST_IDS = 20
 _MOST, _HALF = 0.8, 0.5
 
 
@@ -164,18 +164,17 @@ def _show_comparison(console: Console, comparison: Comparison, first: str, secon
         f"differ, in {len(products)} of {comparison.products} products",
     )
     if products:
-        more = f" and {len(products) - _MOST_IDS} more" if len(products) > _MOST_IDS else ""
-        _say(console, f"  products: {', '.join(products[:_MOST_IDS])}{more}")
+        _say(console, f"  products: {some_of(products)}")
     for name, paired in (("F1", comparison.protocol), ("strict F1", comparison.strict)):
         _say(console, f"  {name}: {_sentence(paired)}")
 
 
 def _sentence(paired: Paired) -> str:
-    low, high = paired.interval.low, paired.interval.high
+    low, high = paired.f1_difference_interval
     return (
-        f"{paired.first_f1:.3f} -> {paired.second_f1:.3f}, difference {paired.difference:+.3f} "
-        f"({low:+.3f} to {high:+.3f}); right in the first only: {paired.only_first}, "
-        f"in the second only: {paired.only_second}, McNemar p = {paired.p_value:.3g}"
+        f"{paired.f1[0]:.3f} -> {paired.f1[1]:.3f}, difference {paired.f1_difference:+.3f} "
+        f"({low:+.3f} to {high:+.3f}); right in the first only: {paired.right_only_in_first}, "
+        f"in the second only: {paired.right_only_in_second}, McNemar p = {paired.mcnemar_p:.3g}"
     )
 
 

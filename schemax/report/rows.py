@@ -5,8 +5,9 @@ Keys are short, and what is usual is left out, since there are many thousands of
 row: i index, id, l field set, c cells in that set's order, t texts as [name, text], e errors as
     [field, message, raw], n forward passes, x 1 if there is no instance.
 cell: v value, r raw, c confidence, s spans as [start, end, text] or null, g 1 or 0 for grounded,
-    o 1 if left out, k what the type allowed of the model's probability, if not all, m note, f finish reason if not "stop", t tokens; n probability of null, a the
-    likeliest alternatives as [text, probability].
+    o 1 if left out, k what the type allowed of the model's probability, if not all, m note,
+    f finish reason if not "stop", t tokens; n probability of null, a the likeliest alternatives
+    as [text, probability].
 """
 
 from __future__ import annotations

@@ -1,0 +1,202 @@
+"""Texts as people write them, read as numbers, dates, booleans, choices and lists."""
+
+from __future__ import annotations
+
+import string
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemax.reading.booleans import read_boolean, spellings
+from schemax.reading.choices import Choices
+from schemax.reading.dates import read_date
+from schemax.reading.lists import items_in
+from schemax.reading.numbers import read_number
+from schemax.reading.units import check_unit
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # surroundings
+        *(("55-Inch", "55"), ("ca. 55", "55"), ("Rs.500", "500"), ("USD1299", "1299")),
+        *(("55 inch (140 cm)", "55"), ("(5)", "5"), ("−5 °C", "-5"), ("-5", "-5")),
+        # separators
+        *(("1,299.00", "1299"), ("1.299,00 €", "1299"), ("1 299,00", "1299"), ("1 299", "1299")),
+        *(("1'299.50", "1299.5"), ("12,34,567", "1234567"), ("1.299.000", "1299000")),
+        *(("12,5", "12.5"), ("0,299", "0.299"), (".5", ".5"), ("1.299,- €", "1299")),
+        # doubtful: a comma separates thousands, a point decimals, but in whole numbers and money
+        *(("1,299", "1299"), ("1.299", "1.299"), ("1.299 kg", "1.299"), ("$1.299", "1299")),
+        # fractions, factors, words
+        *(("3/4", "0.75"), ("2 3/4 in", "2.75"), ("1-1/2", "1.5"), ("1½", "1.5"), ("½", "0.5")),
+        *(("1.2 million", "1200000"), ("$40k", "40000"), ("3 Mio.", "3000000")),
+        *(("two", "2"), ("fünfundzwanzig", "25"), ("zwei Stück", "2"), ("half a dozen", "6")),
+        *(("one hundred and two", "102"), ("minus five", "-5"), ("deux", "2"), ("once", "1")),
+        # ranges: the lower end
+        *(("50-55 inch", "50"), ("$10–$15", "10"), ("between 5 and 7", "5"), ("5 bis 7", "5")),
+        *(("two to three", "2"), ("7 to 5", "5")),
+    ],
+)
+def test_a_number_with_what_stands_around_it(text: str, value: str) -> None:
+    reading = read_number(text, False, None)
+    assert reading.value == value
+    assert (reading.note is None) == (text in ("-5", ".5", "1.299"))
+    assert reading.note is None or reading.note.startswith(f'"{text}" read as {value}')
+
+
+@pytest.mark.parametrize("text", ["1.2.3", "UN55KU6300", "v2.5", "100/240 V", "3/4/2021", "no", ""])
+def test_what_states_no_number_is_left_as_it_is(text: str) -> None:
+    assert read_number(text, False, None) == (text, None)
+
+
+@pytest.mark.parametrize("text", ["10 x 20", "10x20", "15 128 GB", "5 or 6", "2 at 5"])
+def test_several_numbers_are_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="states several numbers"):
+        read_number(text, False, None)
+
+
+def test_whole_numbers_have_no_decimals() -> None:
+    assert read_number("1.299", True, None).value == "1299"
+    assert read_number("55.0", True, None) == ("55", None)
+    assert read_number("54.6", True, None).value == "54.6"  # for Pydantic to refuse
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        *(("140 cm", "inch", "55.1"), ("55-Inch", "inch", "55"), ('55"', "cm", "140")),
+        *(("55", "inch", "55"), ("5'11\"", "inch", "71"), ("2 lb 3 oz", "oz", "35")),
+        *(("55 inch (140 cm)", "cm", "140"), ("140 cm / 55 inch", "inch", "55")),
+        *(("50 to 55 cm", "inch", "19.7"), ("16 fl oz", "ml", "473"), ("500 MG", "g", "0.5")),
+        *(("1,5 kg", "g", "1500"), ("5.5 miles", "inch", "348480"), ("72 °F", "°C", "22.2")),
+        *(("12 pack of 16 oz", "oz", "16"), ("zwei Meter", "cm", "200"), ("300K", "K", "300")),
+        *(("1.299,00 €", "EUR", "1299"), ("20 %", "%", "20"), ("100 km/h", "mph", "62.1")),
+        *(("55 inch TV", "cm", "140"), ("20 sq ft", "m^2", "1.86"), ("2 GB", "MB", "2000")),
+        *(("55 pretty", "inch", "55"), ("3 hours 20 minutes", "min", "200")),
+    ],
+)
+def test_numbers_are_converted_to_the_unit(text: str, unit: str, value: str) -> None:
+    assert read_number(text, False, unit).value == value
+
+
+def test_a_converted_whole_number_is_rounded() -> None:
+    assert read_number("140 cm", True, "inch").value == "55"
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "names"),
+    [("4 kg", "inch", "kilogram does not convert to inch"), ("$5", "EUR", "USD does not .* EUR")],
+)
+def test_another_kind_of_unit_is_an_error(text: str, unit: str, names: str) -> None:
+    with pytest.raises(ValueError, match=names):
+        read_number(text, False, unit)
+
+
+@pytest.mark.parametrize("unit", ["foo", "", 5, "9**9**9", "m^3^3^3^3", "1 inch", "x" * 99])
+def test_an_unknown_unit_is_refused(unit: object) -> None:
+    with pytest.raises(ValueError, match="unknown unit"):
+        check_unit(unit)
+
+
+cents = st.integers(0, 10**11).map(lambda number: Decimal(number) / 100)
+GROUPINGS = {
+    "plain": lambda text: text,
+    "english": lambda text: text,
+    "german": lambda text: text.translate(str.maketrans(",.", ".,")),
+    "french": lambda text: text.translate(str.maketrans(",.", "\u202f,")),
+    "swiss": lambda text: text.replace(",", "'"),
+}
+around = st.sampled_from(["{}", "{} €", "€{}", "{}-Inch", "about {}", "{} (new)", "-{}"])
+
+
+@given(cents, st.sampled_from(sorted(GROUPINGS)), around)
+def test_every_way_to_write_a_number_reads_back(number: Decimal, way: str, form: str) -> None:
+    text = f"{number:.2f}" if way == "plain" else GROUPINGS[way](f"{number:,.2f}")
+    sign = -1 if form[0] == "-" else 1
+    assert Decimal(read_number(form.format(text), False, None).value) == sign * number
+
+
+@given(st.text(string.printable + "½€£°×–−\u202f", max_size=30), st.booleans())
+def test_any_text_is_read_or_refused_with_a_reason(text: str, whole: bool) -> None:
+    for unit in (None, "inch"):
+        try:
+            value = read_number(text, whole, unit).value
+        except ValueError as error:
+            reason = str(error)
+        else:
+            reason = "" if value == text or Decimal(value).is_finite() else value
+        assert not reason or "states several" in reason or "does not convert" in reason
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        *(("March 3, 2021", "2021-03-03"), ("3rd of March 2021", "2021-03-03")),
+        *(("3. März 2021", "2021-03-03"), ("1er mars 2021", "2021-03-01")),
+        *(("29 de fevereiro de 2024", "2024-02-29"), ("3 de mayo de 2021", "2021-05-03")),
+        *(("03.04.2021", "2021-04-03"), ("03/04/2021", "2021-03-04"), ("13/04/2021", "2021-04-13")),
+        *(("20240229", "2024-02-29"), ("2024/2/9", "2024-02-09"), ("9 Feb 2024", "2024-02-09")),
+        ("Released on March 3, 2021 in Berlin", "2021-03-03"),
+    ],
+)
+def test_dates_in_the_usual_spellings(text: str, day: str) -> None:
+    reading = read_date(text, False)
+    assert reading.value == day
+    assert reading.note is not None
+    assert ("first" in reading.note) == (text in ("03.04.2021", "03/04/2021"))
+
+
+@pytest.mark.parametrize("text", ["2024-02-29", "2021", "March 2021", "55", "Feb 30, 2024", "now"])
+def test_what_states_no_whole_date_is_left_as_it_is(text: str) -> None:
+    assert read_date(text, False) == (text, None)
+
+
+def test_moments_and_several_dates() -> None:
+    assert read_date("March 3, 2021 5:30 pm", True).value == "2021-03-03T17:30:00"
+    assert read_date("12-03-2021 10:00 PST", True).value == "2021-03-12T10:00:00-08:00"
+    with pytest.raises(ValueError, match="states several dates"):
+        read_date("from 3 March 2021 to 5 March 2021", False)
+
+
+def test_booleans_by_words() -> None:
+    assert read_boolean("true") == (True, None)
+    for text, value in {"Yes, with adapter": True, "nein": False, "Not included": False}.items():
+        assert read_boolean(text).value is value
+    for text in ("Smart TV", "no-slip", "", "55"):
+        assert read_boolean(text) == (text, None)
+    for text, value in spellings().items():
+        assert read_boolean(text).value is value
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        *(("4K", "4K"), ("4k", "4K"), ("4K UHD", "4K"), ("1080 P", "1080p")),
+        *(("Full HD (1080p)", "1080p"), ("uhd", None), ("4K or 8K", None), ("not 4K", None)),
+        *(("108Op", None), ("stainless-steel", "Stainless Steel"), ("reds", "red")),
+        *(("Stainles Steel", "Stainless Steel"), ("light blue denim", "Light Blue")),
+        *(("blue and light blue", None), ("USB 3", None), ("USB3.0", "USB 3.0"), ("Back", None)),
+        ("", None),
+    ],
+)
+def test_choices_up_to_case_spaces_and_spelling(text: str, choice: str | None) -> None:
+    names = ["720p", "1080p", "4K", "8K", "USB 2.0", "USB 3.0", "Stainless Steel", "Light Blue"]
+    reading = Choices({name: name for name in [*names, "Blue", "red", "Black"]}).read(text)
+    assert reading.value == (choice or text)
+    assert (reading.note is None) == (choice in (None, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        *(("HDMI, USB", ["HDMI", "USB"]), ("HDMI,USB", ["HDMI", "USB"]), ("HDMI", ["HDMI"])),
+        *(("a, b and c", ["a", "b", "c"]), ("a, b, and c", ["a", "b", "c"])),
+        *(("salt and pepper", ["salt and pepper"]), ("AC/DC", ["AC/DC"]), ("", [])),
+        *(("HDMI; USB, C", ["HDMI", "USB, C"]), ("HDMI / USB", ["HDMI", "USB"])),
+        *(("1,299, 1,500", ["1,299", "1,500"]), ("1,2,3", ["1", "2", "3"])),
+    ],
+)
+def test_lists_in_one_text(text: str, items: list[str]) -> None:
+    assert items_in(text) == items
