@@ -11,6 +11,7 @@ import pytest
 from schemax import Calibration, Extractor
 from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec
+from schemax.config import DecodingConfig
 from schemax.documents import Shown
 from schemax.formats import get_format
 from schemax.io.long_documents import compiled_schemas, fitted
@@ -56,7 +57,8 @@ def joined(*pieces: Sequence[SlotText]) -> Extraction[Any]:
                 Receipt, attributes, slots, JSON, index=index, document_id=None, texts={"t": "x"}
             )
 
-    compiled: Any = {"": SimpleNamespace(schema=Receipt, attributes=attributes, format=JSON)}
+    known = {"schema": Receipt, "attributes": attributes, "decoding": DecodingConfig()}
+    compiled: Any = {"": SimpleNamespace(**known, format=JSON)}
     text = ("Corner shop, " * 9)[: WIDTH + (len(pieces) - 1) * (WIDTH - WIDTH // 10)]
     made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, "chunk")
     (item,) = made([{"t": text.replace(" ", "-")}])
