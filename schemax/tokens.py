@@ -35,6 +35,15 @@ class StopTable:
     next_state: npt.NDArray[np.int8]
     eos_ids: tuple[int, ...]
 
+    def length(self, ids: Sequence[int]) -> int | None:
+        """How many of these tokens complete the stop rule; None if all of them do not."""
+        state = 0
+        for count, token in enumerate(ids, 1):
+            state = int(self.next_state[state, token])
+            if state == DONE:
+                return count
+        return None
+
 
 class Grammar(Protocol):
     """What may be written into a slot, over a model's tokens.

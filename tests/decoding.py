@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from oracle import oracle_outputs
 from torch import Tensor
 
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.diagnosis.oracle import oracle_outputs
 from schemax.runtime import engine as engine_module
 from schemax.runtime import stream as stream_module
 from schemax.runtime.children import child_number

@@ -29,6 +29,7 @@ from constrained import (
 )
 from decoding import called_prompt
 from grammar_walks import in_each_format
+from oracle import forced_token
 from transformers import PreTrainedTokenizerFast
 
 from schemax import AttrSchema, Extractor, report
@@ -37,7 +38,6 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.compiler.choices import choices_of
 from schemax.compiler.lists import Items, leaves_of_item
 from schemax.config import DecodingConfig
-from schemax.diagnosis.oracle import forced_token
 from schemax.reading.booleans import spellings
 from schemax.results import FieldResult
 from schemax.results.confidence import distribution, tree_of

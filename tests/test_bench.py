@@ -80,7 +80,7 @@ def test_tokens_are_counted() -> None:
 
 def test_the_floor_passes_exactly_these_tokens(model: Any) -> None:
     work = handmade()
-    floor, reading = Floor(model), Reading(model)
+    floor, reading = Floor(model, EngineOptions()), Reading(model, EngineOptions())
     assert floor.rows(work) == [(11, 5), (7, 3), (3, 0)]
     assert sum(tokens for tokens, _ in floor.rows(work)) == work.counts().passed
     assert reading.rows(work) == [(4, 0), (3, 0), (2, 0)]
@@ -142,7 +142,7 @@ def test_every_engine_writes_the_given_answers(model: Any, codec: TextCodec, kin
     if kind == "annotated":  # values and keys of unlike lengths, two categories
         names = ("paper-2", "autoregressive", "generate", "lookup", "per-attribute-cached")
         work = annotated_work(examples(), codec, codec.vocab_size)
-    engines = build_engines(names, EngineOptions(model, generate_batches=(1, 2)))
+    engines = build_engines(names, model, EngineOptions(generate_batches=(1, 2)))
     assert tuple(engine.name for engine in engines) == names
     for outcome in measure_engines(engines, work, Rules(repeats=1, rival_documents=3), CPU):
         # `measure` has compared what they wrote with the answers.
@@ -156,7 +156,7 @@ def test_a_grammar_allows_the_given_answers(model: Any, codec: TextCodec) -> Non
     pytest.importorskip("outlines_core")
     work = annotated_work(examples(), codec, codec.vocab_size)
     (outcome,) = measure_engines(
-        build_engines(["outlines"], EngineOptions(model)), work, Rules(repeats=1), CPU
+        build_engines(["outlines"], model, EngineOptions()), work, Rules(repeats=1), CPU
     )
     assert outcome.skipped is None
 
@@ -164,7 +164,7 @@ def test_a_grammar_allows_the_given_answers(model: Any, codec: TextCodec) -> Non
 def test_passes_are_those_of_the_longest_value(model: Any, codec: TextCodec) -> None:
     work = generate_work(SMALL, codec.vocab_size)
     (outcome,) = measure_engines(
-        build_engines(["generate"], EngineOptions(model, generate_batches=(5,))), work, Rules(), CPU
+        build_engines(["generate"], model, EngineOptions(generate_batches=(5,))), work, Rules(), CPU
     )
     assert outcome.passes == max(len(work.output(listing)) for listing in work.listings)
     assert outcome.tried.keys() == {5}
@@ -176,7 +176,7 @@ def test_passes_are_those_of_the_longest_value(model: Any, codec: TextCodec) -> 
 )
 def test_runs_read_no_less_than_the_ones_before(model: Any, codec: TextCodec, name: str) -> None:
     work = generate_work(SMALL, codec.vocab_size).part(3)
-    (engine,) = build_engines([name], EngineOptions(model))
+    (engine,) = build_engines([name], model, EngineOptions())
     engine.setup(work)
     read: list[int] = []
     embeddings = engine.module.get_input_embeddings()
@@ -198,8 +198,10 @@ def test_drafts_are_right_as_often_as_is_stated(model: Any, codec: TextCodec) ->
     work = generate_work(SMALL, codec.vocab_size).part(1)
     passes = []
     for acceptance in (0.0, 1.0):
-        field = EngineOptions(model, draft=model, draft_acceptance=acceptance)
-        (outcome,) = measure_engines(build_engines(["draft"], field), work, Rules(repeats=1), CPU)
+        field = EngineOptions(draft_acceptance=acceptance)
+        (outcome,) = measure_engines(
+            build_engines(["draft"], model, field), work, Rules(repeats=1), CPU
+        )
         passes.append(outcome.passes)
     assert passes[0] == len(work.output(work.listings[0]))
     assert passes[1] < passes[0] / 3
@@ -207,7 +209,7 @@ def test_drafts_are_right_as_often_as_is_stated(model: Any, codec: TextCodec) ->
 
 def test_a_draft_is_stopped_where_it_is_not_sure(model: Any, codec: TextCodec) -> None:
     work = generate_work(Sizes(documents=2, document_tokens=40, attributes=6), codec.vocab_size)
-    (engine,) = build_engines(["draft"], EngineOptions(model, draft=model))
+    (engine,) = build_engines(["draft"], model, EngineOptions())
     assert isinstance(engine, Draft)
     engine.setup(work)
     passes = {"draft": 0, "target": 0}
@@ -219,7 +221,7 @@ def test_a_draft_is_stopped_where_it_is_not_sure(model: Any, codec: TextCodec) -
         return hook
 
     engine.module.register_forward_pre_hook(count("target"))
-    engine._draft.register_forward_pre_hook(count("draft"))
+    engine.drafter.register_forward_pre_hook(count("draft"))
     assert list(engine.run(work)) == list(work.expected("output"))
     # Four of five tokens are right: a draft that is always sure would write 20 each time.
     assert 3 < passes["draft"] / passes["target"] < 12
@@ -229,7 +231,7 @@ def test_a_draft_is_stopped_where_it_is_not_sure(model: Any, codec: TextCodec) -
 
 def test_other_answers_stop_the_comparison(model: Any, codec: TextCodec) -> None:
     work = generate_work(SMALL, codec.vocab_size)
-    (engine,) = build_engines(["isolated"], EngineOptions(model))
+    (engine,) = build_engines(["isolated"], model, EngineOptions())
     assert isinstance(engine, SchemaxEngine)
     run = engine.run
 

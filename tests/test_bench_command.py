@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from schemax.benchmark import Report
 from schemax.benchmark.page import BEGIN, END
-from schemax.benchmark.plot import can_plot
 from schemax.benchmark.servers import ABSENT
 from schemax.cli import app
+from schemax.evaluation.plots import can_plot
 
 ROWS = [
     {"id": "1", "category": "Tea", "text": "Tazo Zen 24 ct", "attributes": {"Brand": "Tazo"}},

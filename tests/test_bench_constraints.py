@@ -35,8 +35,8 @@ def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
     assert with_.passes <= without.passes
     assert with_.slots < without.slots
     for run in (with_, without):
-        assert 0 < sum(run.choosing) < sum(run.decoding) < run.whole
-        assert len(run.choosing) == len(run.decoding) < run.passes
+        assert 0 < run.choosing < run.decoding < run.whole
+        assert 0 < run.steps < run.passes
     assert 0 <= costs.share < 1
     assert list(costs.compiled) == [20]
     assert costs.branches > 0

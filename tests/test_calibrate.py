@@ -19,7 +19,6 @@ from schemax.cli import app
 from schemax.errors import InputError
 from schemax.evaluation.calibration_fit import (
     FitEntry,
-    PredictedValue,
     entries_of,
     fit_calibration,
     fit_confidence,
@@ -28,6 +27,7 @@ from schemax.evaluation.calibration_fit import (
 )
 from schemax.evaluation.examples import Example
 from schemax.extractor import Extractor
+from schemax.results import FieldResult
 
 # Fits
 
@@ -114,21 +114,31 @@ def test_strict_f1_counts_what_is_not_annotated() -> None:
     assert (curve[5].f1, curve[5].strict_f1) == (1, 1)
 
 
+def field(
+    value: str | None, confidence: float, probability: float, null: float | None
+) -> FieldResult:
+    return FieldResult(None, value, confidence, probability, null_probability=null)
+
+
 def test_entries_and_their_fit() -> None:
     examples = [
         Example("Tea", "a", {"Brand": "Tazo", "Flavor": None, "Size": "24"}),
         Example("Tea", "b", {"Brand": "Twinings"}),
     ]
-    predictions = [
+    values = [
         {"Brand": "Tazo", "Flavor": "Zen", "Size": None},
         {"Brand": "Twings", "Flavor": "Mint", "Size": None},
     ]
-    one = {
-        "Brand": PredictedValue(0.9, 0.8, optional=False),
-        "Flavor": PredictedValue(0.5, 0.2, optional=True),
-        "Size": PredictedValue(0.7, 0.7, optional=True),
+    # Confidence, probability, and that of null; None for what may not be null.
+    sure: dict[str, tuple[float, float, float | None]] = {
+        "Brand": (0.9, 0.8, None),
+        "Flavor": (0.5, 0.2, 0.3),
+        "Size": (0.7, 0.7, 0.3),
     }
-    found = entries_of(examples, predictions, [one, one])
+    found = entries_of(
+        examples,
+        [{name: field(value, *sure[name]) for name, value in row.items()} for row in values],
+    )
     assert found == [
         FitEntry(0, True, "vc", "vn", 0.9, None),
         FitEntry(0, True, "nv", "nn", 0.5, 0.2),

@@ -155,7 +155,7 @@ class Shop(AttrSchema):
 
 
 def read(extractor: Extractor, schema: type[Any], **changes: Any) -> Any:
-    decoding = DecodingConfig(max_retries=0, **changes)
+    decoding = DecodingConfig(max_retries=0, strict=True, **changes)
     items = extractor.stream(TITLES, schema, format="yaml", decoding=decoding)
     return sorted(items, key=lambda item: item.index)
 
@@ -189,7 +189,10 @@ def test_confidence_is_calibrated_and_all_else_raw(extractor: Extractor) -> None
 def test_the_confidence_of_null_stays(extractor: Extractor, format: str) -> None:
     low = calibrated(extractor, Calibration(bias=-5))
     found = [
-        sorted(one.stream(TITLES, Small, format=format), key=lambda item: item.index)
+        sorted(
+            one.stream(TITLES, Small, format=format, decoding="isolated:strict=true"),
+            key=lambda item: item.index,
+        )
         for one in (extractor, low)
     ]
     for one, other in zip(*found, strict=True):

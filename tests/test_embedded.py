@@ -17,7 +17,7 @@ from recipes.embedded.televisions import right
 from schemax import AttrSchema, Extractor, OutputFormat, attr, extract, load_schema
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.schemas import annotated_schemas
-from schemax.evaluation.scores import score_examples
+from schemax.evaluation.scores import labelled, score_predictions
 from schemax.resources import resource_dir
 
 FOLDER = resource_dir("embedded")
@@ -93,7 +93,8 @@ def test_quality_on_annotated_titles(
     stream = embedded.stream(records, schemas, category="category", format=format)
     items = sorted(stream, key=lambda item: item.index)
     values = [{name: field.value for name, field in item.fields.items()} for item in items]
-    assert score_examples(examples, values, schemas).protocol.f1 >= least
+    predictions = labelled(examples, values, schemas)
+    assert score_predictions(examples, predictions).protocol.f1 >= least
 
 
 @pytest.mark.parametrize("format", ["json", "yaml", "xml"])

@@ -14,13 +14,13 @@ import torch
 from conftest import TITLES, slow_but, tiny_config
 from decoding import TEMPLATE, assert_right, run
 from families import FORK, IN_SEQUENCE, NEARLY, REFUSED, Family
+from oracle import oracle_outputs
 from transformers import Qwen3ForCausalLM
 
 from schemax import Extractor, doctor
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.diagnosis.agreement import agreements
-from schemax.diagnosis.oracle import oracle_outputs
 from schemax.errors import ModelError
 from schemax.runtime.engine import checked, fill
 from schemax.runtime.fork import ForkModel

@@ -12,12 +12,12 @@ from conftest import TITLES, slow_but
 from constrained import forked
 from decoding import TEMPLATE, called_prompt, counted, filled, limited, outputs_of
 from families import FORK, IN_SEQUENCE
+from oracle import oracle_outputs
 from test_families import generated
 
 from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.diagnosis.oracle import oracle_outputs
 from schemax.formats import get_format
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.outputs import passes_of

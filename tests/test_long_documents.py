@@ -60,7 +60,7 @@ def joined(*pieces: Sequence[SlotText]) -> Extraction[Any]:
     known = {"schema": Receipt, "attributes": attributes, "decoding": DecodingConfig()}
     compiled: Any = {"": SimpleNamespace(**known, format=JSON)}
     text = ("Corner shop, " * 9)[: WIDTH + (len(pieces) - 1) * (WIDTH - WIDTH // 10)]
-    made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, mixed=False, mode="chunk")
+    made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, "chunk")
     (item,) = made([{"t": text.replace(" ", "-")}])
     return item
 
@@ -115,8 +115,8 @@ def test_of_a_real_model(codec: TextCodec, decoder_model: Callable[..., Any]) ->
             seen.append(item)
             yield item
 
-    compiled = compiled_schemas(extractor, Shoe, SHOWN, {})
-    made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, mixed=False, mode="chunk")
+    compiled = compiled_schemas(extractor, Shoe, {})
+    made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, "chunk")
     (item,) = made([{"t": "Samsung red shoe, LG blue sandal, Sony boots, TCL heels"}])
     assert item.value is not None, item.errors
     assert len(seen) > 1

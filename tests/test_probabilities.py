@@ -18,10 +18,10 @@ from constrained import (
     head_of,
     teacher_forced,
 )
+from oracle import forced_token
 
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.diagnosis.oracle import forced_token
 from schemax.runtime.model import DecoderModel
 from schemax.tokens import SlotOutput
 

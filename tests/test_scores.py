@@ -189,15 +189,16 @@ def test_a_comparison_by_hand() -> None:
     assert (found.pairs, found.products) == (8, 4)
     assert found.differing_pairs == 5
     assert found.differing_products == ("one", "two", "four")
-    assert (found.protocol.only_first, found.protocol.only_second) == (1, 2)
-    assert (found.strict.only_first, found.strict.only_second) == (1, 3)
+    assert (found.protocol.right_only_in_first, found.protocol.right_only_in_second) == (1, 2)
+    assert (found.strict.right_only_in_first, found.strict.right_only_in_second) == (1, 3)
     # Now: NN 2, VC 2, VW 2 of six annotated pairs.
-    assert found.protocol.second_f1 == 0.5
-    assert found.protocol.difference == 0
-    assert found.protocol.p_value == 1
-    assert found.strict.p_value == 2 * (1 + 4) / 16
-    assert found.strict.difference == pytest.approx(0.5 - 4 / 9)
-    assert found.strict.interval.low < found.strict.difference < found.strict.interval.high
+    assert found.protocol.f1[1] == 0.5
+    assert found.protocol.f1_difference == 0
+    assert found.protocol.mcnemar_p == 1
+    assert found.strict.mcnemar_p == 2 * (1 + 4) / 16
+    assert found.strict.f1_difference == pytest.approx(0.5 - 4 / 9)
+    assert found.strict.f1_difference_interval.low < found.strict.f1_difference
+    assert found.strict.f1_difference < found.strict.f1_difference_interval.high
 
 
 def test_products_without_an_id_go_by_their_place() -> None:

@@ -421,8 +421,7 @@ def test_pieces_of_a_long_text_are_put_together() -> None:
         compiled,
         lambda _, text: len(text) <= 100,
         Shown(("t",)),
-        mixed=False,
-        mode="chunk",
+        "chunk",
     )
     long, short = sorted(made(records), key=lambda item: item.index)
     assert short.value == Shoe(brand="Crocs", size=None, sold=None, colour=None)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from recipes.embedded.tasks import TASKS, documents, is_debris, read
+from recipes.embedded.tasks import ALL_VALUES, TASKS, documents, is_debris, read
 from schemax import Extractor
 from schemax.attributes import compile_attributes
 from schemax.evaluation.intervals import f1_of
 from schemax.resources import resource_dir
-
-ALL_VALUES = "isolated:min_probability=0"
 
 
 @pytest.fixture(scope="module")

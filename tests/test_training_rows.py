@@ -202,9 +202,9 @@ def test_rows_hold_what_they_may_and_batches_are_hardly_padded(
     words = " ".join(TITLES).split()
     titles = [" ".join(rng.choices(words, k=rng.randrange(2, 30))) for _ in range(200)]
     features = features_of(compiled, decoder_model(), titles)
-    head = {"tv": len(compiled.instruction)}
+    head = len(compiled.instruction)
     limits = RowLimits(batch_tokens=4000, documents=8)
-    batches = batches_of({"tv": features}, head, limits, rng)
+    batches = batches_of({"tv": features}, {"tv": compiled}, limits, rng)
     rows = [row for batch in batches for row in batch]
     assert sorted(one.name for row in rows for one in row.features) == sorted(
         one.name for one in features
@@ -217,7 +217,7 @@ def test_rows_hold_what_they_may_and_batches_are_hardly_padded(
     assert batch["input_ids"].shape == (len(batches[0]), max(map(len, batches[0])))
     assert batch["real"].sum() == sum(map(len, batches[0]))
     # One document is longer than a batch may be: it is a row, and a batch, of its own.
-    assert [len(r.features) for r in pack(features[:3], head["tv"], RowLimits(10, 8))] == [1, 1, 1]
+    assert [len(r.features) for r in pack(features[:3], head, RowLimits(10, 8))] == [1, 1, 1]
 
 
 def test_schedules_are_fixed_by_the_seed(

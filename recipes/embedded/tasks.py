@@ -3,8 +3,9 @@
     python -m recipes.embedded.tasks MODEL
 
 reads the documents of `tests/data/tasks`, 20 of each task, with the template `generic` and with
-the model's own prompt. It prints the share of fields that are right, with a 95 % interval over
-documents, and the share of texts that are debris: words of the prompt instead of the document.
+the model's own prompt, without improbable values and with them. It prints the share of fields that
+are right, with a 95 % interval over documents, and how many texts are debris: words of the prompt
+instead of the document.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import datetime
 import json
 import sys
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +23,8 @@ import numpy as np
 from schemax import AttrSchema, Extractor, attr
 from schemax.evaluation.intervals import Counts, f1_interval, f1_of
 from schemax.evaluation.pairs import OUTCOMES
+
+ALL_VALUES = "isolated:min_probability=0"
 
 DOCUMENTS = Path(__file__).parents[2] / "tests" / "data" / "tasks"
 
@@ -157,14 +161,14 @@ def read(
 
 def main(folder: str) -> None:
     extractor = Extractor.from_pretrained(folder, device="cpu")
-    for template in ("generic", None):
-        readings = {task: read(extractor, task, template) for task in TASKS}
+    for template, decoding in product(("generic", None), ("isolated", ALL_VALUES)):
+        readings = {task: read(extractor, task, template, decoding) for task in TASKS}
         everything = Reading(
             np.concatenate([found.counts for found in readings.values()]),
             sum(found.texts for found in readings.values()),
             sum((found.debris for found in readings.values()), ()),
         )
-        print(f"template {template or 'of the model'}")
+        print(f"template {template or 'of the model'}, {decoding}")
         for task, found in (readings | {"all": everything}).items():
             share, around = f1_of(found.counts.sum(0)), f1_interval(found.counts)
             print(

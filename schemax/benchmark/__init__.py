@@ -1,7 +1,7 @@
 """Speed beside other ways to do the same work: in one process, on one model, token for token."""
 
-from schemax.benchmark.engines.base import BenchmarkError, Engine, Unavailable
-from schemax.benchmark.engines.registry import ENGINES, EngineOptions, build_engines
+from schemax.benchmark.engines.base import BenchmarkError, Engine, EngineOptions, Unavailable
+from schemax.benchmark.engines.registry import ENGINES, build_engines
 from schemax.benchmark.generated import Sizes, generate_work
 from schemax.benchmark.measure import Rules, measure_engines
 from schemax.benchmark.report import Report

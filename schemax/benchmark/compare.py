@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from schemax.benchmark import report as reports
-from schemax.benchmark.engines.base import BenchmarkError
-from schemax.benchmark.engines.registry import (
-    EngineOptions,
-    build_engines,
-    build_sweep,
-    check_engine_names,
-)
+from schemax.benchmark.engines.base import BenchmarkError, EngineOptions
+from schemax.benchmark.engines.registry import build_engines, build_sweep, check_engine_names
 from schemax.benchmark.generated import VALUE_LENGTHS, Sizes, generate_work
 from schemax.benchmark.listings import annotated_work, read_rows, value_lengths
 from schemax.benchmark.measure import Rules, measure_engines
@@ -43,7 +38,6 @@ class Comparison:
     data: annotated products. With `sizes`, listings are generated, and only the lengths of their
         values come from the products.
     sizes: of generated listings; None reads `documents` of the products instead.
-    draft: shape of the draft model; None takes an eighth of the model's layers.
     server: the address of a server that is measured as well, on `data`.
     price_per_hour: of the machine, in dollars.
 
@@ -52,6 +46,7 @@ class Comparison:
 
     engines: tuple[str, ...]
     rules: Rules
+    options: EngineOptions
     model: str | None = None
     shape: str | None = None
     tokenizer: str | None = None
@@ -61,10 +56,6 @@ class Comparison:
     data: Path | None = None
     sizes: Sizes | None = None
     documents: int = 64
-    batch_size: int | Literal["auto"] = "auto"
-    generate_batches: tuple[int, ...] = (1, 8, 32, 64)
-    draft: str | None = None
-    draft_acceptance: float = 0.8
     sweep: bool = False
     server: str | None = None
     concurrency: int = 32
@@ -74,15 +65,12 @@ class Comparison:
         check_engine_names(self.engines)
         if (self.model is None) == (self.shape is None):
             raise ValueError("give either a model or a shape, not both")
-        for shape in (self.shape, self.draft):
-            if shape is not None:
-                shape_config(shape)
+        if self.shape is not None:
+            shape_config(self.shape)
         if self.data is None and self.sizes is None:
             raise ValueError("no work is given; name data or sizes")
         if self.server is not None and self.data is None:
             raise ValueError("a server needs products; name them with --data")
-        if not self.generate_batches or min(self.generate_batches) < 1:
-            raise ValueError("generate_batches must be one or more numbers of 1 or more")
 
 
 def compare_engines(
@@ -95,45 +83,31 @@ def compare_engines(
     """
     model, tokenizer = load_model(comparison)
     work, examples = _make_work(comparison, model, tokenizer)
-    options = EngineOptions(
-        model,
-        None if comparison.draft is None else _random(comparison.draft, model.dtype, model.device),
-        comparison.batch_size,
-        comparison.generate_batches,
-        comparison.draft_acceptance,
-    )
-    device, price = model.device, comparison.price_per_hour
-    outcomes = measure_engines(
-        build_engines(comparison.engines, options), work, comparison.rules, device, tell
-    )
-    grid = []
-    if comparison.sweep:
-        engines = build_sweep(options, GRID_DOCUMENTS, GRID_BATCHES)
-        grid = measure_engines(engines, work, comparison.rules, device, tell)
-    server = None
+    rules, price, server = comparison.rules, comparison.price_per_hour, None
+    engines = build_engines(comparison.engines, model, comparison.options)
+    outcomes = measure_engines(engines, work, rules, model.device, tell)
+    grid = build_sweep(model, GRID_DOCUMENTS, GRID_BATCHES) if comparison.sweep else []
+    swept = measure_engines(grid, work, rules, model.device, tell)
     if comparison.server is not None:
-        server = asdict(
-            ask_server(comparison.server, examples, tokenizer, concurrency=comparison.concurrency)
+        server = ask_server(
+            comparison.server, examples, tokenizer, concurrency=comparison.concurrency
         )
+    names = ("engines", "device", "dtype", "concurrency", "price_per_hour")
+    asked = {name: getattr(comparison, name) for name in names}
     return reports.Report(
         model=reports.describe_model(model, comparison.shape or Path(str(comparison.model)).name),
-        environment=reports.describe_environment(device),
+        environment=reports.describe_environment(model.device),
         work=reports.describe_work(work),
-        settings=_settings(comparison),
-        engines=tuple(reports.engine_rows(outcomes, price)),
-        skipped=reports.skipped([*outcomes, *grid]),
-        sweep=tuple(reports.engine_rows(grid, price, outcomes)),
+        settings={**asdict(rules), **asdict(comparison.options), **asked},
+        engines=reports.engine_rows(outcomes, price),
+        skipped=tuple(
+            {"name": outcome.engine.name, "reason": outcome.skipped}
+            for outcome in (*outcomes, *swept)
+            if outcome.skipped is not None
+        ),
+        sweep=reports.engine_rows(swept, price, outcomes),
         server=server,
     )
-
-
-def _settings(comparison: Comparison) -> dict[str, Any]:
-    """What was asked for, apart from what the report says elsewhere."""
-    names = (
-        *("engines", "device", "dtype", "batch_size", "generate_batches", "draft"),
-        *("draft_acceptance", "concurrency", "price_per_hour"),
-    )
-    return {**asdict(comparison.rules), **{name: getattr(comparison, name) for name in names}}
 
 
 def load_model(comparison: Comparison) -> tuple[Any, Any]:
@@ -147,12 +121,8 @@ def load_model(comparison: Comparison) -> tuple[Any, Any]:
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise BenchmarkError(f"unknown dtype {name!r}; use float32, bfloat16 or float16")
-    model = _random(comparison.shape, dtype, pick_device(comparison.device))
+    model = random_model(shape_config(comparison.shape), dtype, pick_device(comparison.device))
     return model, comparison.tokenizer or str(resource_dir("embedded"))
-
-
-def _random(shape: str, dtype: torch.dtype, device: torch.device) -> Any:
-    return random_model(shape_config(shape), dtype, device)
 
 
 def _make_work(

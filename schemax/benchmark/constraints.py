@@ -6,10 +6,10 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
 from typing import Any, Literal
+from unittest.mock import patch
 
 import torch
 from pydantic import create_model
@@ -25,8 +25,6 @@ from schemax.runtime.slot_grammars import SlotGrammars
 from schemax.schema import AttrSchema
 from schemax.tokens import PromptIds, SlotOutput
 
-Tell = Callable[[str], None]
-_USUAL = DecodingConfig().branch_threshold
 _TEMPLATE = "Read the attributes.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
 _WORDS = ("black", "steel", "cotton", "4K", "wireless", "2024", "mini", "USB-C", "55", "inch")
 
@@ -56,20 +54,21 @@ class Product(AttrSchema):
 class TimedRun:
     """One run; times in seconds.
 
-    whole: the run. decoding: each pass that read no document. choosing: the part of each such pass
-    in which tokens were chosen. slots: for how many slots, over these passes.
+    whole: the run; passes: of the model. steps: passes that read no document; decoding: these
+    passes and the choices after them; choosing: the choices alone, for so many slots in all.
     """
 
     whole: float = 0.0
     passes: int = 0
-    decoding: list[float] = field(default_factory=list)
-    choosing: list[float] = field(default_factory=list)
+    steps: int = 0
+    decoding: float = 0.0
+    choosing: float = 0.0
     slots: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Medians over runs.
+    """Runs of median length.
 
     branched: with branches of choices, which is the default; the other runs go without.
     branches: how many were followed, per slot with choices.
@@ -91,18 +90,17 @@ class Costs:
         Per slot and step, since forced tokens leave fewer of them.
         """
         with_, without = self.constrained, self.free
-        more = sum(with_.choosing) / with_.slots - sum(without.choosing) / without.slots
-        return max(0.0, more) * with_.slots / sum(with_.decoding)
+        more = with_.choosing / with_.slots - without.choosing / without.slots
+        return max(0.0, more) * with_.slots / with_.decoding
 
     def lines(self) -> Iterator[str]:
         yield f"{self.documents} documents, 16 typed attributes each, {self.tokens:,} value tokens"
         for name, run in (("with constraints", self.constrained), ("without", self.free)):
-            step = sum(run.decoding) / max(1, len(run.decoding))
-            chosen = sum(run.choosing)
             yield (
                 f"{name:>16}: {run.whole:.2f} s, {run.passes} passes; a decode step "
-                f"{1e3 * step:.1f} ms, {chosen / sum(run.decoding):.1%} of it choosing "
-                f"({1e6 * chosen / run.slots:.0f} us per slot)"
+                f"{1e3 * run.decoding / max(1, run.steps):.1f} ms, "
+                f"{run.choosing / run.decoding:.1%} of it choosing "
+                f"({1e6 * run.choosing / run.slots:.0f} us per slot)"
             )
         yield f"masks: {self.share:.1%} of a decode step"
         more = self.branched.whole / self.constrained.whole - 1
@@ -126,7 +124,7 @@ def measure_constraints(
     repeats: int = 3,
     choices: tuple[int, ...] = (1_000, 10_000),
     seed: int = 0,
-    tell: Tell = lambda _: None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Costs:
     """Decodes documents of random words with grammars, then the same tokens without grammars, then
     with branches of choices as well, by turns.
@@ -135,58 +133,59 @@ def measure_constraints(
     is not the model's.
     """
     prepared = prepare(model)
-    config = DecodingConfig(max_retries=0, branch_threshold=1.0)
     if not isinstance(prepared, DecoderModel):
         raise ValueError("constraints can only be measured on a model that decodes in sequence")
-    vocab_size = prepared.vocab_size
-    as_codec(tokenizer).check_vocabulary(vocab_size)
+    as_codec(tokenizer).check_vocabulary(prepared.vocab_size)
     compiled, branching = (
-        compile_schema(
-            Product, tokenizer, template=_TEMPLATE, decoding=decoding, vocab_size=vocab_size
-        )
-        for decoding in (config, replace(config, branch_threshold=_USUAL))
+        _compiled(Product, tokenizer, prepared.vocab_size, branch_threshold=threshold)
+        for threshold in (1.0, DecodingConfig().branch_threshold)
     )
-    prompts = _prompts(compiled, documents, document_tokens, seed)
-    with_branches = [replace(p, slots=branching.slots) for p in prompts]
-    replayed = [replace(p, slots=()) for p in prompts]
-    with_, without, branched = [], [], []
+    chance = random.Random(seed)
+    texts = [" ".join(chance.choices(_WORDS, k=document_tokens)) for _ in range(documents)]
+    ids = [tuple(compiled.codec.encode(text)[:document_tokens]) for text in texts]
+    prompts = [compiled.assemble([document]) for document in ids]
+    tell("warm-up")
+    _, slots = _timed_run(prepared, compiled, prompts)
+    answers = [tuple(slot.ids for slot in row) for row in slots]
+    ways = (
+        prompts,
+        [replace(p, slots=(), answers=(row,)) for p, row in zip(prompts, answers, strict=True)],
+        [replace(p, slots=branching.slots) for p in prompts],
+    )
+    rounds = []
     for number in range(repeats + 1):
-        tell(f"round {number} of {repeats}" if number else "warm-up")
-        run, slots = _timed_run(prepared, compiled, prompts)
-        answers = [tuple(slot.ids for slot in row) for row in slots]
-        if not number:
-            replayed = [
-                replace(p, answers=(ids,)) for p, ids in zip(replayed, answers, strict=True)
-            ]
-        other, same = _timed_run(prepared, compiled, replayed)
-        third, more = _timed_run(prepared, compiled, with_branches)
-        assert same == more == slots
         if number:
-            with_.append(run)
-            without.append(other)
-            branched.append(third)
-    with_choices = [
-        slot
-        for row in more
+            tell(f"round {number} of {repeats}")
+        found = [_timed_run(prepared, compiled, way) for way in ways]
+        assert all(same == slots for _, same in found)
+        rounds.append([run for run, _ in found])
+    # The run of median length, of an even number the shorter one; the first round warms up.
+    constrained, free, branched = (
+        sorted(runs, key=lambda run: run.whole)[(repeats - 1) // 2]
+        for runs in zip(*rounds[1:], strict=True)
+    )
+    branches = [
+        _branches(slot)
+        for row in found[-1][1]
         for slot, spec in zip(row, branching.slots, strict=True)
         if spec.branching
     ]
     return Costs(
         documents=documents,
         tokens=sum(len(ids) for row in answers for ids in row),
-        constrained=_middle(with_),
-        free=_middle(without),
-        branched=_middle(branched),
-        branches=sum(map(_branches, with_choices)) / len(with_choices),
-        compiled={count: _compile_choices(tokenizer, vocab_size, count) for count in choices},
+        constrained=constrained,
+        free=free,
+        branched=branched,
+        branches=sum(branches) / len(branches),
+        compiled={n: _compile_choices(tokenizer, prepared.vocab_size, n) for n in choices},
     )
 
 
-def _prompts(compiled: CompiledSchema, count: int, length: int, seed: int) -> list[PromptIds]:
-    chance = random.Random(seed)
-    texts = [" ".join(chance.choices(_WORDS, k=length)) for _ in range(count)]
-    documents = [tuple(compiled.codec.encode(text)[:length]) for text in texts]
-    return [compiled.assemble([ids]) for ids in documents]
+def _compiled(schema: Any, tokenizer: Any, vocab_size: int, **decoding: Any) -> CompiledSchema:
+    config = DecodingConfig(max_retries=0, **decoding)
+    return compile_schema(
+        schema, tokenizer, template=_TEMPLATE, decoding=config, vocab_size=vocab_size
+    )
 
 
 def _timed_run(
@@ -208,63 +207,53 @@ def _branches(slot: SlotOutput) -> int:
 def _clocked(device: torch.device) -> Iterator[TimedRun]:
     """Times passes, and the choices after them, for as long as the context lasts."""
     run = TimedRun()
-    run_batch, choose, settle = DecoderModel.run_batch, Sampler.choose, SlotGrammars.settle
+    usual_pass, usual_choice, settle = DecoderModel.run_batch, Sampler.choose, SlotGrammars.settle
     passed, reading = 0.0, True
 
-    def timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+    def timed(work: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, float]:
         start = time.perf_counter()
-        result = work(*arguments)
+        result = work(*arguments, **options)
         if device.type != "cpu":
             torch.accelerator.synchronize(device)
         return result, time.perf_counter() - start
 
     def timed_pass(*arguments: Any) -> Any:
         nonlocal passed, reading
-        result, passed = timed(run_batch, *arguments)
+        result, passed = timed(usual_pass, *arguments)
         reading = arguments[1].write.rows is not None
         run.passes += 1
         return result
 
-    def timed_choice(*arguments: Any) -> Any:
-        result, seconds = timed(choose, *arguments)
+    def add(seconds: float, before: float = 0.0, slots: int = 0) -> None:
         if not reading:
-            run.decoding.append(passed + seconds)
-            run.choosing.append(seconds)
-            run.slots += len(result.ids)
+            run.decoding += before + seconds
+            run.choosing += seconds
+            run.steps += slots > 0
+            run.slots += slots
+
+    def timed_choice(*arguments: Any) -> Any:
+        result, seconds = timed(usual_choice, *arguments)
+        add(seconds, passed, len(result.ids))
         return result
 
     def timed_settling(*arguments: Any, **options: Any) -> Any:
-        result, seconds = timed(partial(settle, **options), *arguments)
-        if not reading:
-            run.decoding[-1] += seconds
-            run.choosing[-1] += seconds
+        result, seconds = timed(settle, *arguments, **options)
+        add(seconds)
         return result
 
-    changed: list[tuple[Any, str, Any, Any]] = [
-        (DecoderModel, "run_batch", run_batch, timed_pass),
-        (Sampler, "choose", choose, timed_choice),
-        (SlotGrammars, "settle", settle, timed_settling),
-    ]
-    for owner, name, _, stand_in in changed:
-        setattr(owner, name, stand_in)
-    try:
+    with (
+        patch.object(DecoderModel, "run_batch", timed_pass),
+        patch.object(Sampler, "choose", timed_choice),
+        patch.object(SlotGrammars, "settle", timed_settling),
+    ):
         yield run
-    finally:
-        for owner, name, usual, _ in changed:
-            setattr(owner, name, usual)
-
-
-def _middle(runs: list[TimedRun]) -> TimedRun:
-    """The run of median length, of an even number the shorter one."""
-    return sorted(runs, key=lambda run: run.whole)[(len(runs) - 1) // 2]
 
 
 def _compile_choices(tokenizer: Any, vocab_size: int, count: int) -> tuple[float, float]:
     names = tuple(f"Model {n * 7919 % 99991} {_WORDS[n % len(_WORDS)]}" for n in range(count))
     schema = create_model("Choices", choice=Literal[names])  # type: ignore[call-overload]
     start = time.perf_counter()
-    compiled = compile_schema(schema, tokenizer, template=_TEMPLATE, vocab_size=vocab_size)
-    (spec,) = compiled.slots
+    (spec,) = _compiled(schema, tokenizer, vocab_size).slots
     assert spec.grammar is not None
     matcher = spec.grammar.new_matcher()
     compiling = time.perf_counter() - start

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from schemax.benchmark.workload import Category, Ids, Listing, Workload
 from schemax.tokens import DONE, StopTable
@@ -40,14 +39,11 @@ class Sizes:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        names = ("documents", "document_tokens", "attributes", "key_tokens", "instruction_tokens")
-        for name in names:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}")
-        if self.document_tokens < 2:
-            raise ValueError(
-                "document_tokens must be 2 or more, because values are copied from documents"
-            )
+        # Values are copied from documents, which takes two tokens.
+        least = {"documents": 1, "document_tokens": 2, "attributes": 1, "key_tokens": 1}
+        for name, fewest in {**least, "instruction_tokens": 1}.items():
+            if getattr(self, name) < fewest:
+                raise ValueError(f"{name} must be {fewest} or more, not {getattr(self, name)}")
         if not 0 <= self.jitter <= 0.5:
             raise ValueError(f"jitter must lie between 0 and 0.5, not {self.jitter}")
 
@@ -69,7 +65,7 @@ def generate_work(
 
     def draw(count: int) -> Ids:
         # Special tokens stand at either end of a vocabulary.
-        return _ids(random.integers(_FIRST, int(0.95 * vocab_size), count))
+        return tuple(random.integers(_FIRST, int(0.95 * vocab_size), count).tolist())
 
     keys = tuple(draw(sizes.key_tokens) for _ in range(sizes.attributes))
     named = [i for key in keys for i in key][: sizes.instruction_tokens]
@@ -106,7 +102,3 @@ def _value(document: Ids, length: int, random: np.random.Generator) -> Ids:
     copied = min(max(1, length - 1), len(document))
     start = int(random.integers(0, len(document) - copied + 1))
     return (*document[start : start + copied], _DELIMITER)
-
-
-def _ids(values: npt.NDArray[np.int64]) -> Ids:
-    return tuple(values.tolist())

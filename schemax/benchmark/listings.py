@@ -11,7 +11,6 @@ from schemax.benchmark.workload import Category, Ids, Listing, Workload
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.evaluation.examples import Example, canonical, read_examples
 from schemax.evaluation.schemas import annotated_schemas
-from schemax.tokens import DONE
 
 
 def read_rows(path: Path, count: int | None = None) -> list[Example]:
@@ -92,19 +91,11 @@ def _category(compiled: CompiledSchema, listings: Sequence[Listing]) -> Category
 
 
 def _answers(example: Example, compiled: CompiledSchema, eos_id: int) -> tuple[Ids, ...]:
+    """Up to the token that completes the stop rule; where none does, an EOS id ends the value."""
     found = []
     for attribute in compiled.attributes:
         value = canonical(example.attributes.get(attribute.label))
-        text = compiled.format.escape(value) + compiled.format.delimiter
-        found.append(_until_stop(compiled.codec.encode(text), compiled, eos_id))
+        ids = compiled.codec.encode(compiled.format.escape(value) + compiled.format.delimiter)
+        length = compiled.stop.length(ids)
+        found.append((*ids, eos_id) if length is None else tuple(ids[:length]))
     return tuple(found)
-
-
-def _until_stop(ids: Sequence[int], compiled: CompiledSchema, eos_id: int) -> Ids:
-    """Up to the token that completes the stop rule; where none does, an EOS id ends the value."""
-    state = 0
-    for count, token in enumerate(ids, 1):
-        state = int(compiled.stop.next_state[state, token])
-        if state == DONE:
-            return tuple(ids[:count])
-    return (*ids, eos_id)

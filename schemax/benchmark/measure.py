@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
-from schemax.benchmark.engines.base import BenchmarkError, Emitted, Engine, Unavailable
+from schemax.benchmark.engines.base import BenchmarkError, Engine, Unavailable
 from schemax.benchmark.memory import peak_memory
 from schemax.benchmark.workload import Workload, first_difference
-
-Tell = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -52,11 +48,10 @@ class Rules:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("repeats", "warm_up"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}")
-        if self.rival_documents is not None and self.rival_documents < 1:
-            raise ValueError(f"rival_documents must be 1 or more, not {self.rival_documents}")
+        for name in ("repeats", "warm_up", "rival_documents"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or more, not {value}")
 
 
 def measure_engines(
@@ -64,49 +59,56 @@ def measure_engines(
     work: Workload,
     rules: Rules,
     device: torch.device,
-    tell: Tell = lambda _: None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> list[EngineRun]:
     """One outcome per engine, in their order.
 
     Raises BenchmarkError where an engine writes anything but the given answers.
     """
     smaller = work if rules.rival_documents is None else work.part(rules.rival_documents)
-    outcomes = []
-    for engine in engines:
-        own = smaller if engine.kind == "rival" else work
-        outcome = EngineRun(engine, len(own))
-        outcomes.append(outcome)
-        _prepare(outcome, own, rules, device)
-        tell(f"{engine.name}: {outcome.skipped or _ready(outcome)}")
+    works = {engine: smaller if engine.kind == "rival" else work for engine in engines}
+    outcomes = [EngineRun(engine, len(works[engine])) for engine in engines]
+    for outcome in outcomes:
+        _prepare(outcome, works[outcome.engine], rules, device)
+        rates = ", ".join(f"{size}: {rate:,.2f}/s" for size, rate in outcome.tried.items())
+        ready = f"ready; batch sizes tried: {rates}" if rates else "ready"
+        tell(f"{outcome.engine.name}: {outcome.skipped or ready}")
     running = [outcome for outcome in outcomes if outcome.skipped is None]
     order = random.Random(rules.seed)
     for turn in range(rules.repeats):
         for outcome in order.sample(running, len(running)):
-            own = smaller if outcome.engine.kind == "rival" else work
-            seconds = timed(outcome, own, device)
+            seconds = timed(outcome, works[outcome.engine], device)
             outcome.seconds.append(seconds)
-            rate = len(own) / seconds
+            rate = outcome.documents / seconds
             tell(f"round {turn + 1} of {rules.repeats}: {outcome.engine.name} {rate:,.2f}/s")
-    for outcome in outcomes:
-        outcome.engine.teardown()
+    for engine in engines:
+        engine.teardown()
     return outcomes
 
 
 def timed(outcome: EngineRun, work: Workload, device: torch.device) -> float:
-    """Seconds of one checked run; counts its passes and its memory as well."""
+    """Seconds of one checked run; counts its passes and its memory as well.
+
+    Raises BenchmarkError for other answers than the given ones.
+    """
     engine = outcome.engine
-    with peak_memory(device) as peak, _counted(engine) as passes:
+    passes: list[int] = []
+    with peak_memory(device) as peak:
         engine.reset(work)
-        passes[0] = 0
-        _synchronize(device)
-        started = time.perf_counter()
-        emitted = engine.run(work)
-        _synchronize(device)
-        seconds = time.perf_counter() - started
-    _check(engine, work, emitted)
-    outcome.passes = passes[0] or None
-    if peak.bytes is not None:
-        outcome.peak_bytes = max(outcome.peak_bytes or 0, peak.bytes)
+        # Of the engine's own replica of the model.
+        hook = engine.module.base_model.register_forward_pre_hook(lambda *_: passes.append(1))
+        try:
+            _synchronize(device)
+            started = time.perf_counter()
+            emitted = engine.run(work)
+            _synchronize(device)
+            seconds = time.perf_counter() - started
+        finally:
+            hook.remove()
+    if difference := first_difference(work.expected(engine.writes), emitted):
+        raise BenchmarkError(f"{engine.name} did not write the given answers: {difference}")
+    outcome.passes = len(passes) or None
+    outcome.peak_bytes = max([outcome.peak_bytes or 0, *peak]) if peak else outcome.peak_bytes
     return seconds
 
 
@@ -136,8 +138,6 @@ def _tune(outcome: EngineRun, work: Workload, device: torch.device) -> None:
     """Runs each batch size on one batch's worth of documents and keeps the fastest."""
     engine = outcome.engine
     useful = [size for size in engine.batch_sizes if size <= len(work)]
-    if not useful:
-        return
     for size in useful:
         engine.batch_size = size
         sample = work.part(max(size, 2))
@@ -145,34 +145,10 @@ def _tune(outcome: EngineRun, work: Workload, device: torch.device) -> None:
             outcome.tried[size] = len(sample) / timed(outcome, sample, device)
         except torch.OutOfMemoryError:
             break
-    if not outcome.tried:
+    if outcome.tried:
+        engine.batch_size = max(outcome.tried, key=lambda size: outcome.tried[size])
+    elif useful:
         raise Unavailable("out of memory even with the smallest batch")
-    engine.batch_size = max(outcome.tried, key=lambda size: outcome.tried[size])
-
-
-def _ready(outcome: EngineRun) -> str:
-    rates = ", ".join(f"{size}: {rate:,.2f}/s" for size, rate in outcome.tried.items())
-    return f"ready; batch sizes tried: {rates}" if rates else "ready"
-
-
-def _check(engine: Engine, work: Workload, emitted: Emitted) -> None:
-    if difference := first_difference(work.expected(engine.writes), emitted):
-        raise BenchmarkError(f"{engine.name} did not write the given answers: {difference}")
-
-
-@contextmanager
-def _counted(engine: Engine) -> Iterator[list[int]]:
-    """Counts the forward passes of the engine's own replica of the model."""
-    passes = [0]
-
-    def count(*_: Any) -> None:
-        passes[0] += 1
-
-    hook = engine.module.base_model.register_forward_pre_hook(count)
-    try:
-        yield passes
-    finally:
-        hook.remove()
 
 
 def _synchronize(device: torch.device) -> None:

@@ -6,54 +6,43 @@ import ctypes
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-
-
-@dataclass
-class Peak:
-    """bytes: the largest rise over the level before; None where it cannot be told."""
-
-    bytes: int | None = None
-
 
 @contextmanager
-def peak_memory(device: torch.device) -> Iterator[Peak]:
-    """On CUDA what torch allocates, else resident memory as Linux counts it."""
-    peak = Peak()
+def peak_memory(device: torch.device) -> Iterator[list[int]]:
+    """The largest rise over the level before, in bytes: once the context is left, the only item of
+    a list, which stays empty where the rise cannot be told.
+
+    On CUDA what torch allocates, else resident memory as Linux counts it.
+    """
+    peak: list[int] = []
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
         yield peak
-        peak.bytes = torch.cuda.max_memory_allocated(device) - before
+        peak.append(torch.cuda.max_memory_allocated(device) - before)
         return
-    started = _reset()
-    yield peak
-    highest = _resident("VmHWM")
-    if started is not None and highest is not None:
-        peak.bytes = max(0, highest - started)
-
-
-def _reset() -> int | None:
-    """Sets the high-water mark to what is resident now; None where there is no such thing."""
     gc.collect(1)  # what a run leaves behind is young; the rest would take longer than some runs
     # Freed pages that the allocator keeps would hide what is allocated next.
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-    try:
-        _CLEAR.write_text("5")
-    except OSError:
-        return None
-    return _resident("VmRSS")
+    started = None
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark is what is resident now
+        started = resident("VmRSS")
+    yield peak
+    highest = resident("VmHWM")
+    if started is not None and highest is not None:
+        peak.append(max(0, highest - started))
 
 
-def _resident(name: str) -> int | None:
-    try:
-        lines = _STATUS.read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(x.split()[1]) * 1024 for x in lines if x.startswith(f"{name}:")), None)
+def resident(name: str) -> int | None:
+    """Bytes of this process: VmRSS now, VmHWM at most so far; None where Linux does not count."""
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    return None

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 from schemax.benchmark.report import Report
 from schemax.benchmark.table import headline, number
 
 _COLOURS = {"ours": "#1b7f5c", "rival": "#8a8f98", "bound": "#d9c79a"}
-
-
-def can_plot() -> bool:
-    return find_spec("matplotlib") is not None
 
 
 def plot(report: Report, path: Path) -> None:

@@ -15,8 +15,8 @@ _BLOCK = 1 << 22
 
 
 def _shape(
-    hidden: int, inner: int, layers: int, heads: int, *, tied: bool, **other: int
-) -> dict[str, Any]:
+    hidden: int, inner: int, layers: int, heads: int, *, tied: bool = False, **other: int
+) -> Mapping[str, Any]:
     return {
         "hidden_size": hidden,
         "intermediate_size": inner,
@@ -30,18 +30,17 @@ def _shape(
     }
 
 
+_TINY = {"num_key_value_heads": 2, "head_dim": 16, "vocab_size": 4096}
+
 SHAPES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        # Ours, to try things out.
-        "qwen3-tiny": _shape(
-            64, 128, 2, 4, tied=True, num_key_value_heads=2, head_dim=16, vocab_size=4096
-        ),
+        "qwen3-tiny": _shape(64, 128, 2, 4, tied=True, **_TINY),  # ours, to try things out
         "qwen3-0.6b": _shape(1024, 3072, 28, 16, tied=True),
         "qwen3-1.7b": _shape(2048, 6144, 28, 16, tied=True),
         "qwen3-4b": _shape(2560, 9728, 36, 32, tied=True),
-        "qwen3-8b": _shape(4096, 12288, 36, 32, tied=False),
-        "qwen3-14b": _shape(5120, 17408, 40, 40, tied=False),
-        "qwen3-32b": _shape(5120, 25600, 64, 64, tied=False),
+        "qwen3-8b": _shape(4096, 12288, 36, 32),
+        "qwen3-14b": _shape(5120, 17408, 40, 40),
+        "qwen3-32b": _shape(5120, 25600, 64, 64),
     }
 )
 
@@ -89,19 +88,21 @@ def random_model(config: Any, dtype: torch.dtype, device: torch.device, seed: in
     return model.eval()
 
 
-def draft_config(config: Any) -> Any:
-    """A draft of the same width and vocabulary with an eighth of the layers."""
-    smaller = copy.deepcopy(config)
-    smaller.num_hidden_layers = max(1, config.num_hidden_layers // 8)
-    if getattr(config, "layer_types", None):
-        smaller.layer_types = config.layer_types[: smaller.num_hidden_layers]
-    return smaller
-
-
 def replica(model: Any) -> Any:
     """A model of its own over the same weights: hooks and settings of one never reach another."""
     shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
     made = copy.deepcopy(model, shared)
     # What a trained model likes to sample with has no place here.
     made.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
+    return made
+
+
+def shallow_replica(model: Any) -> Any:
+    """A replica of the model's first eighth of layers."""
+    made = replica(model)
+    config, inner = made.config.get_text_config(), made.base_model
+    inner.layers = inner.layers[: max(1, len(inner.layers) // 8)]
+    config.num_hidden_layers = len(inner.layers)
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[: len(inner.layers)]
     return made

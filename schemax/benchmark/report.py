@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,9 +17,9 @@ import transformers
 
 from schemax.benchmark.measure import EngineRun
 from schemax.benchmark.workload import Workload
+from schemax.resources import version
 
 FORMAT = 1
-_BASELINE, _FLOOR = "generate", "floor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,53 +94,41 @@ def engine_rows(
     outcomes: Sequence[EngineRun],
     dollars_per_hour: float | None = None,
     beside: Sequence[EngineRun] = (),
-) -> list[EngineRow]:
+) -> tuple[EngineRow, ...]:
     """Figures of the engines that ran, in order.
 
     beside: where the floor and `generate` are found, if not among them.
     """
-    ran = [outcome for outcome in outcomes if outcome.skipped is None]
-    known = [*ran, *(outcome for outcome in beside if outcome.skipped is None)]
+    known = [outcome for outcome in (*outcomes, *beside) if outcome.skipped is None]
     rates = {o.engine.name: o.documents / median(o.seconds) for o in known}
-    return [_engine_row(outcome, rates, dollars_per_hour) for outcome in ran]
-
-
-def skipped(outcomes: Sequence[EngineRun]) -> tuple[dict[str, str], ...]:
-    return tuple(
-        {"name": outcome.engine.name, "reason": outcome.skipped}
-        for outcome in outcomes
-        if outcome.skipped is not None
-    )
-
-
-def _engine_row(
-    outcome: EngineRun, rates: dict[str, float], dollars_per_hour: float | None
-) -> EngineRow:
-    engine, rate = outcome.engine, rates[outcome.engine.name]
-    floor, baseline = rates.get(_FLOOR), rates.get(_BASELINE)
-    bound = engine.kind == "bound"
-    price = None if dollars_per_hour is None or bound else dollars_per_hour / 3600 / rate
-    passes = outcome.passes
-    return EngineRow(
-        name=engine.name,
-        title=engine.title,
-        kind=engine.kind,
-        documents=outcome.documents,
-        seconds=tuple(outcome.seconds),
-        products_per_second=rate,
-        slowest=outcome.documents / max(outcome.seconds),
-        fastest=outcome.documents / min(outcome.seconds),
-        of_floor=rate / floor if floor else None,
-        times_generate=rate / baseline if baseline else None,
-        passes=passes,
-        passes_per_product=passes / outcome.documents if passes else None,
-        peak_bytes=outcome.peak_bytes,
-        batch_size=engine.batch_size,
-        tried={str(size): tried for size, tried in outcome.tried.items()},
-        note=engine.note,
-        dollars_per_1000=None if price is None else 1e3 * price,
-        dollars_per_500_million=None if price is None else 5e8 * price,
-    )
+    floor, baseline = rates.get("floor"), rates.get("generate")
+    rows = []
+    for outcome in (outcome for outcome in outcomes if outcome.skipped is None):
+        engine, rate, passes = outcome.engine, rates[outcome.engine.name], outcome.passes
+        priced = dollars_per_hour is not None and engine.kind != "bound"
+        price = (dollars_per_hour or 0.0) / 3600 / rate if priced else None
+        row = EngineRow(
+            name=engine.name,
+            title=engine.title,
+            kind=engine.kind,
+            documents=outcome.documents,
+            seconds=tuple(outcome.seconds),
+            products_per_second=rate,
+            slowest=outcome.documents / max(outcome.seconds),
+            fastest=outcome.documents / min(outcome.seconds),
+            of_floor=rate / floor if floor else None,
+            times_generate=rate / baseline if baseline else None,
+            passes=passes,
+            passes_per_product=passes / outcome.documents if passes else None,
+            peak_bytes=outcome.peak_bytes,
+            batch_size=engine.batch_size,
+            tried={str(size): tried for size, tried in outcome.tried.items()},
+            note=engine.note,
+            dollars_per_1000=None if price is None else 1e3 * price,
+            dollars_per_500_million=None if price is None else 5e8 * price,
+        )
+        rows.append(row)
+    return tuple(rows)
 
 
 def describe_model(model: Any, name: str) -> dict[str, Any]:
@@ -153,7 +141,7 @@ def describe_model(model: Any, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "class": type(model).__name__,
-        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "parameters": model.num_parameters(),
         "dtype": str(model.dtype).removeprefix("torch."),
         "attention": config._attn_implementation,
         "shape": {key: getattr(config, key) for key in names if hasattr(config, key)},
@@ -171,7 +159,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "schemax": _version(),
+        "schemax": version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "date": datetime.now(UTC).date().isoformat(),
@@ -193,17 +181,9 @@ def describe_work(work: Workload) -> dict[str, Any]:
     }
 
 
-def _version() -> str:
-    try:
-        return metadata.version("schemax-hpd")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
-
-
 def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "unknown"
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"

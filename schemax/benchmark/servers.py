@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from functools import partial
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from schemax.benchmark.engines.base import BenchmarkError
 from schemax.compiler import CompiledSchema, compile_schema
@@ -23,24 +24,6 @@ ABSENT = (
 _SECONDS = 600
 
 
-@dataclass(frozen=True, slots=True)
-class ServerReport:
-    """What a server did with the products.
-
-    agreement: the share of attributes whose value is the annotated one, null included.
-    tokens: generated, by the server's own count; None where it gives none.
-    """
-
-    url: str
-    model: str
-    products: int
-    concurrency: int
-    seconds: float
-    products_per_second: float
-    agreement: float
-    tokens: int | None
-
-
 def ask_server(
     url: str,
     examples: Sequence[Example],
@@ -49,11 +32,14 @@ def ask_server(
     concurrency: int = 32,
     model: str | None = None,
     format: str | None = None,
-) -> ServerReport:
+) -> dict[str, Any]:
     """Sends every product as one request, `concurrency` at a time, and reads the answers.
 
     url: of the API, `/v1` included. model: as the server names it; None takes its first.
     tokenizer: whose chat template the prompts are written in.
+
+    Gives the figures of the report. agreement: the share of attributes whose value is the annotated
+    one, null included; tokens: generated, by the server's own count, None where it gives none.
 
     Raises BenchmarkError where the server cannot be reached or answers otherwise.
     """
@@ -62,38 +48,41 @@ def ask_server(
         raise BenchmarkError(
             f"{url!r} is not the address of a server; start it with http:// or https://"
         )
-    served = model or _first_model(base)
+    served = model or str(_found(_read(f"{base}/models"), "data", "id"))
     compiled = {
         name: compile_schema(schema, tokenizer, format=format, decoding="autoregressive")
         for name, schema in annotated_schemas(examples).items()
     }
-    requests = [_request(compiled[e.category], e.text, served) for e in examples]
-    _post(f"{base}/completions", requests[0])  # the first one warms up
+    bodies = [_body(compiled[e.category], e.text, served) for e in examples]
+    ask = partial(_read, f"{base}/completions")
+    ask(bodies[0])  # the first one warms up
     started = time.perf_counter()
     with ThreadPoolExecutor(concurrency) as pool:
-        replies = list(pool.map(lambda body: _post(f"{base}/completions", body), requests))
+        replies = list(pool.map(ask, bodies))
     seconds = time.perf_counter() - started
     flags = [
         flag
         for example, reply in zip(examples, replies, strict=True)
-        for flag in _agreeing(compiled[example.category], example, _text(reply))
+        for flag in _agreeing(
+            compiled[example.category], example, str(_found(reply, "choices", "text"))
+        )
     ]
     counts = [(reply.get("usage") or {}).get("completion_tokens") for reply in replies]
     known = [int(count) for count in counts if count is not None]
-    return ServerReport(
-        url=base,
-        model=served,
-        products=len(examples),
-        concurrency=concurrency,
-        seconds=seconds,
-        products_per_second=len(examples) / seconds,
-        agreement=sum(flags) / max(1, len(flags)),
-        tokens=sum(known) if len(known) == len(replies) else None,
-    )
+    return {
+        "url": base,
+        "model": served,
+        "products": len(examples),
+        "concurrency": concurrency,
+        "seconds": seconds,
+        "products_per_second": len(examples) / seconds,
+        "agreement": sum(flags) / max(1, len(flags)),
+        "tokens": sum(known) if len(known) == len(replies) else None,
+    }
 
 
-def _request(compiled: CompiledSchema, text: str, model: str) -> dict[str, Any]:
-    """The prompt as text, special tokens by name, so that any server can read it."""
+def _body(compiled: CompiledSchema, text: str, model: str) -> dict[str, Any]:
+    """A request with the prompt as text, special tokens by name, so that any server can read it."""
     (prompt,) = compiled.encode([text])
     document = compiled.codec.decode_bytes(prompt.documents[0]).decode("utf-8", "replace")
     written = compiled.prompt
@@ -110,51 +99,37 @@ def _request(compiled: CompiledSchema, text: str, model: str) -> dict[str, Any]:
     return body
 
 
-def _agreeing(compiled: CompiledSchema, example: Example, text: str) -> list[bool]:
-    paths = [attribute.labels for attribute in compiled.attributes]
-    found = compiled.format.parse(text, paths)
-    flags = []
+def _agreeing(compiled: CompiledSchema, example: Example, text: str) -> Iterator[bool]:
+    found = compiled.format.parse(text, [attribute.labels for attribute in compiled.attributes])
     for attribute in compiled.attributes:
-        raw = found.get(attribute.labels)
-        try:
+        value, raw = None, found.get(attribute.labels)
+        with suppress(ValueError):
             value = None if raw is None else compiled.format.unescape(raw)
-        except ValueError:
-            value = None
-        flags.append(value in accepted(example.attributes.get(attribute.label)))
-    return flags
+        yield value in accepted(example.attributes.get(attribute.label))
 
 
-def _first_model(base: str) -> str:
-    reply = _read(urllib.request.Request(f"{base}/models"))
+def _found(reply: dict[str, Any], items: str, key: str) -> Any:
+    """That key of the first of the items of a reply."""
     try:
-        return str(reply["data"][0]["id"])
-    except (KeyError, IndexError, TypeError) as error:
-        raise BenchmarkError(f"{base}/models names no model") from error
-
-
-def _text(reply: dict[str, Any]) -> str:
-    try:
-        return str(reply["choices"][0]["text"])
+        return reply[items][0][key]
     except (KeyError, IndexError, TypeError) as error:
         raise BenchmarkError(
-            f"the server replied without choices: {json.dumps(reply)[:200]}"
+            f"the server replied without {items}: {json.dumps(reply)[:200]}"
         ) from error
 
 
-def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
+def _read(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What an address replies, asked for or sent a body."""
     headers = {"Content-Type": "application/json"}
-    return _read(urllib.request.Request(url, json.dumps(body).encode(), headers))
-
-
-def _read(request: urllib.request.Request) -> dict[str, Any]:
+    data = None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS) as response:
+        with urlopen(Request(url, data, headers), timeout=_SECONDS) as response:
             reply = json.load(response)
-    except urllib.error.HTTPError as error:
+    except HTTPError as error:
         said = error.read(200).decode("utf-8", "replace")
-        raise BenchmarkError(f"{request.full_url} refused ({error.code}): {said}") from error
+        raise BenchmarkError(f"{url} refused ({error.code}): {said}") from error
     except (OSError, ValueError) as error:
-        raise BenchmarkError(f"{request.full_url} does not answer: {error}") from error
+        raise BenchmarkError(f"{url} does not answer: {error}") from error
     if not isinstance(reply, dict):
-        raise BenchmarkError(f"{request.full_url} answered with something other than a JSON object")
+        raise BenchmarkError(f"{url} answered with something other than a JSON object")
     return reply

@@ -115,11 +115,9 @@ class Workload:
 
     def expected(self, writes: Writes) -> list[tuple[Ids, ...]]:
         """What an engine has to emit, per document: N values, or one whole output."""
-        if writes == "nothing":
-            return []
         if writes == "output":
             return [(self.output(listing),) for listing in self.listings]
-        return [listing.answers for listing in self.listings]
+        return [listing.answers for listing in self.listings] if writes == "values" else []
 
     def prompts(self, documents_per_prompt: int = 1) -> list[PromptIds]:
         """Prompts with slots for up to J documents of one category each, answers given."""
@@ -128,37 +126,29 @@ class Workload:
             members, category = list(group), self.categories[number]
             for at in range(0, len(members), documents_per_prompt):
                 some = members[at : at + documents_per_prompt]
-                found.append(
-                    PromptIds(
-                        instruction=category.instruction,
-                        documents=tuple(listing.ids for listing in some),
-                        opening=category.opening,
-                        keys=(category.keys,) * len(some),
-                        k_max=category.k_max,
-                        sampling_keys=(0,) * len(some),
-                        answers=tuple(listing.answers for listing in some),
-                    )
+                prompt = PromptIds(
+                    instruction=category.instruction,
+                    documents=tuple(listing.ids for listing in some),
+                    opening=category.opening,
+                    keys=(category.keys,) * len(some),
+                    k_max=category.k_max,
+                    sampling_keys=(0,) * len(some),
+                    answers=tuple(listing.answers for listing in some),
                 )
+                found.append(prompt)
         return found
 
     def autoregressive_prompts(self) -> list[PromptIds]:
         """One prompt per document, whose only slot is the whole output."""
-        found = []
-        for listing in self.listings:
-            category = self.categories[listing.category]
-            budget = sum(map(len, category.keys)) + sum(category.k_max) + 1
-            found.append(
-                PromptIds(
-                    instruction=category.instruction,
-                    documents=(listing.ids,),
-                    opening=category.opening,
-                    keys=(((),),),
-                    k_max=(budget,),
-                    sampling_keys=(0,),
-                    answers=((self.output(listing),),),
-                )
+        return [
+            replace(
+                prompt,
+                keys=(((),),),
+                k_max=(sum(map(len, prompt.keys[0])) + sum(prompt.k_max) + 1,),
+                answers=((self.output(listing),),),
             )
-        return found
+            for prompt, listing in zip(self.prompts(), self.listings, strict=True)
+        ]
 
     def used_categories(self) -> list[Category]:
         return [self.categories[n] for n in sorted({item.category for item in self.listings})]

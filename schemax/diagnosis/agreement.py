@@ -6,8 +6,9 @@ written at every place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -21,7 +22,7 @@ from schemax.diagnosis.report import Agreement
 from schemax.runtime.engine import Model, decode
 from schemax.runtime.plan import plan_prompt
 from schemax.schema import AttrSchema
-from schemax.tokens import PromptIds, SlotOutput
+from schemax.tokens import SlotOutput
 
 TEMPLATE = "Read the attributes of the text.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
 TEXTS = [
@@ -53,17 +54,6 @@ class Probe(AttrSchema, category="product"):
     color: Literal["black", "yellow", "blue"] | None = attr(k_max=6)
 
 
-@dataclass(slots=True)
-class _Trace:
-    """(S, K, V) logits by which the decoder chose, of all slots of a batch."""
-
-    logits: dict[tuple[int, int], Tensor]
-
-    def __call__(self, index: Tensor, step: Tensor, logits: Tensor) -> None:
-        places = zip(index.tolist(), step.tolist(), logits.float().cpu(), strict=True)
-        self.logits.update(((place, k), row) for place, k, row in places)
-
-
 @torch.inference_mode()
 def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
     """One `Agreement` per way to decode, the one that equals plain requests first."""
@@ -78,13 +68,16 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
         compiled = compile_schema(
             Probe, tokenizer, template=TEMPLATE, decoding=config, vocab_size=model.vocab_size
         )
-        prompts = [_short(prompt) for prompt in compiled.encode(TEXTS)]
+        prompts = [
+            replace(prompt, k_max=tuple(min(budget, _MOST_TOKENS) for budget in prompt.k_max))
+            for prompt in compiled.encode(TEXTS)
+        ]
         plans = [plan_prompt(prompt, config) for prompt in prompts]
         if misfit := next(filter(None, map(model.misfit, plans)), None):
             yield replace(way, refused=f"a short example {misfit}")
             continue
-        trace = _Trace({})
-        outputs = decode(model, prompts, compiled.stop, config, trace)
+        trace: dict[tuple[int, int], Tensor] = {}
+        outputs = decode(model, prompts, compiled.stop, config, partial(_keep, trace))
         slots = [slot for row in outputs for slot in row]
         plain = plain or slots
         expected = [
@@ -92,22 +85,20 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
             for prompt, row in zip(prompts, outputs, strict=True)
             for logits in oracle_logits(model, prompt, config, row)
         ]
+        alike = [a.ids == b.ids for a, b in zip(slots, plain, strict=False)]
         yield replace(
             _compare(way, slots, trace, expected, can_be_exact(model)),
             oracle="one pass" if config.layout == "gapped" else "plain requests",
-            like_plain=_like(slots, plain),
+            like_plain=sum(alike) / len(slots) if len(slots) == len(plain) else 0.0,
         )
 
 
-def _short(prompt: PromptIds) -> PromptIds:
-    return replace(prompt, k_max=tuple(min(budget, _MOST_TOKENS) for budget in prompt.k_max))
-
-
-def _like(slots: Sequence[SlotOutput], plain: Sequence[SlotOutput]) -> float:
-    if len(slots) != len(plain):
-        return 0.0
-    same = sum(a.ids == b.ids for a, b in zip(slots, plain, strict=True))
-    return same / len(slots)
+def _keep(
+    trace: dict[tuple[int, int], Tensor], index: Tensor, step: Tensor, logits: Tensor
+) -> None:
+    """(V,) logits by which the decoder chose, by slot and step."""
+    places = zip(index.tolist(), step.tolist(), logits.float().cpu(), strict=True)
+    trace.update(((place, k), row) for place, k, row in places)
 
 
 def can_be_exact(model: Model) -> bool:
@@ -118,18 +109,17 @@ def can_be_exact(model: Model) -> bool:
 def _compare(
     way: Agreement,
     slots: Sequence[SlotOutput],
-    trace: _Trace,
+    trace: Mapping[tuple[int, int], Tensor],
     expected: Sequence[Tensor],
     precise: bool,
 ) -> Agreement:
-    tokens = agreeing = 0
-    largest, spread = 0.0, 0.0
+    tokens = sum(len(slot.ids) for slot in slots)
+    agreeing, largest, spread = 0, 0.0, 1e-6
     for place, (slot, oracle) in enumerate(zip(slots, expected, strict=True)):
-        got = torch.stack([trace.logits[place, k] for k in range(len(slot.ids))])
-        tokens += len(slot.ids)
+        got = torch.stack([trace[place, k] for k in range(len(slot.ids))])
         agreeing += int((oracle.argmax(dim=-1) == torch.tensor(slot.ids)).sum())
         largest = max(largest, float((got - oracle).abs().max()))
         spread = max(spread, float(oracle.std()))
-    difference = largest / max(spread, 1e-6)
+    difference = largest / spread
     exact = agreeing == tokens and difference <= _EXACT if precise else None
     return replace(way, tokens=tokens, agreeing=agreeing, difference=difference, exact=exact)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemax.diagnosis.report import Agreement, Check, Diagnosis
+from schemax.diagnosis.report import Check, Diagnosis
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
 
@@ -53,8 +53,7 @@ def _diagnose(
     given: Mapping[str, Any] | None = None,
 ) -> Diagnosis:
     from schemax.diagnosis.agreement import agreements
-    from schemax.diagnosis.memory import memory_checks
-    from schemax.diagnosis.threads import thread_check
+    from schemax.diagnosis.machine import memory_checks, thread_check
     from schemax.diagnosis.tokens import tokenizer_checks, well_suited_formats
 
     facts = [*_architecture(model.model), _mode(model)]
@@ -67,7 +66,12 @@ def _diagnose(
     facts += memory_checks(model)
     if model.device.type == "cpu":
         facts.append(thread_check())
-    problems = [_problem(item) for item in found if not item.ok]
+    problems = [
+        f"{item.name}: {item.tokens - item.agreeing} of {item.tokens} tokens are not the oracle's, "
+        f"and logits differ by {item.difference:.1e} of their spread; do not use it"
+        for item in found
+        if not item.ok
+    ]
     problems += [f"{fact.name}: {fact.found}" for fact in facts if fact.ok is False]
     if not any(item.tokens for item in found):
         problems.append("no way to decode could be compared, so nothing is proven")
@@ -86,13 +90,6 @@ def _diagnose(
     return Diagnosis(name, not problems, tuple(facts), found, tuple(problems), recommended)
 
 
-def _problem(found: Agreement) -> str:
-    return (
-        f"{found.name}: {found.tokens - found.agreeing} of {found.tokens} tokens are not the "
-        f"oracle's, and logits differ by {found.difference:.1e} of their spread; do not use it"
-    )
-
-
 def _widen(model: Any) -> str | None:
     """Goes over to float32 if there is room; returns the dtype to use later."""
     import torch
@@ -100,10 +97,9 @@ def _widen(model: Any) -> str | None:
     from schemax.runtime.limits import free_bytes
 
     own: torch.dtype = model.dtype
-    numbers = sum(parameter.numel() for parameter in model.parameters())
     room = free_bytes(next(model.parameters()).device)
     narrow = own in (torch.bfloat16, torch.float16)
-    if not narrow or getattr(model, "is_quantized", False) or room < 8 * numbers:
+    if not narrow or getattr(model, "is_quantized", False) or room < 8 * model.num_parameters():
         return None
     model.float()
     return str(own).removeprefix("torch.")
@@ -114,7 +110,6 @@ def _architecture(model: Any) -> list[Check]:
 
     config = model.config.get_text_config()
     found = examine(model)
-    numbers = sum(parameter.numel() for parameter in model.parameters())
     kinds = ", ".join(f"{count} {kind}" for kind, count in found.layer_counts.items())
     backend: str = config._attn_implementation
     why = {
@@ -123,7 +118,10 @@ def _architecture(model: Any) -> list[Check]:
     }.get(backend, "takes no masks of ours")
     context = found.max_positions
     return [
-        Check("architecture", f"{type(model).__name__}, {numbers / 1e6:,.1f} M parameters"),
+        Check(
+            "architecture",
+            f"{type(model).__name__}, {model.num_parameters() / 1e6:,.1f} M parameters",
+        ),
         Check("layers", kinds),
         Check("attention heads", found.heads),
         Check("positions", f"{found.position_encoding}; context {context or 'unlimited'}"),

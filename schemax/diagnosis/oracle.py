@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,40 +19,10 @@ from schemax.config import DecodingConfig
 from schemax.runtime.engine import Model
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import Plan, WrittenValue, plan_prompt, with_values
-from schemax.runtime.sampling import choose
 from schemax.runtime.visibility import TokenInfo
-from schemax.tokens import DONE, FinishReason, Grammar, PromptIds, SlotOutput, SlotSpec, StopTable
+from schemax.tokens import PromptIds, SlotOutput
 
-
-@torch.inference_mode()
-def oracle_outputs(
-    model: Model,
-    prompt: PromptIds,
-    stop: StopTable,
-    config: DecodingConfig,
-    outputs: Sequence[SlotOutput],
-    budgets: Sequence[int] | None = None,
-) -> tuple[SlotOutput, ...]:
-    """(S,) what should have been written into a prompt's slots, given what was.
-
-    Equal to `outputs` if these are right; else a slot ends with the first token that differs.
-    budgets: (S,) tokens, retries included; None for the prompt's own.
-    """
-    plan = plan_prompt(prompt, config)
-    found = []
-    for place, logits in enumerate(oracle_logits(model, prompt, config, outputs)):
-        key = torch.from_numpy(plan.sampling_keys[place : place + 1])
-        budget = int(plan.k_max[place] if budgets is None else budgets[place])
-        written: list[int] = []
-        reason: FinishReason | None = None
-        for row, actual in zip(logits, outputs[place].ids, strict=True):
-            spec = plan.specs[place]
-            written.append(next_token(row, spec, written, stop, config, key))
-            reason = finish_reason(written, budget, stop)
-            if reason is not None or written[-1] != actual:
-                break
-        found.append(SlotOutput(tuple(written), reason or "length"))
-    return tuple(found)
+_INFO = ("position_ids", "document", "slot", "step")
 
 
 @torch.inference_mode()
@@ -89,67 +58,8 @@ def oracle_logits(
             continue
         # By itself: later keys, whose positions it reaches, are not there.
         end = int(plan.last_index[place]) + 1
-        alone = [*within[:place], values[place]]
-        yield from _one_pass(model, config, _cut(plan, end), alone, [place])
-
-
-def next_token(
-    logits: Tensor,
-    spec: SlotSpec,
-    written: Sequence[int],
-    stop: StopTable,
-    config: DecodingConfig,
-    key: Tensor,
-) -> int:
-    """(V,) logits -> the token chosen among all that the slot's grammar allows.
-
-    key: (1, 2) for random numbers, see `sampling.choose`.
-    """
-    if (grammar := spec.grammar) is not None:
-        if (token := forced_token(grammar, written, stop)) is not None:
-            return token
-        bits = np.frombuffer(_matcher(grammar, written).compute_bitmask(), np.uint8)
-        allowed = np.unpackbits(bits, bitorder="little")[: len(logits)].astype(bool)
-        logits = logits.masked_fill(~torch.from_numpy(allowed).to(logits.device), -torch.inf)
-    return int(choose(logits[None], key, len(written), config))
-
-
-def forced_token(grammar: Grammar, written: Sequence[int], stop: StopTable) -> int | None:
-    """The next token, if some earlier one left no other way; else None."""
-    if not grammar.strict:
-        return None
-    step = 1
-    while step <= len(written):
-        data = _matcher(grammar, written[:step]).compute_ff_bytes()
-        ids = list(grammar.encode(data)) if data else []
-        reasons = [
-            finish_reason([*written[:step], *ids[:n]], 1 << 30, stop) for n in range(len(ids))
-        ]
-        last = finish_reason([*written[:step], *ids], 1 << 30, stop)
-        if last is None or "stop" in reasons:
-            ids = ids[: reasons.index("stop") if "stop" in reasons else -1]
-        if step + len(ids) > len(written):
-            return ids[len(written) - step]
-        step += len(ids) + 1
-    return None
-
-
-def finish_reason(written: Sequence[int], budget: int, stop: StopTable) -> FinishReason | None:
-    """Why a slot with these tokens ends; None if it goes on."""
-    if written[-1] in stop.eos_ids:
-        return "eos"
-    state = 0
-    for token in written:
-        state = int(stop.next_state[state, token])
-        if state == DONE:
-            return "stop"
-    return "length" if len(written) >= budget else None
-
-
-def _matcher(grammar: Grammar, written: Sequence[int]) -> Any:
-    matcher = grammar.new_matcher()
-    assert matcher.consume_tokens(list(written))
-    return matcher
+        cut = replace(plan, **{name: getattr(plan, name)[:end] for name in ("input_ids", *_INFO)})
+        yield from _one_pass(model, config, cut, [*within[:place], values[place]], [place])
 
 
 def _plain_requests(
@@ -174,8 +84,7 @@ def _one_pass(
     wanted: Sequence[int],
 ) -> Iterator[Tensor]:
     filled = with_values(plan, values)
-    names = ("position_ids", "document", "slot", "step")
-    row = {n: torch.from_numpy(getattr(filled, n))[None].to(model.device) for n in names}
+    row = {n: torch.from_numpy(getattr(filled, n))[None].to(model.device) for n in _INFO}
     tokens = TokenInfo(**row, real=torch.ones_like(row["slot"], dtype=torch.bool))
     starts = len(plan.input_ids) + np.cumsum([0, *(len(value.ids) for value in values)])
     columns = [
@@ -190,9 +99,3 @@ def _one_pass(
         model.uses_long_rope(plan),
     )
     yield from torch.split(logits.float().cpu(), list(map(len, columns)))
-
-
-def _cut(plan: Plan, end: int) -> Plan:
-    """The plan's first tokens."""
-    names = ("input_ids", "position_ids", "document", "slot", "step")
-    return replace(plan, **{name: getattr(plan, name)[:end] for name in names})

@@ -16,7 +16,12 @@ FORMATS = ("json", "yaml", "xml")
 
 def well_suited_formats(tokenizer: Any) -> list[str]:
     """Formats whose slots begin where the tokenizer would cut filled text."""
-    return [name for name in FORMATS if not _odd_boundaries(tokenizer, name)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # said in the report
+        compiled = [
+            compile_schema(Probe, tokenizer, format=name, template=TEMPLATE) for name in FORMATS
+        ]
+    return [item.format.name for item in compiled if not item.odd_boundaries]
 
 
 def tokenizer_checks(tokenizer: Any) -> Iterator[Check]:
@@ -30,19 +35,11 @@ def tokenizer_checks(tokenizer: Any) -> Iterator[Check]:
         else f"merged with values in {', '.join(odd)}; fine in {', '.join(suited) or 'none'}",
         ok=bool(suited),
     )
-    merged = sum(
-        1 for data in codec.token_bytes if b'"' in data and (b"," in data or b"\n" in data)
-    )
+    merged = sum(b'"' in data and (b"," in data or b"\n" in data) for data in codec.token_bytes)
     yield Check("merged delimiters", f"{merged} tokens hold a quote and what follows it; handled")
     yield _specials(tokenizer)
     chat = "found; thinking off" if codec.chat_template else "none: prompted as a base model"
     yield Check("chat template", chat)
-
-
-def _odd_boundaries(tokenizer: Any, format: str) -> tuple[str, ...]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # said in the report
-        return compile_schema(Probe, tokenizer, format=format, template=TEMPLATE).odd_boundaries
 
 
 def _specials(tokenizer: Any) -> Check:

@@ -12,19 +12,12 @@ from pydantic import BaseModel
 
 from schemax.calibration import Calibration
 from schemax.config import DecodingConfig
-from schemax.evaluation.calibration_fit import (
-    Fit,
-    FitEntry,
-    PredictedValue,
-    entries_of,
-    fit_calibration,
-)
+from schemax.evaluation.calibration_fit import Fit, FitEntry, entries_of, fit_calibration
 from schemax.evaluation.examples import Example, shown_record
-from schemax.evaluation.scores import by_attribute, labelled
+from schemax.evaluation.scores import by_attribute
 from schemax.extractor import Extractor
 from schemax.familiarity import mean_logprob
 from schemax.progress import track
-from schemax.results import FieldResult
 
 FEWEST = 100
 """Annotated pairs below which a fit says more of the pairs than of the model."""
@@ -64,18 +57,11 @@ def calibrate(
         if show_progress:
             stream = track(stream, total=len(examples), unit="products")
         items = sorted(stream, key=lambda item: item.index)
-        values = [{name: field.value for name, field in item.fields.items()} for item in items]
-        written = [{name: _written(field) for name, field in item.fields.items()} for item in items]
         logprobs += [found for item in items if (found := mean_logprob(item)) is not None]
         entries += entries_of(
-            examples,
-            labelled(examples, values, schemas),
-            by_attribute(examples, written, schemas),
+            examples, by_attribute(examples, [item.fields for item in items], schemas)
         )
     fit = fit_calibration(entries)
-    usual = {"usual_logprob": fmean(logprobs), "usual_deviation": pstdev(logprobs)}
-    return replace(fit, calibration=replace(fit.calibration, **usual))
-
-
-def _written(field: FieldResult) -> PredictedValue:
-    return PredictedValue(field.confidence, field.probability, field.null_probability is not None)
+    usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
+    fitted = replace(fit.calibration, usual_logprob=usual, usual_deviation=deviation)
+    return replace(fit, calibration=fitted)

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from schemax.calibration import Calibration, logit
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
-from schemax.evaluation.intervals import Counts, difference_interval, f1_of
-from schemax.evaluation.pairs import OUTCOMES, Outcome, outcome_of
+from schemax.evaluation.intervals import Counts, count_by_product, difference_interval, f1_of
+from schemax.evaluation.pairs import Outcome, outcome_of
 from schemax.evaluation.reliability import VALUES, Reliability, reliability
-from schemax.evaluation.scores import score_predictions
+from schemax.evaluation.scores import as_text, score_predictions
+from schemax.results import FieldResult
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
 # As a sharper or a blunter map than this comes of data that say too little.
@@ -38,14 +41,6 @@ class FitEntry(NamedTuple):
     without: Outcome
     confidence: float | None
     probability: float | None
-
-
-class PredictedValue(NamedTuple):
-    """What is known of a value as it was written; `optional`: whether its field may be null."""
-
-    confidence: float | None
-    probability: float | None
-    optional: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +71,26 @@ class Fit:
 
 
 def entries_of(
-    examples: Sequence[Example],
-    predictions: Sequence[Mapping[str, Any]],
-    written: Sequence[Mapping[str, PredictedValue | None]],
+    examples: Sequence[Example], fields: Sequence[Mapping[str, FieldResult | None]]
 ) -> list[FitEntry]:
-    """All attributes of all products; predictions and written are by attribute."""
+    """All attributes of all products; fields: what was read of them, by attribute."""
+    predictions = [
+        {name: None if field is None else as_text(field.value) for name, field in row.items()}
+        for row in fields
+    ]
     entries = []
     for pair in score_predictions(examples, predictions).pairs:
-        found = written[pair.product].get(pair.attribute)
-        known = found is not None and pair.outcome in VALUES
+        field = fields[pair.product].get(pair.attribute)
+        known = field if pair.outcome in VALUES else None
+        optional = known is not None and known.null_probability is not None
         entries.append(
             FitEntry(
                 product=pair.product,
                 annotated=pair.annotated,
                 outcome=pair.outcome,
                 without=outcome_of(examples[pair.product].attributes.get(pair.attribute), None),
-                confidence=found.confidence if found and known else None,
-                probability=found.probability if found and known and found.optional else None,
+                confidence=None if known is None else known.confidence,
+                probability=known.probability if known and optional else None,
             )
         )
     return entries
@@ -124,47 +122,40 @@ def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
 
 
 def fit_confidence(confidences: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
-    """The temperature and bias of least log loss (Newton's method, as in Platt's paper).
+    """The temperature and bias of least log loss, as in Platt's paper.
 
     A penalty worth about one value draws them to 1 and 0, which holds them where all values are
     right or there are few; the slope, 1 / temperature, stays from 0.05 to 20.
     """
-    x = np.array([logit(one) for one in confidences])
-    y = np.array(right, np.float64)
-    slope, bias = _newton(x, y, None)
+    x = torch.tensor([logit(one) for one in confidences], dtype=torch.float64)
+    y = torch.tensor(right, dtype=torch.float64)
+    slope, bias = _least_loss(x, y, None)
     if not _SLOPES[0] <= slope <= _SLOPES[1]:
         # The loss is convex, so that its least within bounds lies on the bound that was crossed.
-        slope, bias = _newton(x, y, float(np.clip(slope, *_SLOPES)))
+        slope, bias = _least_loss(x, y, min(max(slope, _SLOPES[0]), _SLOPES[1]))
     return round(1 / slope, 4), round(bias, 4)
 
 
-def _newton(
-    x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], slope: float | None
-) -> tuple[float, float]:
+def _least_loss(x: Tensor, y: Tensor, slope: float | None) -> tuple[float, float]:
     """Slope and bias; only the bias where the slope is given."""
-    inputs = np.stack([x, np.ones_like(x)], axis=1)
-    start = np.array([1.0 if slope is None else slope, 0.0])
-    free = [0, 1] if slope is None else [1]
-    usual = np.array([1.0, 0.0])
+    found = torch.tensor([1.0 if slope is None else slope, 0.0], dtype=torch.float64)
+    free = torch.tensor([float(slope is None), 1.0], dtype=torch.float64)
+    found.requires_grad_()
+    optimizer = torch.optim.LBFGS([found], max_iter=500, line_search_fn="strong_wolfe")
 
-    def loss(at: npt.NDArray[np.float64]) -> float:
-        z = inputs @ at
-        return float(np.sum(np.logaddexp(0, z) - y * z) + np.sum((at - usual) ** 2) / 2)
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        logits = found[0] * x + found[1]
+        value = binary_cross_entropy_with_logits(logits, y, reduction="sum")
+        value = value + ((found[0] - 1) ** 2 + found[1] ** 2) / 2
+        value.backward()  # type: ignore[no-untyped-call]
+        found.grad = None if found.grad is None else found.grad * free
+        return value
 
-    found = start
-    for _ in range(100):
-        p = 1 / (1 + np.exp(-np.clip(inputs @ found, -500, 500)))
-        gradient = (inputs.T @ (p - y) + found - usual)[free]
-        curvature = ((inputs.T * (p * (1 - p))) @ inputs + np.eye(2))[np.ix_(free, free)]
-        step = np.zeros(2)
-        step[free] = np.linalg.solve(curvature, gradient)
-        length = 1.0
-        while length > 1e-6 and loss(found - length * step) > loss(found):
-            length /= 2
-        found = found - length * step
-        if np.abs(length * step).max() < 1e-9:
-            break
-    return float(found[0]), float(found[1])
+    with torch.enable_grad():
+        optimizer.step(loss)  # type: ignore[no-untyped-call]
+    slope, bias = found.tolist()
+    return slope, bias
 
 
 def threshold_curve(entries: Sequence[FitEntry]) -> tuple[Threshold, ...]:
@@ -199,9 +190,10 @@ def pick_threshold(curve: Sequence[Threshold]) -> float:
 
 def _counts(entries: Sequence[FitEntry], least: float, *, strict: bool) -> Counts:
     """(products, 5), as `Scores.counts`, with less probable values left out."""
-    counts = np.zeros((max(entry.product for entry in entries) + 1, len(OUTCOMES)), np.int64)
-    for entry in entries:
-        if strict or entry.annotated:
-            kept = entry.probability is None or entry.probability >= least
-            counts[entry.product, OUTCOMES.index(entry.outcome if kept else entry.without)] += 1
-    return counts
+
+    def kept(entry: FitEntry) -> bool:
+        return entry.probability is None or entry.probability >= least
+
+    counted = [entry for entry in entries if strict or entry.annotated]
+    outcomes = ((e.product, e.outcome if kept(e) else e.without) for e in counted)
+    return count_by_product(outcomes, max(entry.product for entry in entries) + 1)

@@ -16,25 +16,18 @@ _RIGHT = ("nn", "vc")
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Both F1s, and on how many pairs only one of the two is right.
+    """Both F1s, the second minus the first, and on how many pairs only one of the two is right.
 
-    interval: 95 %, of second_f1 - first_f1, by a paired bootstrap over products.
+    f1_difference_interval: 95 %, by a paired bootstrap over products.
+    mcnemar_p: of McNemar's exact test, two-sided.
     """
 
-    first_f1: float
-    second_f1: float
-    interval: Interval
-    only_first: int
-    only_second: int
-
-    @property
-    def difference(self) -> float:
-        return self.second_f1 - self.first_f1
-
-    @property
-    def p_value(self) -> float:
-        """McNemar's exact test, two-sided."""
-        return mcnemar(self.only_first, self.only_second)
+    f1: tuple[float, float]
+    f1_difference: float
+    f1_difference_interval: Interval
+    right_only_in_first: int
+    right_only_in_second: int
+    mcnemar_p: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +39,9 @@ class Comparison:
     differing_products: names, as in `row_ids`, of the products that these belong to.
     """
 
+    products: int
     pairs: int
     differing_pairs: int
-    products: int
     differing_products: tuple[str, ...]
     protocol: Paired
     strict: Paired
@@ -98,17 +91,22 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 
 def _paired(first: Scores, second: Scores, *, strict: bool) -> Paired:
-    only_first = only_second = 0
-    for one, other in zip(first.pairs, second.pairs, strict=True):
-        if strict or one.annotated:
-            only_first += one.outcome in _RIGHT and other.outcome not in _RIGHT
-            only_second += other.outcome in _RIGHT and one.outcome not in _RIGHT
+    right = [
+        (one.outcome in _RIGHT, other.outcome in _RIGHT)
+        for one, other in zip(first.pairs, second.pairs, strict=True)
+        if strict or one.annotated
+    ]
+    only = right.count((True, False)), right.count((False, True))
+    f1, other_f1 = ((scores.strict if strict else scores.protocol).f1 for scores in (first, second))
     return Paired(
-        first_f1=(first.strict if strict else first.protocol).f1,
-        second_f1=(second.strict if strict else second.protocol).f1,
-        interval=difference_interval(first.counts(strict=strict), second.counts(strict=strict)),
-        only_first=only_first,
-        only_second=only_second,
+        f1=(f1, other_f1),
+        f1_difference=other_f1 - f1,
+        f1_difference_interval=difference_interval(
+            first.counts(strict=strict), second.counts(strict=strict)
+        ),
+        right_only_in_first=only[0],
+        right_only_in_second=only[1],
+        mcnemar_p=mcnemar(*only),
     )
 
 

@@ -7,12 +7,13 @@ Efron and Tibshirani, An Introduction to the Bootstrap, 1993).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from schemax.evaluation.pairs import OUTCOMES
+from schemax.evaluation.pairs import OUTCOMES, Outcome
 
 RESAMPLES = 1_000
 LEVEL = 0.95
@@ -20,12 +21,19 @@ LEVEL = 0.95
 Counts = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """Both ends of a 95 % interval."""
 
     low: float
     high: float
+
+
+def count_by_product(outcomes: Iterable[tuple[int, Outcome]], products: int) -> Counts:
+    """(product, outcome) of pairs -> (products, 5): how many of a product's had which outcome."""
+    counts = np.zeros((products, len(OUTCOMES)), np.int64)
+    for product, outcome in outcomes:
+        counts[product, OUTCOMES.index(outcome)] += 1
+    return counts
 
 
 def f1_of(counts: Counts) -> npt.NDArray[np.float64]:

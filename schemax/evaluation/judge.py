@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 
 import jinja2
 
+from schemax.compiler.prompt import ShownAttribute, ShownDocument
 from schemax.evaluation.examples import Example
 from schemax.evaluation.pairs import is_null
 from schemax.resources import resource_dir
@@ -104,17 +105,8 @@ def prompt_of(case: Case, template: jinja2.Template) -> str:
     """The prompt about one case, as one message."""
     return template.render(
         category="judgement",
-        attributes=[
-            {
-                "name": "verdict",
-                "description": None,
-                "type": "one of the choices",
-                "examples": (),
-                "choices": VERDICTS,
-                "nullable": False,
-            }
-        ],
-        documents=[{"text": case.text, "id": None}],
+        attributes=[ShownAttribute("verdict", None, "one of the choices", (), VERDICTS, False)],
+        documents=[ShownDocument(case.text, None)],
         format="json",
         keys_given=False,
         chat=True,

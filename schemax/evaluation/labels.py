@@ -173,18 +173,13 @@ def _typed(leaf: Leaf, text: str) -> Scalar:
     if leaf.choices is not None:
         return text_of(value)
     if leaf.attribute.kind == "boolean":
-        return _boolean().validate_python(value)
+        return TypeAdapter(bool).validate_python(value)
     if leaf.attribute.kind in ("integer", "number"):
         try:
             return Decimal(value)
         except InvalidOperation:
             return str(value)
     return str(value)
-
-
-@lru_cache
-def _boolean() -> TypeAdapter[bool]:
-    return TypeAdapter(bool)
 
 
 def as_stated(value: Any) -> Stated:

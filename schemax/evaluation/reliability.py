@@ -74,19 +74,14 @@ def reliability(confidences: Sequence[float], right: Sequence[bool]) -> Reliabil
     if not confidences:
         return None
     sure, correct = np.array(confidences, np.float64), np.array(right, np.float64)
-    bins = tuple(_bins(sure, correct))
-    gaps = (
-        b.count * abs(b.confidence - b.accuracy)
-        for b in bins
-        if b.confidence is not None and b.accuracy is not None
-    )
+    bins, ece = _bins(sure, correct)
     descending, risks = _risks(sure, correct)
     ends = [-(-len(sure) * tenth // 10) for tenth in range(1, 11)]
     return Reliability(
         values=len(sure),
         confidence=float(sure.mean()),
         accuracy=float(correct.mean()),
-        ece=sum(gaps) / len(sure),
+        ece=ece,
         brier=float(np.mean((sure - correct) ** 2)),
         aurc=float(risks.mean()),
         bins=bins,
@@ -113,22 +108,18 @@ def reliability_of(
     return reliability([sure for sure, _ in pairs], [right for _, right in pairs])
 
 
-def _bins(sure: Floats, correct: Floats) -> list[Bin]:
+def _bins(sure: Floats, correct: Floats) -> tuple[tuple[Bin, ...], float]:
+    """The bins, and the mean distance of accuracy from confidence over them."""
     places = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
-    found = []
-    for place in range(BINS):
-        inside = places == place
-        count = int(inside.sum())
-        found.append(
-            Bin(
-                low=place / BINS,
-                high=(place + 1) / BINS,
-                count=count,
-                confidence=float(sure[inside].mean()) if count else None,
-                accuracy=float(correct[inside].mean()) if count else None,
-            )
-        )
-    return found
+    counts, sums, hits = (
+        np.bincount(places, weights, BINS) for weights in (None, sure, correct)
+    )  # fmt: skip
+    means = zip(counts.tolist(), sums.tolist(), hits.tolist(), strict=True)
+    bins = tuple(
+        Bin(n / BINS, (n + 1) / BINS, count, *((a / count, b / count) if count else (None, None)))
+        for n, (count, a, b) in enumerate(means)
+    )
+    return bins, float(np.abs(sums - hits).sum()) / len(sure)
 
 
 def _risks(sure: Floats, correct: Floats) -> tuple[Floats, Floats]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from schemax.errors import InputError
-from schemax.evaluation.comparison import Comparison, Paired
 from schemax.evaluation.examples import Example, Label, row_ids
 from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.judge import Case, JudgeScore, Verdict, score_verdicts
-from schemax.evaluation.pairs import mean_f1
+from schemax.evaluation.pairs import PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability, reliability_of
 from schemax.evaluation.scores import Scores
 
@@ -73,23 +72,15 @@ class EvaluationRun:
         reliability = self.reliability
         nested: dict[str, dict[str, Any]] = {name: {} for name in by_category}
         for (category, attribute), score in by_attribute.items():
-            nested[category][attribute] = asdict(score) | {
-                "precision": score.precision,
-                "recall": score.recall,
-                "f1": score.f1,
-            }
-        data = {
+            nested[category][attribute] = asdict(score) | _rates(score)
+        data: dict[str, Any] = {
             "decoding": self.decoding,
             "products": len(self.examples),
-            "f1": protocol.f1,
-            "f1_interval": astuple(f1_interval(self.scores.counts())),
-            "precision": protocol.precision,
-            "recall": protocol.recall,
+            **_rates(protocol),
+            "f1_interval": f1_interval(self.scores.counts()),
             "counts": asdict(protocol),
-            "strict_f1": strict.f1,
-            "strict_f1_interval": astuple(f1_interval(self.scores.counts(strict=True))),
-            "strict_precision": strict.precision,
-            "strict_recall": strict.recall,
+            **{f"strict_{name}": rate for name, rate in _rates(strict).items()},
+            "strict_f1_interval": f1_interval(self.scores.counts(strict=True)),
             "strict_counts": asdict(strict),
             "macro_f1_over_categories": mean_f1(by_category.values()),
             "macro_f1_over_attributes": mean_f1(by_attribute.values()),
@@ -109,13 +100,8 @@ class EvaluationRun:
         }
         if self.judged is not None:
             judged = self.judged.score
-            data["judge"] = {
-                "model": self.judged.model,
-                "precision": judged.precision,
-                "recall": judged.recall,
-                "f1": judged.f1,
-                "verdicts": asdict(judged),
-            }
+            verdicts = {"verdicts": asdict(judged)}
+            data["judge"] = {"model": self.judged.model, **_rates(judged), **verdicts}
         if details:
             data["predictions"] = self._rows()
         return data
@@ -130,10 +116,7 @@ class EvaluationRun:
                 "confidences": dict(confidences),
             }
             for name, example, predicted, confidences in zip(
-                row_ids(self.examples),
-                self.examples,
-                self.predictions,
-                self.confidences,
+                *(row_ids(self.examples), self.examples, self.predictions, self.confidences),
                 strict=True,
             )
         ]
@@ -141,6 +124,10 @@ class EvaluationRun:
             for case, verdict in zip(self.judged.cases, self.judged.verdicts, strict=True):
                 rows[case.product].setdefault("verdicts", {})[case.attribute] = verdict
         return rows
+
+
+def _rates(score: PairScore | JudgeScore) -> dict[str, float]:
+    return {"f1": score.f1, "precision": score.precision, "recall": score.recall}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,57 +153,29 @@ def read_run(path: Path) -> SavedRun:
             raise ValueError(f"it contains {len(data)} settings ({names}), not one")
         rows = [_saved(row) for row in data[0]["predictions"]]
         name = str(data[0]["decoding"])
-    except KeyError as error:
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(
-            f"{path}: not a result of `schemax evaluate --json --details` (no {error})"
-        ) from error
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"{path}: not a result of `schemax evaluate --json --details` ({error})"
+            f"{path}: not a result of `schemax evaluate --json --details` ({what})"
         ) from error
     return SavedRun(name, [example for example, _ in rows], [found for _, found in rows])
 
 
 def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> None:
     """Raises InputError unless both are about the same products, with the same labels, in order."""
-    counts = len(first.examples), len(second.examples)
-    if counts[0] != counts[1]:
-        raise InputError(
-            f"{names[0]} has {counts[0]} products, {names[1]} has {counts[1]} products"
-        )
+    one, other = len(first.examples), len(second.examples)
+    if one != other:
+        raise InputError(f"{names[0]} has {one} products, {names[1]} has {other} products")
     everything = zip(
         first.examples, second.examples, first.predictions, second.predictions, strict=True
     )
-    for place, (one, other, found, others) in enumerate(everything, 1):
-        if one != other or found.keys() != others.keys():
+    for place, (mine, theirs, found, others) in enumerate(everything, 1):
+        if mine != theirs or found.keys() != others.keys():
             raise InputError(
                 f"{names[0]} and {names[1]} are not about the same products: number {place} is "
-                f"{one.id!r} ({one.category}) in one and {other.id!r} ({other.category}) in the "
-                "other, or has other labels"
+                f"{mine.id!r} ({mine.category}) in one and {theirs.id!r} ({theirs.category}) in "
+                "the other, or has other labels"
             )
-
-
-def comparison_data(comparison: Comparison) -> dict[str, Any]:
-    """A comparison, of JSON types."""
-    return {
-        "products": comparison.products,
-        "pairs": comparison.pairs,
-        "differing_pairs": comparison.differing_pairs,
-        "differing_products": list(comparison.differing_products),
-        "protocol": _paired_data(comparison.protocol),
-        "strict": _paired_data(comparison.strict),
-    }
-
-
-def _paired_data(paired: Paired) -> dict[str, Any]:
-    return {
-        "f1": [paired.first_f1, paired.second_f1],
-        "f1_difference": paired.difference,
-        "f1_difference_interval": astuple(paired.interval),
-        "right_only_in_first": paired.only_first,
-        "right_only_in_second": paired.only_second,
-        "mcnemar_p": paired.p_value,
-    }
 
 
 def _saved(row: Any) -> tuple[Example, dict[str, str | None]]:

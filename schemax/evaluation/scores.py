@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel
 
 from schemax.attributes import compile_attributes
 from schemax.evaluation.examples import Example
-from schemax.evaluation.pairs import OUTCOMES, Outcome, PairScore, count_outcomes, outcome_of
+from schemax.evaluation.intervals import Counts, count_by_product
+from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, outcome_of
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -76,22 +75,10 @@ class Scores:
                 outcomes.append(pair.outcome)
         return {key: count_outcomes(outcomes) for key, outcomes in found.items()}
 
-    def counts(self, *, strict: bool = False) -> npt.NDArray[np.int64]:
+    def counts(self, *, strict: bool = False) -> Counts:
         """(products, 5): how many pairs of a product had which outcome, as in `OUTCOMES`."""
-        counts = np.zeros((self.products, len(OUTCOMES)), np.int64)
-        for pair in self.pairs:
-            if strict or pair.annotated:
-                counts[pair.product, OUTCOMES.index(pair.outcome)] += 1
-        return counts
-
-
-def score_examples(
-    examples: Sequence[Example],
-    predictions: Sequence[Mapping[str, Any]],
-    schemas: Mapping[str, type[BaseModel]],
-) -> Scores:
-    """predictions: field name -> value, one per example, from the category's schema."""
-    return score_predictions(examples, labelled(examples, predictions, schemas))
+        kept = (pair for pair in self.pairs if strict or pair.annotated)
+        return count_by_product(((pair.product, pair.outcome) for pair in kept), self.products)
 
 
 def labelled(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TypeVar
 
+from schemax.compiler import CompiledSchema
 from schemax.training.features import Features
 
 SizedT = TypeVar("SizedT", bound=Sized)
@@ -33,21 +34,31 @@ class RowLimits:
     extent: int | None = None
     stacked: bool = False
 
+    def fit(self, row: PackedRow, instruction_tokens: int) -> bool:
+        extent = instruction_tokens + sum(item.extent for item in row.features)
+        return (
+            len(row.features) <= self.documents
+            and (row.tokens <= self.batch_tokens or self.stacked)
+            and (self.row_tokens is None or row.tokens <= self.row_tokens)
+            and (not self.stacked or self.extent is None or extent <= self.extent)
+            and row.features[-1].long_rope == row.long_rope
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PackedRow:
-    """Documents of one category that share a prompt.
+    """Documents of one category that share a prompt."""
 
-    long_rope: whether longrope takes its long factors.
-    """
-
-    category: str
     features: tuple[Features, ...]
     tokens: int
-    long_rope: bool
 
     def __len__(self) -> int:
         return self.tokens
+
+    @property
+    def long_rope(self) -> bool:
+        """Whether longrope takes its long factors."""
+        return self.features[0].long_rope
 
 
 def pack(
@@ -57,36 +68,20 @@ def pack(
 
     A row is full when it has as many documents as it may, or the next one would not fit.
     """
-    row: list[Features] = []
+    row = PackedRow((), instruction_tokens)
     for item in features:
-        if row and not _fits([*row, item], instruction_tokens, limits):
-            yield _row(row, instruction_tokens)
-            row = []
-        row.append(item)
-    if row:
-        yield _row(row, instruction_tokens)
-
-
-def _fits(row: Sequence[Features], instruction_tokens: int, limits: RowLimits) -> bool:
-    tokens = instruction_tokens + sum(item.tokens for item in row)
-    extent = instruction_tokens + sum(item.extent for item in row)
-    return (
-        len(row) <= limits.documents
-        and (tokens <= limits.batch_tokens or limits.stacked)
-        and (limits.row_tokens is None or tokens <= limits.row_tokens)
-        and (not limits.stacked or limits.extent is None or extent <= limits.extent)
-        and row[-1].long_rope == row[0].long_rope
-    )
-
-
-def _row(features: Sequence[Features], instruction_tokens: int) -> PackedRow:
-    tokens = instruction_tokens + sum(item.tokens for item in features)
-    return PackedRow(features[0].category, tuple(features), tokens, features[0].long_rope)
+        longer = PackedRow((*row.features, item), row.tokens + item.tokens)
+        if row.features and not limits.fit(longer, instruction_tokens):
+            yield row
+            longer = PackedRow((item,), instruction_tokens + item.tokens)
+        row = longer
+    if row.features:
+        yield row
 
 
 def batches_of(
     features: Mapping[str, Sequence[Features]],
-    instruction_tokens: Mapping[str, int],
+    compiled: Mapping[str, CompiledSchema],
     limits: RowLimits,
     rng: random.Random,
 ) -> list[list[PackedRow]]:
@@ -97,20 +92,20 @@ def batches_of(
         rng.shuffle(mixed)
         # Stable, so that what is short or long comes in random order.
         mixed.sort(key=lambda item: item.long_rope)
-        rows += pack(mixed, instruction_tokens[category], limits)
+        rows += pack(mixed, len(compiled[category].instruction), limits)
     batches: list[list[PackedRow]] = []
     for long_rope in (False, True):
-        alike = sorted((row for row in rows if row.long_rope == long_rope), key=len)
-        batches += (part for part in split_by_tokens(alike, limits.batch_tokens) if part)
+        alike = [row for row in rows if row.long_rope == long_rope]
+        batches += split_by_tokens(sorted(alike, key=len), limits.batch_tokens)
     rng.shuffle(batches)
     return batches
 
 
 def split_by_tokens(ordered: Sequence[SizedT], budget: int) -> list[list[SizedT]]:
     """Batches of as many parts, shortest first, as fit the budget when padded."""
-    parts: list[list[SizedT]] = [[]]
+    parts: list[list[SizedT]] = []
     for sequence in ordered:
-        if parts[-1] and len(sequence) * (len(parts[-1]) + 1) > budget:
+        if not parts or len(sequence) * (len(parts[-1]) + 1) > budget:
             parts.append([])
         parts[-1].append(sequence)
     return parts

@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,8 @@ def versions() -> dict[str, str]:
     """Of what the outcome depends on."""
     found = {"python": platform.python_version()}
     for name in ("schemax-hpd", "torch", "transformers", "accelerate", "peft"):
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, duplicated_ids, overlap, read_examples
-
-_MOST_IDS = 20
+from schemax.messages import some_of
 
 
 def read_training_examples(
@@ -17,21 +15,21 @@ def read_training_examples(
 ) -> list[Example]:
     """Examples to train on: without those whose text is also in `test`, unless these are kept.
 
-    Warns of both, and of ids that occur twice. Raises InputError for files that cannot be read,
-    and where nothing is left.
+    Warns of both, and of ids that occur twice. Raises InputError for files that hold
+    anything else, and where nothing is left; OSError for those that cannot be read.
     """
-    annotated = _read(train)
+    annotated = read_examples(train)
     if doubled := duplicated_ids(annotated):
-        warnings.warn(f"{train}: ids that occur more than once: {_some(doubled)}", stacklevel=2)
+        warnings.warn(f"{train}: ids that occur more than once: {some_of(doubled)}", stacklevel=2)
     if test is None:
         return annotated
-    tested = _read(test)
+    tested = read_examples(test)
     shared = overlap(tested, annotated)
     if not shared:
         return annotated
     what = "kept in training" if keep_overlap else "dropped from training"
     warnings.warn(
-        f"{len(shared)} products of {train} are also in {test}, {what}: {_some(shared)}",
+        f"{len(shared)} products of {train} are also in {test}, {what}: {some_of(shared)}",
         stacklevel=2,
     )
     if keep_overlap:
@@ -43,15 +41,3 @@ def read_training_examples(
             f"all products of {train} are also in {test}; no product is left to train on"
         )
     return left
-
-
-def _read(path: Path) -> list[Example]:
-    try:
-        return read_examples(path)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f", and {len(names) - _MOST_IDS} more" if len(names) > _MOST_IDS else ""
-    return ", ".join(names[:_MOST_IDS]) + more

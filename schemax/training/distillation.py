@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,11 @@ from pydantic import BaseModel
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record
-from schemax.evaluation.labels import Stated, as_stated
+from schemax.evaluation.labels import as_stated
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
 from schemax.io.records import bounded_lines, read_records
 from schemax.progress import track
-from schemax.results import Extraction
 from schemax.training.training_examples import TrainingExample, training_example
 
 
@@ -44,44 +44,35 @@ def examples_by_model(
         template=template,
         decoding=decoding,
     )
-    found = track(stream, total=len(records)) if show_progress else stream
-    examples: list[tuple[int, TrainingExample]] = []
     names = row_ids(annotated)
-    for item in found:
-        if item.fields:
-            example = _predicted_example(
-                item, names[item.index], annotated[item.index], schemas, output
+    examples: dict[int, TrainingExample] = {}
+    for item in track(stream, total=len(records)) if show_progress else stream:
+        bad = {error.field for error in item.errors if error.field}
+        # Not the final values: these may be defaults, which are not to be learnt.
+        written = {
+            name: None if name in bad or field.raw is None else output.unescape(field.raw)
+            for name, field in item.fields.items()
+        }
+        if written:
+            place = item.index
+            examples[place] = _example(
+                names[place], annotated[place], written, bad, schemas, output
             )
-            examples.append((item.index, example))
-    return [example for _, example in sorted(examples, key=lambda pair: pair[0])]
+    return [examples[place] for place in sorted(examples)]
 
 
-def _predicted_example(
-    item: Extraction[Any],
+def _example(
     name: str,
     annotated: Example,
+    found: Mapping[str, Any],
+    bad: Set[Any],
     schemas: Mapping[str, type[BaseModel]],
     output: OutputFormat,
 ) -> TrainingExample:
-    """An example of what the model wrote: final values may be defaults, not to be learnt."""
-    bad = {error.field for error in item.errors if error.field}
-    stated: dict[str, Stated] = {}
-    for field, result in item.fields.items():
-        if field in bad:
-            continue
-        value = None if result.raw is None else output.unescape(result.raw)
-        if isinstance(value, list):
-            stated[field] = [text for text in value if text is not None] or None
-        else:
-            stated[field] = value
+    """found: values by field; bad: fields whose value is unknown."""
+    stated = {field: as_stated(value) for field, value in found.items() if field not in bad}
     example, _ = training_example(name, annotated, stated, schemas, output)
-    return TrainingExample(
-        example.name,
-        example.category,
-        example.text,
-        example.values,
-        example.unknown | {field for field in bad if field in item.fields},
-    )
+    return replace(example, unknown=example.unknown | (bad & found.keys()))
 
 
 def examples_by_predictions(
@@ -112,9 +103,14 @@ def examples_by_predictions(
                 raise InputError(f"{where}: no product to train on has the id {row.get('id')!r}")
             if row["attributes"] is None:
                 continue
-            examples[place] = _predicted(
-                where, row, names[place], annotated[place], schemas, output
-            )
+            bad = {e.get("field") for e in row.get("errors") or [] if isinstance(e, dict)}
+            values = _flat(row["attributes"])
+            try:
+                examples[place] = _example(
+                    names[place], annotated[place], values, bad, schemas, output
+                )
+            except (ValueError, InputError) as error:
+                raise InputError(f"{where}: {error}") from error
     if not examples:
         raise InputError(f"{path} contains no predictions")
     return [examples[place] for place in sorted(examples)]
@@ -125,28 +121,6 @@ def _place(row: Mapping[str, Any], number: int, by_id: Mapping[str, int], count:
         return by_id.get(str(row["id"]))
     place = row.get("index", number)
     return place if isinstance(place, int) and 0 <= place < count else None
-
-
-def _predicted(
-    where: str,
-    row: Mapping[str, Any],
-    name: str,
-    annotated: Example,
-    schemas: Mapping[str, type[BaseModel]],
-    output: OutputFormat,
-) -> TrainingExample:
-    errors = row.get("errors") or []
-    bad = {error.get("field") for error in errors if isinstance(error, dict)}
-    try:
-        flat = {key: as_stated(value) for key, value in _flat(row["attributes"]).items()}
-        stated = {key: value for key, value in flat.items() if key not in bad}
-        example, _ = training_example(name, annotated, stated, schemas, output)
-    except (ValueError, InputError) as error:
-        raise InputError(f"{where}: {error}") from error
-    known = {key for key in bad if key in flat}
-    return TrainingExample(
-        example.name, example.category, example.text, example.values, example.unknown | known
-    )
 
 
 def _flat(attributes: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from schemax.compiler import CompiledSchema
 from schemax.compiler.prompt import clean_document
 from schemax.errors import InputError
+from schemax.messages import some_of
 from schemax.runtime.language_model import LanguageModel
 from schemax.runtime.plan import plan_prompt
 from schemax.training.sequences import TrainingSequence, training_sequence
@@ -17,8 +19,6 @@ from schemax.training.targets import slot_targets
 from schemax.training.training_examples import TrainingExample
 
 Ids = tuple[int, ...]
-
-_MOST_NAMES = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,24 +63,13 @@ def make_features(
                 f"trained; {way}"
             )
     features: dict[str, list[Features]] = {}
-    too_long: list[str] = []
-    empty: list[str] = []
-    cut: list[str] = []
+    notes: defaultdict[str, list[str]] = defaultdict(list)
     for example in examples:
-        schema = compiled[example.category]
-        made = _features(example, schema, model, absent, cut)
-        if isinstance(made, str):
-            too_long.append(f"{example.name} ({made})")
-        elif not any(made.chances):
-            empty.append(example.name)
-        else:
+        made = _features(example, compiled[example.category], model, absent, notes)
+        if made is not None:
             features.setdefault(example.category, []).append(made)
-    if too_long:
-        _warn(f"{len(too_long)} left out, too long for the model", too_long)
-    if empty:
-        _warn(f"{len(empty)} left out, without a label to learn", empty)
-    if cut:
-        _warn(f"{len(cut)} values exceed their budget (k_max) and are learnt in part", cut)
+    for what, names in notes.items():
+        warnings.warn(f"{len(names)} {what}: {some_of(names)}", stacklevel=2)
     if not features:
         raise InputError("no product is left to train on")
     return features
@@ -91,19 +80,18 @@ def _features(
     compiled: CompiledSchema,
     model: LanguageModel,
     absent: float,
-    cut: list[str],
-) -> Features | str:
-    """Features of an example, or why the model cannot take it."""
+    notes: defaultdict[str, list[str]],
+) -> Features | None:
+    """Features of an example, if the model can learn from it; notes: who is named for what."""
     text = clean_document(example.text, compiled.prompt.fence)
     document = tuple(compiled.codec.encode(text))
     prompt = compiled.assemble([document])
     plan = plan_prompt(prompt, compiled.decoding)
     if (problem := model.misfit(plan)) is not None:
-        return problem
-    literals = tuple(
-        compiled.format.escape(example.values.get(attribute.name))
-        for attribute in compiled.attributes
-    )
+        notes["left out, too long for the model"].append(f"{example.name} ({problem})")
+        return None
+    values = (example.values.get(attribute.name) for attribute in compiled.attributes)
+    literals = tuple(map(compiled.format.escape, values))
     chances = tuple(
         1.0
         if attribute.name in example.values
@@ -112,12 +100,16 @@ def _features(
         else 0.0
         for attribute in compiled.attributes
     )
-    values, _ = slot_targets(compiled, [literals], [(True,) * len(literals)])
-    for place, (ids, budget) in enumerate(zip(values, compiled.k_max, strict=True)):
+    if not any(chances):
+        notes["left out, without a label to learn"].append(example.name)
+        return None
+    targets, _ = slot_targets(compiled, [literals], [(True,) * len(literals)])
+    for place, (ids, budget) in enumerate(zip(targets, compiled.k_max, strict=True)):
         ended = len(ids) < budget or ids[-1] in compiled.stop.eos_ids
         if not ended and not compiled.decode_slot(ids)[1]:
-            of = compiled.attributes[place].label if len(values) > 1 else "the output"
-            cut.append(f"{example.name}: {of}")
+            of = compiled.attributes[place].label if len(targets) > 1 else "the output"
+            what = "values exceed their budget (k_max) and are learnt in part"
+            notes[what].append(f"{example.name}: {of}")
     instruction = len(prompt.instruction)
     return Features(
         name=example.name,
@@ -125,23 +117,23 @@ def _features(
         document=document,
         literals=literals,
         chances=chances,
-        tokens=len(plan.input_ids) - instruction + sum(len(ids) - 1 for ids in values),
+        tokens=len(plan.input_ids) - instruction + sum(len(ids) - 1 for ids in targets),
         extent=plan.max_position + 1 - instruction,
         long_rope=model.uses_long_rope(plan),
     )
 
 
 def fill_row(
-    compiled: CompiledSchema, features: Sequence[Features], rng: random.Random
+    compiled: CompiledSchema, features: Sequence[Features], rng: random.Random | None
 ) -> TrainingSequence:
-    """One prompt of these documents, with their values in its slots."""
+    """One prompt of these documents, with their values in its slots.
+
+    rng: chooses which values without an annotation are learnt; None learns all that ever may be.
+    """
     prompt = compiled.assemble([item.document for item in features])
-    learnt = [[chance > rng.random() for chance in item.chances] for item in features]
-    literals = [item.literals for item in features]
-    values, flags = slot_targets(compiled, literals, learnt)
+    learnt = [
+        [chance > (0.0 if rng is None else rng.random()) for chance in item.chances]
+        for item in features
+    ]
+    values, flags = slot_targets(compiled, [item.literals for item in features], learnt)
     return training_sequence(compiled, prompt, values, flags)
-
-
-def _warn(what: str, names: Sequence[str]) -> None:
-    more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    warnings.warn(f"{what}: {'; '.join(names[:_MOST_NAMES])}{more}", stacklevel=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -22,7 +22,7 @@ from schemax.runtime.loading.refusals import need
 from schemax.runtime.model import DecoderModel
 from schemax.training.batching import RowLimits, batches_of
 from schemax.training.card import begin_run, versions, write_card
-from schemax.training.features import Features, make_features
+from schemax.training.features import make_features
 from schemax.training.forward import TrainableModel
 from schemax.training.lora import EXTRA, add_lora, merge_lora
 from schemax.training.schedule import BatchDataset, padding_share, plan_schedule
@@ -85,14 +85,16 @@ def run_training(
     """
     need("accelerate", work.name, "training", EXTRA)
     model = trainable(work.extractor, work.name)
-    taught, kept_back = split_examples(work.examples, settings.held_out, settings.seed)
-    features = make_features(taught, work.compiled, model, settings.absent)
-    held_out = make_features(kept_back, work.compiled, model, settings.absent) if kept_back else {}
+    parts = split_examples(work.examples, settings.held_out, settings.seed)
+    features, held_out = (
+        make_features(part, work.compiled, model, settings.absent) if part else {} for part in parts
+    )
+    trained, kept_back = (sum(map(len, part.values())) for part in (features, held_out))
     checkpoints = out / CHECKPOINTS
     peak = settings.peak(model.model.num_parameters())
     arguments = training_arguments(checkpoints, settings, device, peak, checked=bool(held_out))
     told = {"learning_rate": peak, "devices": arguments.world_size}
-    described = settings.as_data() | told | dict(work.card)
+    described = asdict(settings) | told | dict(work.card)
     if arguments.process_index == 0 or resume:
         begin_run(checkpoints, described, resume=resume)
     limits = RowLimits(
@@ -110,6 +112,9 @@ def run_training(
         num_steps=settings.num_steps,
         seed=settings.seed,
     )
+    checks = batches_of(
+        held_out, work.compiled, limits, random.Random(f"{settings.seed}, held-out batches")
+    )
     arguments.max_steps = schedule.steps
     arguments.warmup_steps = schedule.steps * 3 // 100
     every = min(settings.check_every or schedule.steps_per_epoch, schedule.steps)
@@ -120,35 +125,39 @@ def run_training(
     if settings.lora is not None:
         tuned = add_lora(tuned, settings.lora, work.name)
     remembered = getattr(tuned.config, "use_cache", True)
+    patience = settings.patience
+    stopping = [] if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)]
     trainer = ParallelTrainer(
         model=tuned,
         args=arguments,
         reader=model,
         config=settings.decoding,
         train_dataset=BatchDataset(schedule.batches, work.compiled, settings.seed),
-        eval_dataset=_held_out_batches(held_out, work.compiled, limits, settings.seed),
+        eval_dataset=BatchDataset(checks, work.compiled, None) if held_out else None,
         tell=tell,
-        callbacks=[*_stopping(settings), *callbacks],
+        callbacks=[*stopping, *callbacks],
     )
     padding = padding_share(schedule.batches)
-    tell(_summary(features, held_out, schedule.steps, schedule.steps_per_epoch, padding))
+    tell(
+        f"training on {trained:,} products of {len(features)} categories, {kept_back:,} held out; "
+        f"{schedule.steps:,} steps, {schedule.steps_per_epoch:,} an epoch; "
+        f"{padding:.1%} of the tokens are padding"
+    )
     started = time.monotonic()
-    last = _last_checkpoint(checkpoints) if resume else None
-    try:
-        trainer.train(resume_from_checkpoint=last)
-    except UnpicklingError as error:
-        raise InputError(
-            f"{last} holds data that could run code when loaded, so it was not loaded; delete "
-            "this checkpoint and resume from an earlier one, or train into another folder"
-        ) from error
+    _train(trainer, _last_checkpoint(checkpoints) if resume else None)
     tuned.config.use_cache = remembered
     outcome = TrainingResult(
         steps=trainer.state.global_step,
-        trained=sum(map(len, features.values())),
-        held_out=sum(map(len, held_out.values())),
+        trained=trained,
+        held_out=kept_back,
         held_out_loss=trainer.state.best_metric,
         padding=padding,
-        history=tuple(_history(trainer.state.log_history)),
+        history=tuple(
+            {"step": entry["step"], name: entry[key]}
+            for entry in trainer.state.log_history
+            for key, name in (("loss", "loss"), ("eval_loss", "held_out_loss"))
+            if key in entry
+        ),
     )
     _save(trainer, tuned, work, out, settings)
     if trainer.is_world_process_zero():
@@ -156,6 +165,16 @@ def run_training(
         write_card(out, _card(work, described, outcome, seconds))
     trainer.accelerator.wait_for_everyone()
     return outcome
+
+
+def _train(trainer: ParallelTrainer, checkpoint: str | None) -> None:
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    except UnpicklingError as error:
+        raise InputError(
+            f"{checkpoint} holds data that could run code when loaded, so it was not loaded; "
+            "delete this checkpoint and resume from an earlier one, or train into another folder"
+        ) from error
 
 
 def _last_checkpoint(folder: Path) -> str:
@@ -248,49 +267,6 @@ def training_arguments(
     # Without a launcher, one device: DataParallel would run the model in threads of its own.
     arguments._n_gpu = min(1, arguments.n_gpu)
     return arguments
-
-
-def _stopping(settings: TrainingSettings) -> list[TrainerCallback]:
-    if settings.patience is None:
-        return []
-    return [EarlyStoppingCallback(early_stopping_patience=settings.patience)]
-
-
-def _held_out_batches(
-    features: Mapping[str, Sequence[Features]],
-    compiled: Mapping[str, CompiledSchema],
-    limits: RowLimits,
-    seed: int,
-) -> BatchDataset | None:
-    if not features:
-        return None
-    instructions = {name: len(item.instruction) for name, item in compiled.items()}
-    rng = random.Random(f"{seed}, held-out batches")
-    return BatchDataset(batches_of(features, instructions, limits, rng), compiled, None)
-
-
-def _summary(
-    features: Mapping[str, Sequence[Features]],
-    held_out: Mapping[str, Sequence[Features]],
-    steps: int,
-    per_epoch: int,
-    padding: float,
-) -> str:
-    return (
-        f"training on {sum(map(len, features.values())):,} products of {len(features)} categories, "
-        f"{sum(map(len, held_out.values())):,} held out; {steps:,} steps, {per_epoch:,} an epoch; "
-        f"{padding:.1%} of the tokens are padding"
-    )
-
-
-def _history(log: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
-    named = {"loss": "loss", "eval_loss": "held_out_loss"}
-    return [
-        {"step": entry["step"], named[key]: entry[key]}
-        for entry in log
-        for key in named
-        if key in entry
-    ]
 
 
 def _save(

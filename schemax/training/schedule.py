@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -45,21 +46,17 @@ def plan_schedule(
     batches_per_step: over all devices and accumulated ones.
     num_steps: how many steps there are in all, by their number in an epoch.
     """
-    instructions = {name: len(item.instruction) for name, item in compiled.items()}
     batches: list[list[PackedRow]] = []
-    steps_per_epoch = 0
-    epoch = 0
-    while True:
+    steps = steps_per_epoch = 0
+    for epoch in count():
         rng = random.Random(f"{seed}, epoch {epoch}")
-        batches += batches_of(features, instructions, limits, rng)
-        epoch += 1
-        if not steps_per_epoch:
-            steps_per_epoch = -(-len(batches) // batches_per_step)
-        wanted = num_steps(steps_per_epoch)
-        if len(batches) >= wanted * batches_per_step:
+        batches += batches_of(features, compiled, limits, rng)
+        steps_per_epoch = steps_per_epoch or -(-len(batches) // batches_per_step)
+        steps = num_steps(steps_per_epoch)
+        if len(batches) >= steps * batches_per_step:
             break
-    kept = batches[: wanted * batches_per_step]
-    return Schedule(tuple(map(tuple, kept)), wanted, steps_per_epoch)
+    kept = batches[: steps * batches_per_step]
+    return Schedule(tuple(map(tuple, kept)), steps, steps_per_epoch)
 
 
 class BatchDataset(Dataset[Batch]):
@@ -83,19 +80,14 @@ class BatchDataset(Dataset[Batch]):
 
     def __getitem__(self, index: int) -> Batch:
         rows = self._batches[index]
-        rng = _Never() if self._seed is None else random.Random(f"{self._seed}, batch {index}")
-        sequences = [fill_row(self._compiled[row.category], row.features, rng) for row in rows]
+        rng = None if self._seed is None else random.Random(f"{self._seed}, batch {index}")
+        sequences = [
+            fill_row(self._compiled[row.features[0].category], row.features, rng) for row in rows
+        ]
         pad_id = next(iter(next(iter(self._compiled.values())).stop.eos_ids), 0)
         input_ids, tokens, labels = collate(sequences, pad_id)
         info = {name: getattr(tokens, name) for name in _INFO}
         return {"input_ids": input_ids, **info, "labels": labels, "long_rope": rows[0].long_rope}
-
-
-class _Never(random.Random):
-    """Every chance that is not 0 comes true."""
-
-    def random(self) -> float:
-        return 0.0
 
 
 def only(batches: Sequence[Batch]) -> Batch:

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from schemax.compiler import CompiledSchema
 from schemax.runtime.plan import Ints, WrittenValue, plan_prompt, with_values
 from schemax.runtime.visibility import TokenInfo
-from schemax.tokens import DONE, PromptIds
+from schemax.tokens import PromptIds
 
 IGNORE = -100
+
+# What says who sees whom, and its value where a row is padded.
+_INFO = {"position_ids": 0, "document": -1, "slot": -1, "step": 0}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,14 +68,9 @@ def training_sequence(
         )
     ]
     filled = with_values(plan, inputs)
-    return TrainingSequence(
-        input_ids=filled.input_ids,
-        position_ids=filled.position_ids,
-        document=filled.document,
-        slot=filled.slot,
-        step=filled.step,
-        labels=np.concatenate([labels, *(ids[1:] for ids in targets)]),
-    )
+    columns = {name: getattr(filled, name) for name in ("input_ids", *_INFO)}
+    labels = np.concatenate([labels, *(ids[1:] for ids in targets)])
+    return TrainingSequence(**columns, labels=labels)
 
 
 def value_ids(text: str, compiled: CompiledSchema, k_max: int) -> tuple[int, ...]:
@@ -80,36 +79,21 @@ def value_ids(text: str, compiled: CompiledSchema, k_max: int) -> tuple[int, ...
     text: the escaped value and what follows it. Longer values are cut at the budget.
     """
     ids = compiled.codec.encode(text)
-    state = 0
-    for count, token in enumerate(ids, 1):
-        state = int(compiled.stop.next_state[state, token])
-        if state == DONE:
-            return tuple(ids[:count][:k_max])
+    length = compiled.stop.length(ids)
     # Where a model has several, the tokenizer's own is the one that ends its turns.
-    ends = (*compiled.codec.eos_ids, *compiled.stop.eos_ids)
-    return (*ids, *ends[:1])[:k_max]
+    ends = () if length is not None else (*compiled.codec.eos_ids, *compiled.stop.eos_ids)[:1]
+    return (*ids[:length], *ends)[:k_max]
 
 
 def collate(sequences: Sequence[TrainingSequence], pad_id: int) -> tuple[Tensor, TokenInfo, Tensor]:
     """(B, L) input ids, token info and labels, right padded."""
-    length = max(map(len, sequences))
 
     def padded(name: str, fill: int) -> Tensor:
-        rows = np.full((len(sequences), length), fill, np.int64)
-        for row, sequence in zip(rows, sequences, strict=True):
-            values = getattr(sequence, name)
-            row[: len(values)] = values
-        return torch.from_numpy(rows)
+        rows = [torch.from_numpy(getattr(sequence, name)) for sequence in sequences]
+        return pad_sequence(rows, batch_first=True, padding_value=fill)
 
-    lengths = torch.tensor([len(sequence) for sequence in sequences])
-    tokens = TokenInfo(
-        position_ids=padded("position_ids", 0),
-        document=padded("document", -1),
-        slot=padded("slot", -1),
-        step=padded("step", 0),
-        real=torch.arange(length) < lengths[:, None],
-    )
-    return padded("input_ids", pad_id), tokens, padded("labels", IGNORE)
-
-
-__all__ = ["IGNORE", "TrainingSequence", "collate", "training_sequence", "value_ids"]
+    input_ids = padded("input_ids", pad_id)
+    lengths = torch.tensor(list(map(len, sequences)))
+    columns = {name: padded(name, fill) for name, fill in _INFO.items()}
+    tokens = TokenInfo(**columns, real=torch.arange(input_ids.shape[1]) < lengths[:, None])
+    return input_ids, tokens, padded("labels", IGNORE)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields
 
 from schemax.config import PRESETS, DecodingConfig, check_numbers
 
@@ -87,7 +86,3 @@ class TrainingSettings:
         """How many documents a row holds, at most."""
         stacked = self.decoding.documents == "stacked"
         return self.decoding.documents_per_prompt if stacked else self.pack
-
-    def as_data(self) -> dict[str, Any]:
-        """All of them, of JSON types only."""
-        return asdict(self)

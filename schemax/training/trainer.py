@@ -18,7 +18,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback
 from schemax.config import DecodingConfig
 from schemax.progress import track
 from schemax.training.forward import TrainableModel
-from schemax.training.schedule import Batch, BatchDataset, only
+from schemax.training.schedule import Batch, only
 from schemax.training.sequences import IGNORE
 
 Tell = Callable[[str], None]
@@ -27,27 +27,16 @@ Tell = Callable[[str], None]
 class ParallelTrainer(Trainer):
     """Trains with the decoder's own positions and mask.
 
-    reader: runs the forward pass; config: says who sees whom.
+    reader: runs the forward pass; config: says who sees whom; options: the Trainer's own, whose
+        datasets are `BatchDataset`s.
     A batch's loss is the mean over all labels of an optimizer step, over devices and accumulated
     batches alike, so that neither how rows are packed nor how batches are cut changes it.
     """
 
     def __init__(
-        self,
-        *,
-        reader: TrainableModel,
-        config: DecodingConfig,
-        train_dataset: BatchDataset,
-        eval_dataset: BatchDataset | None,
-        tell: Tell,
-        **options: Any,
+        self, *, reader: TrainableModel, config: DecodingConfig, tell: Tell, **options: Any
     ) -> None:
-        super().__init__(
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            data_collator=only,
-            **options,
-        )
+        super().__init__(data_collator=only, **options)
         self._reader = reader
         self._config = config
         # The loss is divided by the labels of a whole step, below.

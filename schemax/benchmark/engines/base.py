@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from schemax.benchmark.random_models import replica, shape_config
 from schemax.benchmark.workload import Ids, Workload, Writes
 from schemax.errors import SchemaxError
 
@@ -22,7 +25,31 @@ class Unavailable(Exception):
     """Why an engine cannot take part here; the others go on without it."""
 
 
-class Engine(Protocol):
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What engines leave to their user.
+
+    batch_size: documents in flight, of our own engines.
+    generate_batches: batch sizes for transformers' `generate` to choose from.
+    draft: shape of the draft model; None takes the first eighth of the model's layers.
+    draft_acceptance: how often a drafted token is right.
+
+    Raises ValueError for an unknown shape, and for batch sizes below 1.
+    """
+
+    batch_size: int | Literal["auto"] = "auto"
+    generate_batches: tuple[int, ...] = (1, 8, 32, 64)
+    draft: str | None = None
+    draft_acceptance: float = 0.8
+
+    def __post_init__(self) -> None:
+        if self.draft is not None:
+            shape_config(self.draft)
+        if not self.generate_batches or min(self.generate_batches) < 1:
+            raise ValueError("generate_batches must be one or more numbers of 1 or more")
+
+
+class Engine(ABC):
     """One way to do the work. Engines share weights, never hooks, caches or settings.
 
     name: unique, as it is asked for; title: what it is, in a few words.
@@ -31,26 +58,36 @@ class Engine(Protocol):
     batch_sizes: documents in flight to choose from, where the engine leaves the choice to its
         user; the benchmark tries all and keeps the fastest in `batch_size`.
     note: what a reader of its figures should know.
-    module: the model between `setup` and `teardown`, for counting its forward passes.
+    model: the one of the comparison; module: a replica of it between `setup` and `teardown`, whose
+        forward passes are counted.
     """
 
     name: str
     title: str
-    kind: EngineKind
-    writes: Writes
-    batch_sizes: tuple[int, ...]
-    batch_size: int | None
-    note: str
-    module: Any
+    kind: EngineKind = "rival"
+    writes: Writes = "output"
+    batch_sizes: tuple[int, ...] = ()
+    note: str = ""
+
+    def __init__(self, model: Any, options: EngineOptions) -> None:
+        self.model, self.options = model, options
+        self.batch_size: int | None = None
+        self.module: Any = None
 
     def setup(self, work: Workload) -> None:
         """Builds what outlives a run. Raises Unavailable."""
+        self.module = replica(self.model)
 
-    def reset(self, work: Workload) -> None:
-        """Before every run, untimed: starts what a service would have running, empty."""
+    def reset(self, work: Workload) -> None:  # noqa: B027
+        """Before every run, untimed: starts what a service would have running, empty.
 
+        Raises Unavailable.
+        """
+
+    @abstractmethod
     def run(self, work: Workload) -> Emitted:
         """Does all of the work, from token ids to token ids."""
 
     def teardown(self) -> None:
         """Lets go of what `setup` built."""
+        self.module = None

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
-from schemax.benchmark.engines.base import Emitted, EngineKind
-from schemax.benchmark.random_models import replica
-from schemax.benchmark.workload import Workload, Writes
+from schemax.benchmark.engines.base import Emitted, Engine
+from schemax.benchmark.workload import Workload
 
 _ALIKE = 0.9
 
 
-@dataclass
-class Floor:
+class Floor(Engine):
     """Causal forward passes without cache or mask over exactly the tokens of the work.
 
     Each instruction once; for each document its tokens, the opening, the keys, and those value
@@ -24,36 +20,24 @@ class Floor:
     nowhere else. No attention to the instruction is charged, no token is chosen.
     """
 
-    model: Any
-    batch_sizes: tuple[int, ...] = (1, 4, 8, 16, 32, 64, 128)
-    batch_size: int | None = None
-    name: str = "floor"
-    title: str = "the tokens that must be processed"
-    kind: EngineKind = "bound"
-    writes: Writes = "nothing"
-    note: str = ""
-    module: Any = field(default=None, repr=False)
-
-    def setup(self, work: Workload) -> None:
-        self.module = replica(self.model)
-
-    def reset(self, work: Workload) -> None: ...
+    name, title = "floor", "the tokens that must be processed"
+    kind, writes = "bound", "nothing"
+    batch_sizes = (1, 4, 8, 16, 32, 64, 128)
 
     def rows(self, work: Workload) -> list[tuple[int, int]]:
         """(tokens, head positions) of every sequence to be passed, the longest first."""
         found = [(len(category.instruction), 0) for category in work.used_categories()]
         for listing in work.listings:
             category = work.categories[listing.category]
-            keys = sum(map(len, category.keys))
             head = sum(map(len, listing.answers))
-            values = head - len(listing.answers)
-            found.append((len(listing.ids) + len(category.opening) + keys + values, head))
+            read = sum(map(len, (listing.ids, category.opening, *category.keys)))
+            found.append((read + head - len(listing.answers), head))
         return sorted(found, reverse=True)
 
     @torch.inference_mode()
     def run(self, work: Workload) -> Emitted:
         for batch in self.batches(self.rows(work)):
-            self._pass(batch, work)
+            self._pass(batch, work.vocab_size)
         return []
 
     def batches(self, rows: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
@@ -66,29 +50,23 @@ class Floor:
             batch.append(row)
         yield batch
 
-    def _pass(self, rows: Sequence[tuple[int, int]], work: Workload) -> None:
+    def _pass(self, rows: Sequence[tuple[int, int]], vocab_size: int) -> None:
         """Rows are right padded, which causal attention never sees."""
-        device = self.module.device
         length = max(tokens for tokens, _ in rows)
-        ids = torch.arange(length, device=device).remainder(work.vocab_size).expand(len(rows), -1)
-        hidden = self.module.base_model(input_ids=ids, use_cache=False).last_hidden_state
-        wanted = [hidden[row, tokens - min(head, tokens) : tokens] for row, (tokens, head) in
-                  enumerate(rows) if head]  # fmt: skip
+        ids = torch.arange(length, device=self.module.device).remainder(vocab_size)
+        output = self.module.base_model(input_ids=ids.expand(len(rows), -1), use_cache=False)
+        pairs = zip(output.last_hidden_state, rows, strict=True)
+        wanted = [row[tokens - min(head, tokens) : tokens] for row, (tokens, head) in pairs if head]
         if wanted:
             self.module.get_output_embeddings()(torch.cat(wanted))
 
-    def teardown(self) -> None:
-        self.module = None
 
-
-@dataclass
 class Reading(Floor):
     """The same over instruction and documents alone: nothing is asked, nothing is written."""
 
-    name: str = "reading"
-    title: str = "the documents alone"
+    name, title = "reading", "the documents alone"
 
     def rows(self, work: Workload) -> list[tuple[int, int]]:
-        found = [len(category.instruction) for category in work.used_categories()]
-        found += [len(listing.ids) for listing in work.listings]
-        return [(tokens, 0) for tokens in sorted(found, reverse=True)]
+        read = [category.instruction for category in work.used_categories()]
+        read += [listing.ids for listing in work.listings]
+        return sorted(((len(ids), 0) for ids in read), reverse=True)

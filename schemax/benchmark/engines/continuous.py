@@ -6,51 +6,35 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from schemax.benchmark.engines.base import Emitted, EngineKind, Unavailable
-from schemax.benchmark.random_models import replica
-from schemax.benchmark.workload import Ids, Workload, Writes
+from schemax.benchmark.engines.base import Emitted, Engine, Unavailable
+from schemax.benchmark.workload import Ids, Workload
 
 _PAGE = 256  # tokens of a block of its cache, by default
 
 
-@dataclass
-class Continuous:
+class Continuous(Engine):
     """`generate_batch`, one request per document.
 
     Every run gets a manager of its own, started before the clock: a kept one would already have
     the documents of the round before in its prefix cache.
     """
 
-    model: Any
-    batch_sizes: tuple[int, ...] = ()
-    batch_size: int | None = None
-    name: str = "continuous"
-    title: str = "transformers, continuous batching"
-    kind: EngineKind = "rival"
-    writes: Writes = "output"
-    note: str = "chooses its batches itself; shares the instruction's cache between requests"
-    module: Any = field(default=None, repr=False)
+    name, title = "continuous", "transformers, continuous batching"
+    note = "chooses its batches itself; shares the instruction's cache between requests"
 
-    def setup(self, work: Workload) -> None:
-        self.module = replica(self.model)
+    def reset(self, work: Workload) -> None:
         try:
-            from transformers import ContinuousBatchingConfig  # noqa: F401
-            from transformers.generation.continuous_batching.utils import WorkloadHints  # noqa: F401
+            from transformers import ContinuousBatchingConfig
+            from transformers.generation.continuous_batching.utils import WorkloadHints
         except ImportError as error:
             raise Unavailable(
                 "this release of transformers has another continuous batching"
             ) from error
-
-    def reset(self, work: Workload) -> None:
-        from transformers import ContinuousBatchingConfig
-        from transformers.generation.continuous_batching.utils import WorkloadHints
-
         self._stop()
         stems = [work.stem(listing) for listing in work.listings]
         outputs = [work.output(listing) for listing in work.listings]
@@ -86,7 +70,7 @@ class Continuous:
 
     def teardown(self) -> None:
         self._stop()
-        self.module = None
+        super().teardown()
 
     def _stop(self) -> None:
         if hasattr(self.module, "_cached_continuous_batching_manager"):

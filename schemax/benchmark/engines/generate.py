@@ -3,123 +3,139 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
-from schemax.benchmark.engines.base import Emitted, EngineKind
+from schemax.benchmark.engines.base import Emitted, Engine, EngineOptions
 from schemax.benchmark.engines.replay import DraftedReplay, Replay, ReplayStop
-from schemax.benchmark.random_models import replica
-from schemax.benchmark.workload import Ids, Workload, Writes
+from schemax.benchmark.random_models import random_model, shallow_replica, shape_config
+from schemax.benchmark.workload import Ids, Workload
 
 
-@dataclass
-class Generate:
-    """Greedy, batched, left padded: what most people run."""
+class Replayed(Engine):
+    """`generate` as all of its engines run it: greedy, batched, left padded.
 
-    model: Any
-    batch_sizes: tuple[int, ...] = (1, 8, 32, 64)
-    batch_size: int | None = None
-    name: str = "generate"
-    title: str = "transformers generate"
-    kind: EngineKind = "rival"
-    writes: Writes = "output"
-    note: str = ""
-    module: Any = field(default=None, repr=False)
+    copied: tokens of a draft that is looked up in the prompt; None drafts nothing.
+    """
 
-    def setup(self, work: Workload) -> None:
-        self.module = replica(self.model)
-
-    def reset(self, work: Workload) -> None: ...
+    copied: int | None = None
 
     def run(self, work: Workload) -> Emitted:
         stems = [work.stem(listing) for listing in work.listings]
-        outputs = [answers[0] for answers in work.expected("output")]
-        found: list[Any] = [None] * len(work)
-        for places in alike_batches(stems, self.batch_size or 1):
-            rows = self._generate(
-                [stems[place] for place in places], [outputs[place] for place in places], work
+        outputs = [work.output(listing) for listing in work.listings]
+        return [(row,) for row in self.answered(stems, outputs, self.batch_size or 1, work)]
+
+    def answered(
+        self, prompts: Sequence[Ids], answers: Sequence[Ids], size: int, work: Workload
+    ) -> list[Ids]:
+        """What `generate` writes behind every prompt, `size` of them at a time."""
+        found: dict[int, Ids] = {}
+        for places in alike_batches(prompts, size):
+            inputs = left_padded([prompts[p] for p in places], work.eos_id, self.module.device)
+            replay = self.replay(places, [answers[p] for p in places], inputs[0], work)
+            found.update(zip(places, self.generated(*inputs, replay, work), strict=True))
+        return [found[place] for place in range(len(prompts))]
+
+    def replay(
+        self, places: Sequence[int], answers: Sequence[Ids], input_ids: Tensor, work: Workload
+    ) -> Replay:
+        """What makes `generate` write the answers behind (B, L) prompts; places: theirs."""
+        return Replay(input_ids, answers, work.eos_id)
+
+    def generated(
+        self, input_ids: Tensor, mask: Tensor, replay: Replay, work: Workload, **more: Any
+    ) -> list[Ids]:
+        """What `generate` wrote behind (B, L) prompts, each row up to its own end."""
+        config = GenerationConfig(  # type: ignore[no-untyped-call]
+            do_sample=False,
+            max_new_tokens=replay.longest,
+            eos_token_id=work.eos_id,
+            pad_token_id=work.eos_id,
+            prompt_lookup_num_tokens=self.copied,
+        )
+        with torch.inference_mode():
+            sequences = self.module.generate(
+                input_ids,
+                attention_mask=mask,
+                generation_config=config,
+                logits_processor=LogitsProcessorList([replay]),
+                stopping_criteria=StoppingCriteriaList([ReplayStop(replay)]),
+                **more,
             )
-            for place, row in zip(places, rows, strict=True):
-                found[place] = (row,)
-        return found
-
-    def _generate(self, stems: Sequence[Ids], outputs: Sequence[Ids], work: Workload) -> list[Ids]:
-        input_ids, mask = left_padded(stems, work.eos_id, self.module.device)
-        replay = Replay(input_ids.shape[1], outputs, work.eos_id, self.module.device)
-        return replayed_rows(self.module, input_ids, mask, replay, work)
-
-    def teardown(self) -> None:
-        self.module = None
+        rows = zip(
+            sequences[:, input_ids.shape[1] :].tolist(), replay.lengths.tolist(), strict=True
+        )
+        return [tuple(row[:length]) for row, length in rows]
 
 
-@dataclass
-class Lookup(Generate):
+class Generate(Replayed):
+    """What most people run."""
+
+    name, title = "generate", "transformers generate"
+
+    def __init__(self, model: Any, options: EngineOptions) -> None:
+        super().__init__(model, options)
+        self.batch_sizes = options.generate_batches
+
+
+class Lookup(Replayed):
     """Drafts copied from the prompt, as transformers' own documentation recommends them."""
 
-    batch_sizes: tuple[int, ...] = ()
-    name: str = "lookup"
-    title: str = "transformers, prompt lookup"
-    note: str = "batch 1, its maximum; values are spans of the document"
-    copied: int = 10
-
-    def _generate(self, stems: Sequence[Ids], outputs: Sequence[Ids], work: Workload) -> list[Ids]:
-        input_ids, mask = left_padded(stems, work.eos_id, self.module.device)
-        replay = Replay(input_ids.shape[1], outputs, work.eos_id, self.module.device)
-        return replayed_rows(self.module, input_ids, mask, replay, work, copied=self.copied)
+    name, title = "lookup", "transformers, prompt lookup"
+    note = "batch 1, its maximum; values are spans of the document"
+    copied = 10
 
 
-@dataclass
-class Draft(Generate):
+class Draft(Replayed):
     """Assisted generation: a smaller model drafts, and is right as often as is stated."""
 
-    batch_sizes: tuple[int, ...] = ()
-    name: str = "draft"
-    title: str = "transformers, draft model"
-    draft: Any = None
-    acceptance: float = 0.8
-    _draft: Any = field(default=None, repr=False)
+    name, title = "draft", "transformers, draft model"
 
     def setup(self, work: Workload) -> None:
         super().setup(work)
-        self._draft = replica(self.draft)
-        size = sum(weight.numel() for weight in self._draft.parameters()) / 1e6
+        shape, device = self.options.draft, self.module.device
+        self.drafter = (
+            shallow_replica(self.model)
+            if shape is None
+            else random_model(shape_config(shape), self.module.dtype, device)
+        )
         self.note = (
-            f"batch 1, its maximum; a draft of {size:,.1f} M parameters whose tokens are "
-            f"made to be right with probability {self.acceptance:.2f}"
+            f"batch 1, its maximum; a draft of {self.drafter.num_parameters() / 1e6:,.1f} M "
+            "parameters whose tokens are made to be right with probability "
+            f"{self.options.draft_acceptance:.2f}"
         )
 
-    def _generate(self, stems: Sequence[Ids], outputs: Sequence[Ids], work: Workload) -> list[Ids]:
-        device = self.module.device
-        input_ids, mask = left_padded(stems, work.eos_id, device)
-        (output,) = outputs
-        replay = DraftedReplay(input_ids.shape[1], output, work.eos_id, device, self.acceptance)
+    def replay(
+        self, places: Sequence[int], answers: Sequence[Ids], input_ids: Tensor, work: Workload
+    ) -> DraftedReplay:
+        return DraftedReplay(input_ids, answers, work.eos_id, self.options.draft_acceptance)
 
-        def turn(drafting: bool) -> Any:
-            def hook(*_: Any) -> None:
-                replay.drafting = drafting
-
-            return hook
-
+    def generated(
+        self, input_ids: Tensor, mask: Tensor, replay: Replay, work: Workload, **more: Any
+    ) -> list[Ids]:
         # Whoever ran last is the one whose scores come next.
         hooks = [
-            self._draft.register_forward_pre_hook(turn(True)),
-            self.module.register_forward_pre_hook(turn(False)),
+            module.register_forward_pre_hook(partial(_turn, replay, module is self.drafter))
+            for module in (self.drafter, self.module)
         ]
         try:
-            return replayed_rows(
-                self.module, input_ids, mask, replay, work, assistant_model=self._draft
-            )
+            return super().generated(input_ids, mask, replay, work, assistant_model=self.drafter)
         finally:
-            for handle in hooks:
-                handle.remove()
+            for hook in hooks:
+                hook.remove()
 
     def teardown(self) -> None:
         super().teardown()
-        self._draft = None
+        self.drafter = None
+
+
+def _turn(replay: Any, drafting: bool, *_: Any) -> None:
+    replay.drafting = drafting
 
 
 def alike_batches(stems: Sequence[Ids], size: int) -> Iterator[list[int]]:
@@ -131,41 +147,8 @@ def alike_batches(stems: Sequence[Ids], size: int) -> Iterator[list[int]]:
 
 def left_padded(rows: Sequence[Ids], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """(B, L) ids and (B, L) mask, as `generate` wants them."""
-    length = max(map(len, rows))
-    ids = [[*[pad] * (length - len(row)), *row] for row in rows]
-    mask = [[*[0] * (length - len(row)), *[1] * len(row)] for row in rows]
-    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
-
-
-def replayed_rows(
-    model: Any,
-    input_ids: Tensor,
-    mask: Tensor,
-    replay: Replay,
-    work: Workload,
-    copied: int | None = None,
-    **more: Any,
-) -> list[Ids]:
-    """What `generate` wrote behind (B, L) prompts, each row up to its own end.
-
-    copied: tokens of a draft that is looked up in the prompt; None drafts nothing.
-    """
-    config = GenerationConfig(  # type: ignore[no-untyped-call]
-        do_sample=False,
-        max_new_tokens=replay.longest,
-        eos_token_id=work.eos_id,
-        pad_token_id=work.eos_id,
-        prompt_lookup_num_tokens=copied,
-    )
-    with torch.inference_mode():
-        sequences = model.generate(
-            input_ids,
-            attention_mask=mask,
-            generation_config=config,
-            logits_processor=LogitsProcessorList([replay]),
-            stopping_criteria=StoppingCriteriaList([ReplayStop(replay)]),
-            **more,
-        )
-    rows = sequences[:, input_ids.shape[1] :].tolist()
-    lengths = replay.lengths.tolist()
-    return [tuple(row[:length]) for row, length in zip(rows, lengths, strict=True)]
+    tensors = [torch.tensor(row, dtype=torch.int64) for row in rows]
+    ids = pad_sequence(tensors, batch_first=True, padding_value=pad, padding_side="left")
+    lengths = torch.tensor(list(map(len, rows)))
+    mask = torch.arange(ids.shape[1]) >= ids.shape[1] - lengths[:, None]
+    return ids.to(device), mask.long().to(device)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from schemax.benchmark.engines.base import Emitted, Unavailable
-from schemax.benchmark.engines.generate import Generate, alike_batches, left_padded, replayed_rows
+from schemax.benchmark.engines.base import Unavailable
+from schemax.benchmark.engines.generate import Generate
 from schemax.benchmark.engines.replay import Replay
 from schemax.benchmark.workload import Category, Ids, Workload
 
@@ -20,17 +19,14 @@ from schemax.benchmark.workload import Category, Ids, Workload
 _VALUE = r'( "([^"\\\x00-\x1f]|\\.)*"| null),?\n?'
 
 
-@dataclass
 class Outlines(Generate):
     """outlines' automaton over the vocabulary, advanced and applied for every token of every row.
 
     Its index is built before the clock. The given tokens are all allowed: it would say otherwise.
     """
 
-    name: str = "outlines"
-    title: str = "transformers generate, outlines' grammar"
-    note: str = "keys given by the grammar, values any JSON string or null"
-    _indices: list[Any] = field(default_factory=list, repr=False)
+    name, title = "outlines", "transformers generate, outlines' grammar"
+    note = "keys given by the grammar, values any JSON string or null"
 
     def setup(self, work: Workload) -> None:
         if find_spec("outlines_core") is None:
@@ -45,48 +41,32 @@ class Outlines(Generate):
             if data and number != work.eos_id:
                 tokens.setdefault(data, []).append(number)
         vocabulary = Vocabulary(work.eos_id, tokens)
-        self._indices = [
-            Index(output_pattern(category, work.token_bytes), vocabulary)
-            for category in work.categories
-        ]
+        patterns = [output_pattern(category, work.token_bytes) for category in work.categories]
+        self.indices = [Index(pattern, vocabulary) for pattern in patterns]
 
-    def run(self, work: Workload) -> Emitted:
-        stems = [work.stem(listing) for listing in work.listings]
-        device = self.module.device
-        found: list[Any] = [None] * len(work)
-        for places in alike_batches(stems, self.batch_size or 1):
-            listings = [work.listings[place] for place in places]
-            input_ids, mask = left_padded([stems[place] for place in places], work.eos_id, device)
-            outputs = [work.output(listing) for listing in listings]
-            indices = [self._indices[listing.category] for listing in listings]
-            replay = MaskedReplay(input_ids.shape[1], outputs, work.eos_id, device, indices)
-            rows = replayed_rows(self.module, input_ids, mask, replay, work)
-            for place, row in zip(places, rows, strict=True):
-                found[place] = (row,)
-        return found
+    def replay(
+        self, places: Sequence[int], answers: Sequence[Ids], input_ids: Tensor, work: Workload
+    ) -> MaskedReplay:
+        indices = [self.indices[work.listings[place].category] for place in places]
+        return MaskedReplay(input_ids, answers, work.eos_id, indices)
 
     def teardown(self) -> None:
         super().teardown()
-        self._indices = []
+        self.indices = []
 
 
 class MaskedReplay(Replay):
     """A replay behind a grammar: one guide per row, one bit per token of the vocabulary."""
 
     def __init__(
-        self,
-        prompt_length: int,
-        rows: Sequence[Ids],
-        filler: int,
-        device: torch.device,
-        indices: Sequence[Any],
+        self, prompts: Tensor, rows: Sequence[Ids], filler: int, indices: Sequence[Any]
     ) -> None:
-        super().__init__(prompt_length, rows, filler, device)
+        super().__init__(prompts, rows, filler)
         from outlines_core import Guide
 
         self.rows = rows
         self.guides = [Guide(index) for index in indices]
-        self.shifts = torch.arange(32, dtype=torch.int32, device=device)
+        self.shifts = torch.arange(32, dtype=torch.int32, device=prompts.device)
         self.bits = torch.zeros(0, 0, dtype=torch.int32)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:

@@ -10,16 +10,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from schemax.benchmark.engines.base import Emitted, EngineKind, Unavailable
+from schemax.benchmark.engines.base import Emitted, Engine, Unavailable
 from schemax.benchmark.engines.gguf_file import write_gguf
 from schemax.benchmark.engines.llama_model import LlamaModel
-from schemax.benchmark.workload import Ids, Workload, Writes
+from schemax.benchmark.workload import Ids, Workload
 
 _PACKAGES = {"llama_cpp": "llama-cpp-python", "gguf": "gguf"}
 
 
-@dataclass
-class LlamaCpp:
+class LlamaCpp(Engine):
     """Every document is a sequence that writes keys and values; a finished one makes room at once.
 
     An instruction is read once, and its cells of the cache are shared. A pass holds the newest
@@ -29,15 +28,8 @@ class LlamaCpp:
     Every run gets a context of its own: made before the clock starts, freed before it stops.
     """
 
-    model: Any
-    batch_sizes: tuple[int, ...] = (1, 8, 32)
-    batch_size: int | None = None
-    name: str = "llama.cpp"
-    title: str = "llama.cpp"
-    kind: EngineKind = "rival"
-    writes: Writes = "output"
-    note: str = ""
-    module: Any = field(default=None, repr=False)
+    name = title = "llama.cpp"
+    batch_sizes = (1, 8, 32)
 
     def setup(self, work: Workload) -> None:
         missing = [name for module, name in _PACKAGES.items() if find_spec(module) is None]
@@ -68,7 +60,7 @@ class LlamaCpp:
     def teardown(self) -> None:
         if self.module is not None:
             self.module.free()
-        self.module = None
+        super().teardown()
 
 
 @dataclass
@@ -137,27 +129,19 @@ class _Stream:
 
     def _pass(self) -> None:
         """The newest tokens first, then prompts in the order of their arrival."""
-        ids: list[int] = []
-        positions: list[int] = []
-        sequences: list[int] = []
-        wanted: list[int] = []
+        rows: list[tuple[int, int, int, int]] = []
         chosen: list[int] = []
-        room = self.module.width
         for number, sequence in sorted(self.flying.items(), key=lambda x: len(x[1].unread) > 1):
-            some = sequence.unread[:room]
+            some = sequence.unread[: self.module.width - len(rows)]
             if not some:
                 break
-            room -= len(some)
+            rows += [(token, sequence.position + n, number, 0) for n, token in enumerate(some)]
             sequence.unread = sequence.unread[len(some) :]
-            ids += some
-            positions += range(sequence.position, sequence.position + len(some))
-            sequences += [number] * len(some)
-            wanted += [0] * len(some)
             sequence.position += len(some)
             if not sequence.unread:
-                wanted[-1] = 1
+                rows[-1] = (*rows[-1][:3], 1)
                 chosen.append(number)
-        logits = self.module(ids, positions, sequences, wanted)
+        logits = self.module(*zip(*rows, strict=True))
         for number, token in zip(chosen, logits.argmax(axis=1).tolist(), strict=True):
             self._write(number, token)
 

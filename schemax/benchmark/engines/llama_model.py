@@ -72,9 +72,7 @@ class LlamaModel(torch.nn.Module):
         if not self._context:
             raise RuntimeError(f"llama.cpp makes no context: {_said()}")
         self._memory = api.llama_get_memory(self._context)
-        self._ids = np.zeros(self.width, np.int32)
-        self._positions = np.zeros(self.width, np.int32)
-        self._sequences = np.zeros(self.width, np.int32)
+        self._ids, self._positions, self._sequences = np.zeros((3, self.width), np.int32)
         self._ones = np.ones(self.width, np.int32)
         self._wanted = np.zeros(self.width, np.int8)
         # Every token has one sequence; they want a pointer to each.

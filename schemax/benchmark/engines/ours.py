@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
-from schemax.benchmark.engines.base import BenchmarkError, Emitted, EngineKind, Unavailable
-from schemax.benchmark.random_models import replica
-from schemax.benchmark.workload import Workload, Writes
+from schemax.benchmark.engines.base import (
+    BenchmarkError,
+    Emitted,
+    Engine,
+    EngineOptions,
+    Unavailable,
+)
+from schemax.benchmark.workload import Workload
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine import fill
@@ -15,79 +22,69 @@ from schemax.runtime.model import DecoderModel
 from schemax.runtime.self_test import prepare
 
 
-@dataclass
-class SchemaxEngine:
+def paper(stacked: int) -> tuple[str, DecodingConfig]:
+    """The paper's own setting, with `stacked` documents in a prompt (section 4.3.5)."""
+    config = replace(PRESETS["paper"], documents_per_prompt=stacked)
+    return f"schemax, the paper's HPD, J = {stacked}", config
+
+
+# gapped: the paper's layout of positions, with documents and slots that do not see each other.
+# autoregressive: keys and values one after another, the baseline without its waste.
+OURS: Mapping[str, tuple[str, DecodingConfig]] = MappingProxyType(
+    {
+        "isolated": ("schemax, default", PRESETS["isolated"]),
+        "gapped": ("schemax, gapped skeleton", DecodingConfig(layout="gapped")),
+        **{f"paper-{stacked}": paper(stacked) for stacked in (1, 2, 6)},
+        "autoregressive": ("schemax, autoregressive", PRESETS["autoregressive"]),
+    }
+)
+"""By name: the title of a setting, and what it is."""
+
+
+class SchemaxEngine(Engine):
     """Hyper-Parallel Decoding with one of our settings.
 
     J documents of a prompt are token ids next to each other, whatever the setting, so that all
     settings read and write the same tokens.
     """
 
-    name: str
-    title: str
-    model: Any
-    config: DecodingConfig
-    kind: EngineKind = "ours"
-    writes: Writes = "values"
-    batch_sizes: tuple[int, ...] = ()
-    batch_size: int | None = None
-    note: str = ""
-    module: Any = field(default=None, repr=False)
-    _prepared: Any = field(default=None, repr=False)
+    kind = "ours"
+    prepared: Any = None
+
+    def __init__(
+        self, model: Any, options: EngineOptions, name: str, title: str, config: DecodingConfig
+    ) -> None:
+        super().__init__(model, options)
+        self.name, self.title = name, title
+        self.config = replace(config, batch_size=options.batch_size)
+        self.writes = "output" if config.layout == "autoregressive" else "values"
 
     def setup(self, work: Workload) -> None:
-        self.module = replica(self.model)
+        super().setup(work)
         try:
-            self._prepared = prepare(self.module)
+            self.prepared = prepare(self.module)
         except ModelError as error:
             raise Unavailable(str(error)) from error
-        if refusal := self._prepared.refusal(self.config):
+        if refusal := self.prepared.refusal(self.config):
             raise Unavailable(refusal)
 
     def reset(self, work: Workload) -> None:
         """Forgets instructions of earlier runs: every engine reads each of them once per run."""
-        if isinstance(self._prepared, DecoderModel):  # models that fork keep none
-            self._prepared.forget_prefixes()
+        if isinstance(self.prepared, DecoderModel):  # models that fork keep none
+            self.prepared.forget_prefixes()
 
     def run(self, work: Workload) -> Emitted:
         if self.writes == "output":
             prompts, stop = work.autoregressive_prompts(), work.end
         else:
             prompts, stop = work.prompts(self.config.documents_per_prompt), work.stop
-        found: list[Any] = [None] * len(work)
-        for place, output in fill(self._prepared, prompts, stop, self.config):
+        found: dict[int, Any] = {}
+        for place, output in fill(self.prepared, prompts, stop, self.config):
             if output.problem is not None:
                 raise BenchmarkError(f"{self.name}, document {place}: {output.problem}")
             found[place] = tuple(slot.ids for slot in output.slots)
-        return found
+        return [found[place] for place in range(len(work))]
 
     def teardown(self) -> None:
-        self.module = self._prepared = None
-
-
-def isolated(model: Any, batch_size: int | Literal["auto"] = "auto") -> SchemaxEngine:
-    """The default preset: one branch per attribute."""
-    config = replace(PRESETS["isolated"], batch_size=batch_size)
-    return SchemaxEngine("isolated", "schemax, default", model, config)
-
-
-def gapped(model: Any, batch_size: int | Literal["auto"] = "auto") -> SchemaxEngine:
-    """The paper's layout of positions, with documents and slots that do not see each other."""
-    config = DecodingConfig(layout="gapped", batch_size=batch_size)
-    return SchemaxEngine("gapped", "schemax, gapped skeleton", model, config)
-
-
-def paper(model: Any, stacked: int, batch_size: int | Literal["auto"] = "auto") -> SchemaxEngine:
-    """The paper's own setting, with `stacked` documents in a prompt (section 4.3.5)."""
-    config = replace(PRESETS["paper"], documents_per_prompt=stacked, batch_size=batch_size)
-    return SchemaxEngine(
-        f"paper-{stacked}", f"schemax, the paper's HPD, J = {stacked}", model, config
-    )
-
-
-def autoregressive(model: Any, batch_size: int | Literal["auto"] = "auto") -> SchemaxEngine:
-    """Keys and values one after another, in our own engine: the baseline without its waste."""
-    config = replace(PRESETS["autoregressive"], batch_size=batch_size)
-    return SchemaxEngine(
-        "autoregressive", "schemax, autoregressive", model, config, writes="output"
-    )
+        super().teardown()
+        self.prepared = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from transformers import LogitsProcessor, StoppingCriteria
@@ -18,28 +17,26 @@ class Replay(LogitsProcessor):
 
     Scores are still computed, copied and searched for their maximum by the library itself.
 
-    prompt_length: columns of the padded prompt; rows: (B,) answers; filler: what a finished row is
-        given while others go on.
+    prompts: (B, L) padded ids; rows: (B,) answers; filler: what a finished row is given while
+        others go on.
     """
 
-    def __init__(
-        self, prompt_length: int, rows: Sequence[Ids], filler: int, device: torch.device
-    ) -> None:
-        self.prompt_length = prompt_length
-        longest = max(map(len, rows))
-        padded = [[*row, *[filler] * (longest + 1 - len(row))] for row in rows]
-        self.answers = torch.tensor(padded, device=device)
-        self.lengths = torch.tensor([len(row) for row in rows], device=device)
-        self.longest = longest
+    def __init__(self, prompts: Tensor, rows: Sequence[Ids], filler: int) -> None:
+        self.prompt_length = prompts.shape[1]
+        self.longest = max(map(len, rows))
+        padded = [[*row, *[filler] * (self.longest + 1 - len(row))] for row in rows]
+        self.answers = torch.tensor(padded, device=prompts.device)
+        self.lengths = torch.tensor([len(row) for row in rows], device=prompts.device)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """As a logits processor: (B, T) ids so far, (B, V) scores -> (B, V) scores."""
-        step = min(input_ids.shape[1] - self.prompt_length, self.longest)
-        return _raise(scores, self.wanted(step))
+        wanted = self.answers[:, self.step(input_ids)]
+        # Finite, since an infinite score has no probability.
+        return scores.scatter_(1, wanted[:, None], torch.finfo(scores.dtype).max)
 
-    def wanted(self, step: int) -> Tensor:
-        """(B,) tokens of that step."""
-        return self.answers[:, step]
+    def step(self, input_ids: Tensor) -> int:
+        """How many tokens stand behind the prompt, or as many as the longest answer has."""
+        return min(input_ids.shape[1] - self.prompt_length, self.longest)
 
 
 class ReplayStop(StoppingCriteria):
@@ -60,47 +57,36 @@ class DraftedReplay(Replay):
     confidence: transformers stops a draft at a token whose probability is below a threshold
     (dynamic speculation), which a draft that is always sure would never meet. Each token has a
     confidence of its own, `acceptance` on average, and is right with that probability: the draft
-    is well calibrated. Both depend on the token's place alone. Batch 1, since assisted generation
-    takes no more.
+    is well calibrated. Both depend on the token's place alone.
 
     drafting: whether the scores to come are the draft's; whoever runs the models says so.
     """
 
     def __init__(
-        self, prompt_length: int, row: Ids, filler: int, device: torch.device, acceptance: float
+        self, prompts: Tensor, rows: Sequence[Ids], filler: int, acceptance: float
     ) -> None:
-        super().__init__(prompt_length, [row], filler, device)
-        random = np.random.default_rng(len(row))
-        confidences = _confidences(acceptance, self.answers.shape, random)
-        right = torch.from_numpy(random.random(self.answers.shape) < confidences)
+        super().__init__(prompts, rows, filler)
+        random = np.random.default_rng(self.longest)
+        shape = tuple(self.answers.shape)
+        # Mostly sure, at times not at all: beta with that mean, two observations wide.
+        confidences = (
+            np.full(shape, acceptance)
+            if acceptance in (0.0, 1.0)
+            else random.beta(2 * acceptance, 2 * (1 - acceptance), shape)
+        )
+        right = torch.from_numpy(random.random(shape) < confidences).to(prompts.device)
         wrong = torch.where(self.answers > 0, self.answers - 1, 1)
-        self.guesses = torch.where(right.to(device), self.answers, wrong)
+        self.guesses = torch.where(right, self.answers, wrong)
         odds = torch.from_numpy(confidences).float().clamp(0.01, 0.99).logit()
-        self.odds = odds.to(device)
+        self.odds = odds.to(prompts.device)
         self.drafting = False
-
-    def wanted(self, step: int) -> Tensor:
-        return (self.guesses if self.drafting else self.answers)[:, step]
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         if not self.drafting:
             return super().__call__(input_ids, scores)
-        step = min(input_ids.shape[1] - self.prompt_length, self.longest)
+        step = self.step(input_ids)
         # Above all others, so that it is chosen; else by its odds against them all.
         least = scores.amax(dim=-1) + 1
         chosen = torch.maximum(least, scores.float().logsumexp(dim=-1) + self.odds[:, step])
-        return scores.scatter_(1, self.wanted(step)[:, None], chosen[:, None].to(scores.dtype))
-
-
-def _confidences(
-    acceptance: float, shape: Sequence[int], random: np.random.Generator
-) -> npt.NDArray[np.float64]:
-    """Mostly sure, at times not at all: beta with that mean, two observations wide."""
-    if acceptance in (0.0, 1.0):
-        return np.full(shape, acceptance)
-    return random.beta(2 * acceptance, 2 * (1 - acceptance), tuple(shape))
-
-
-def _raise(scores: Tensor, ids: Tensor) -> Tensor:
-    # Finite, since an infinite score has no probability.
-    return scores.scatter_(1, ids[:, None], torch.finfo(scores.dtype).max)
+        guesses = self.guesses[:, step, None]
+        return scores.scatter_(1, guesses, chosen[:, None].to(scores.dtype))

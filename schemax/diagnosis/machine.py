@@ -1,13 +1,16 @@
-"""Memory per document, measured on the model's own cache."""
+"""The machine: memory per document, measured on the model's own cache, and threads of a CPU."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from schemax.diagnosis.report import Check
+from schemax.processors import usable_processors
 from schemax.runtime.fork import ForkModel
 from schemax.runtime.limits import free_bytes
 from schemax.runtime.model import DecoderModel
@@ -44,12 +47,19 @@ def _cache_bytes(model: DecoderModel | ForkModel) -> tuple[int, int]:
 
 def _size(part: Any) -> int:
     """Bytes of all tensors in a cache."""
-    if isinstance(part, torch.Tensor):
-        return part.numel() * part.element_size()
-    if isinstance(part, dict):
-        return sum(map(_size, part.values()))
-    if isinstance(part, (list, tuple)):
-        return sum(map(_size, part))
     if hasattr(part, "layers"):
-        return sum(_size(vars(layer)) for layer in part.layers)
-    return 0
+        part = [vars(layer) for layer in part.layers]
+    return sum(leaf.nbytes for leaf in tree_leaves(part) if isinstance(leaf, torch.Tensor))
+
+
+def thread_check() -> Check:
+    """How many threads torch computes with, and what to do where others need the processors."""
+    threads, usable = torch.get_num_threads(), usable_processors()
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    found = f"{threads} on {usable} processors, load {load:.1f}"
+    if threads > usable:
+        found += f"; set OMP_NUM_THREADS={usable}, or passes take many times as long"
+    elif threads > 1 and load + threads > usable + 1:
+        free = max(1, min(threads - 1, usable - round(load)))
+        found += f"; others are busy: OMP_NUM_THREADS={free} may be faster (docs/performance.md)"
+    return Check("threads", found)
