@@ -1,7 +1,7 @@
 """The command `schemax`: its verbs, and how they end.
 
 Exit status: 0 done; 1 more failed rows than allowed; 2 bad usage, or input that stops the run;
-130 interrupted; 141 nobody reads the output any more.
+130 interrupted; 141 nobody reads the output any more; 143 terminated.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import extract
+from schemax.commands.process import Terminated, make_up_for_closed_streams
 from schemax.commands.schemas import schemas
-from schemax.commands.streams import make_up_for_closed_streams
 from schemax.commands.train import train
 from schemax.errors import SchemaxError
 from schemax.processors import share_processors
 
+_SMALLER = {"train": "--batch-tokens, and a larger --gradient-accumulation for the same steps"}
+
 _BAD_USAGE = 2
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
+_TERMINATED = 143
 
 
 class _Verbs(TyperGroup):
@@ -52,8 +55,9 @@ class _Verbs(TyperGroup):
             _drop_stdout()
             status = _BROKEN_PIPE
         except KeyboardInterrupt as error:
-            _explain("interrupted", error)
-            status = _INTERRUPTED
+            is_signal = isinstance(error, Terminated)
+            _explain("terminated" if is_signal else "interrupted", error)
+            status = _TERMINATED if is_signal else _INTERRUPTED
         except (SchemaxError, OSError) as error:
             _explain(f"error: {error}", error)
             status = _BAD_USAGE
@@ -61,7 +65,8 @@ class _Verbs(TyperGroup):
             # By name, since its class is torch's, which need not be imported by now.
             if type(error).__name__ != "OutOfMemoryError":
                 raise
-            _explain("error: out of memory; use a smaller --batch-size", error)
+            smaller = _SMALLER.get(ctx.invoked_subcommand, "--batch-size")
+            _explain(f"error: out of memory; use a smaller {smaller}", error)
             status = _BAD_USAGE
         raise typer.Exit(status)
 

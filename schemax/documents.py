@@ -50,6 +50,16 @@ class Shown:
         keys = (text,) if isinstance(text, str) else None if text is None else tuple(text)
         return cls(keys, id, category or "category")
 
+    @property
+    def needed(self) -> tuple[str, ...] | None:
+        """The keys of a record that are looked at; None for all."""
+        return None if self.text is None else (*self.text, self.id, self.category)
+
+    @classmethod
+    def of_options(cls, options: Mapping[str, Any]) -> Shown:
+        """What the options of `Extractor.stream` say of it."""
+        return cls.of(options.get("text"), options.get("id", "id"), options.get("category"))
+
 
 def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
     """Documents in order; a record that cannot be read is one with a `problem`.

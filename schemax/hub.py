@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 from huggingface_hub import constants, is_offline_mode, try_to_load_from_cache
@@ -63,14 +64,10 @@ def _silence(name: str, seconds: float) -> str | None:
 
     # A thread, as looking up a name knows no time limit.
     threading.Thread(target=ask, name="schemax-hub", daemon=True).start()
-    try:
+    with suppress(queue.Empty):
         return answers.get(timeout=_PATIENCE)
-    except queue.Empty:
-        pass
     if seconds > _PATIENCE:
         warnings.warn(f"waiting for {constants.ENDPOINT}, to look for {name}", stacklevel=2)
-        try:
+        with suppress(queue.Empty):
             return answers.get(timeout=seconds - _PATIENCE)
-        except queue.Empty:
-            pass
     return f"no answer within {seconds:g} seconds"

@@ -20,24 +20,17 @@ def track(items: Iterable[T], *, total: int | None, unit: str = "products") -> I
 
 
 def _bar(items: Iterable[T], total: int | None, unit: str) -> Iterator[T]:
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        SpinnerColumn(),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
+        bars.SpinnerColumn(),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TextColumn("{task.fields[rate]}"),
+        bars.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with bars.Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("", total=total, rate="")
         for done, (item, rate) in enumerate(_timed(items), 1):
             progress.update(task, completed=done, rate=f"{rate:,.1f} {unit}/s")

@@ -38,6 +38,7 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.compiler.choices import choices_of
 from schemax.compiler.lists import Items, leaves_of_item
 from schemax.config import DecodingConfig
+from schemax.reading.booleans import spellings
 from schemax.results import FieldResult
 from schemax.results.confidence import distribution, tree_of
 from schemax.runtime.plan import plan_prompt
@@ -119,17 +120,21 @@ def brute(
     spec = prompt.slots[n]
     values = [*(attribute.choice_values or (True, False)), *[None] * attribute.omittable]
     literals = [compiled.format.escape(value).encode() for value in values]
+    if attribute.kind == "boolean" and not attribute.strict:
+        literals += [compiled.format.escape(word).encode() for word in spellings()]
+        values += spellings().values()
     ends = [b",\n", b"\n}"]
     found = dict.fromkeys(values, 0.0)
 
     def begun_by(data: bytes) -> list[Any]:
-        return [
+        begun = [
             value
             for value, literal in zip(values, literals, strict=True)
             if any(
                 (literal + end).startswith(data) or data.startswith(literal + end) for end in ends
             )
         ]
+        return list(dict.fromkeys(begun))
 
     def walk(ids: list[int], probability: float) -> None:
         begun = begun_by(compiled.codec.decode_bytes(ids))

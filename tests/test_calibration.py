@@ -139,23 +139,23 @@ class Small(AttrSchema):
     smart: bool | None = attr(k_max=12)
     resolution: Literal["720p", "4K", "8K"] | None = attr(k_max=16)
     colour: Colour | None = attr(k_max=16)
-    size: int | None = attr(k_max=24, ge=0, le=99)
+    size: int | None = attr(k_max=24, ge=0, le=99, strict=True)
 
 
 class Place(BaseModel):
-    number: int = attr("Number", k_max=24, ge=0, le=99)
-    floor: int | None = attr("Floor", k_max=24, ge=0, le=99)
+    number: int = attr("Number", k_max=24, ge=0, le=99, strict=True)
+    floor: int | None = attr("Floor", k_max=24, ge=0, le=99, strict=True)
 
 
 class Shop(AttrSchema):
-    number: int = attr("Number", k_max=24, ge=0, le=99)
+    number: int = attr("Number", k_max=24, ge=0, le=99, strict=True)
     colour: Colour = attr("Colour", k_max=16, default="red")
-    size: int = attr("Size", k_max=24, ge=0, le=99, default=100)
+    size: int = attr("Size", k_max=24, ge=0, le=99, strict=True, default=100)
     place: Place | None = attr("Place", default=None)
 
 
 def read(extractor: Extractor, schema: type[Any], **changes: Any) -> Any:
-    decoding = DecodingConfig(max_retries=0, **changes)
+    decoding = DecodingConfig(max_retries=0, strict=True, **changes)
     items = extractor.stream(TITLES, schema, format="yaml", decoding=decoding)
     return sorted(items, key=lambda item: item.index)
 
@@ -189,7 +189,10 @@ def test_confidence_is_calibrated_and_all_else_raw(extractor: Extractor) -> None
 def test_the_confidence_of_null_stays(extractor: Extractor, format: str) -> None:
     low = calibrated(extractor, Calibration(bias=-5))
     found = [
-        sorted(one.stream(TITLES, Small, format=format), key=lambda item: item.index)
+        sorted(
+            one.stream(TITLES, Small, format=format, decoding="isolated:strict=true"),
+            key=lambda item: item.index,
+        )
         for one in (extractor, low)
     ]
     for one, other in zip(*found, strict=True):

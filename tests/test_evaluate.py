@@ -349,7 +349,6 @@ def test_results_that_cannot_be_compared(tmp_path: Path, gold: str) -> None:
     ("arguments", "said"),
     [
         ((), "INPUT is missing"),
-        (("--by", "size"), "--by takes category, attribute or confidence"),
         (("gold.jsonl", "--details"), "--details requires --json"),
         (("gold.jsonl", "--decoding", "fast"), "fast"),
     ],

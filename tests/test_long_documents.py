@@ -11,6 +11,7 @@ import pytest
 from schemax import Calibration, Extractor
 from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec
+from schemax.config import DecodingConfig
 from schemax.documents import Shown
 from schemax.formats import get_format
 from schemax.io.long_documents import compiled_schemas, fitted
@@ -56,9 +57,10 @@ def joined(*pieces: Sequence[SlotText]) -> Extraction[Any]:
                 Receipt, attributes, slots, JSON, index=index, document_id=None, texts={"t": "x"}
             )
 
-    compiled: Any = {"": SimpleNamespace(schema=Receipt, attributes=attributes, format=JSON)}
+    known = {"schema": Receipt, "attributes": attributes, "decoding": DecodingConfig()}
+    compiled: Any = {"": SimpleNamespace(**known, format=JSON)}
     text = ("Corner shop, " * 9)[: WIDTH + (len(pieces) - 1) * (WIDTH - WIDTH // 10)]
-    made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, mixed=False, mode="chunk")
+    made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, "chunk")
     (item,) = made([{"t": text.replace(" ", "-")}])
     return item
 
@@ -113,8 +115,8 @@ def test_of_a_real_model(codec: TextCodec, decoder_model: Callable[..., Any]) ->
             seen.append(item)
             yield item
 
-    compiled = compiled_schemas(extractor, Shoe, SHOWN, {})
-    made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, mixed=False, mode="chunk")
+    compiled = compiled_schemas(extractor, Shoe, {})
+    made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, "chunk")
     (item,) = made([{"t": "Samsung red shoe, LG blue sandal, Sony boots, TCL heels"}])
     assert item.value is not None, item.errors
     assert len(seen) > 1

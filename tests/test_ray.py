@@ -19,7 +19,8 @@ from command_line import Run, jsonl, process, refused, runner, set_part_rows
 import schemax
 import schemax.ray
 from schemax import AttrSchema, InputError, SchemaError
-from schemax.commands.named_model import NamedModel
+from schemax.commands.extract_model import task_of
+from schemax.commands.extract_options import ModelOptions
 from schemax.io.table_schema import TableSchema
 from schemax.ray.dataset import _Load, _Reader
 from schemax.ray.pool import Pool
@@ -305,9 +306,9 @@ def test_errors_are_plain(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_actor_that_loads_another_model_is_refused(saved_model: Path) -> None:
-    task = NamedModel(str(saved_model), "cpu", "auto").task(declared(), {})
-    known, independent = task.facts()
-    assert independent
+    task = task_of(ModelOptions(model=str(saved_model), device="cpu"), declared(), {})
+    known = task.facts()
+    assert (known["decoding documents"], known["decoding slots"]) == ("isolated", "independent")
     assert callable(task.computing(known))
     with pytest.raises(
         schemax.ModelError, match="a different model from the others: model changed"

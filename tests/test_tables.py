@@ -26,6 +26,7 @@ from stand_in import StandIn
 
 import schemax
 from schemax.attributes import attr, compile_attributes
+from schemax.config import DecodingConfig
 from schemax.documents import Shown
 from schemax.errors import InputError, SchemaError
 from schemax.formats import get_format
@@ -378,7 +379,12 @@ def test_only_frames_are_frames() -> None:
 def test_pieces_of_a_long_text_are_put_together() -> None:
     written = get_format("json")
     compiled: Any = {
-        "": SimpleNamespace(schema=Shoe, attributes=compile_attributes(Shoe), format=written)
+        "": SimpleNamespace(
+            schema=Shoe,
+            attributes=compile_attributes(Shoe),
+            format=written,
+            decoding=DecodingConfig(),
+        )
     }
 
     def extract(records: Any) -> Any:
@@ -415,8 +421,7 @@ def test_pieces_of_a_long_text_are_put_together() -> None:
         compiled,
         lambda _, text: len(text) <= 100,
         Shown(("t",)),
-        mixed=False,
-        mode="chunk",
+        "chunk",
     )
     long, short = sorted(made(records), key=lambda item: item.index)
     assert short.value == Shoe(brand="Crocs", size=None, sold=None, colour=None)

@@ -483,10 +483,8 @@ def test_attributes_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--labels", "silver"], "gold, teacher or self"),
         (["--labels", "teacher"], "--teacher"),
         (["--decoding", "isolated:slots=causal"], "causal"),
-        (["--device", "cuda:3"], "CUDA_VISIBLE_DEVICES"),
         (["--patience", "2", "--held-out", "0"], "held-out"),
         (["--keep-adapter"], "LoRA"),
         (["--epochs", "0"], "epochs"),
@@ -497,6 +495,16 @@ def test_attributes_files(tmp_path: Path) -> None:
 def test_options_that_cannot_be_used(base: Path, data: Path, args: list[str], said: str) -> None:
     common = (data / "train.jsonl", "--model", base, "--out", data / "out", "--device", "cpu")
     refused(invoke(*common, *args), said)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "choices"),
+    [("--labels", "silver", "'gold', 'teacher', 'self'"), ("--device", "cuda:3", "'cpu', 'cuda'")],
+)
+def test_options_with_choices(tmp_path: Path, option: str, value: str, choices: str) -> None:
+    done = invoke(tmp_path / "train.jsonl", "--out", tmp_path / "out", option, value)
+    assert done.exit_code == 2
+    assert choices in " ".join(done.stderr.replace("│", "").split())
 
 
 def test_files_that_cannot_be_used(base: Path, data: Path) -> None:

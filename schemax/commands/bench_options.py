@@ -2,226 +2,106 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from schemax.commands.option_groups import option
 
-RUN = "What to run"
-WORK = "The work"
-MACHINE = "The model and the machine"
-RIVALS = "Rivals"
-SPECIAL = "Instead of the comparison"
-OUTPUT = "Output"
 
-Engines = Annotated[
-    str | None,
-    typer.Option(
-        rich_help_panel=RUN,
-        show_default=False,
-        help="Names, separated by commas. Default: all that can run.",
-    ),
-]
-Repeats = Annotated[
-    int, typer.Option(min=1, rich_help_panel=RUN, help="Rounds; the median counts.")
-]
-BatchSize = Annotated[
-    int | None,
-    typer.Option(min=1, rich_help_panel=RUN, show_default="auto", help="Of schemax's own engines."),
-]
-Sweep = Annotated[
-    bool,
-    typer.Option(
-        "--sweep",
-        rich_help_panel=RUN,
-        help="Also the paper's grid of documents per prompt and batch sizes.",
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What to run"""
 
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        rich_help_panel=WORK,
-        show_default=False,
-        help="JSONL of annotated products, as `evaluate` reads it. With --document-tokens "
-        "only the lengths of its values are taken.",
-    ),
-]
-Documents = Annotated[int, typer.Option(min=1, rich_help_panel=WORK, help="How many listings.")]
-DocumentTokens = Annotated[
-    int | None,
-    typer.Option(
-        min=2, rich_help_panel=WORK, show_default="250", help="Tokens of a generated listing."
-    ),
-]
-Attributes = Annotated[
-    int, typer.Option(min=1, rich_help_panel=WORK, help="Attributes of a generated listing.")
-]
-Jitter = Annotated[
-    float,
-    typer.Option(
-        rich_help_panel=WORK, help="Lengths of generated listings vary by this share, 0 to 0.5."
-    ),
-]
-Seed = Annotated[
-    int, typer.Option(rich_help_panel=WORK, help="Of the listings and of the order of runs.")
-]
+    engines: str | None = option("Names, separated by commas. Default: all that can run.")
+    repeats: int = option("Rounds; the median counts.", default=3, min=1)
+    batch_size: int | None = option("Of schemax's own engines.", min=1, show_default="auto")
+    sweep: bool = option(
+        "Also the paper's grid of documents per prompt and batch sizes.", default=False
+    )
 
-Model = Annotated[
-    str | None,
-    typer.Option(
+
+@dataclass(frozen=True, slots=True)
+class WorkOptions:
+    """The work"""
+
+    data: Path | None = option(
+        "JSONL of annotated products, as `evaluate` reads it. With --document-tokens only the "
+        "lengths of its values are taken."
+    )
+    documents: int = option("How many listings.", default=64, min=1)
+    document_tokens: int | None = option(
+        "Tokens of a generated listing.", min=2, show_default="250"
+    )
+    attributes: int = option("Attributes of a generated listing.", default=16, min=1)
+    jitter: float = option(
+        "Lengths of generated listings vary by this share, 0 to 0.5.", default=0.0
+    )
+    seed: int = option("Of the listings and of the order of runs.", default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineOptions:
+    """The model and the machine"""
+
+    model: str | None = option(
+        "Folder or Hugging Face Hub id. Default: --shape, else the embedded model.",
         "--model",
         "-m",
         metavar="MODEL",
-        rich_help_panel=MACHINE,
-        show_default=False,
-        help="Folder or Hugging Face Hub id. Default: --shape, else the embedded model.",
-    ),
-]
-Shape = Annotated[
-    str | None,
-    typer.Option(
-        rich_help_panel=MACHINE,
-        show_default=False,
-        help="Random weights of a published shape instead: qwen3-0.6b, qwen3-8b ...",
-    ),
-]
-Tokenizer = Annotated[
-    str | None,
-    typer.Option(
-        rich_help_panel=MACHINE,
-        show_default=False,
-        help="Folder of a tokenizer, for --data with --shape.",
-    ),
-]
-Device = Annotated[
-    str, typer.Option(rich_help_panel=MACHINE, help="auto, cpu, cuda, cuda:1, mps ...")
-]
-Dtype = Annotated[
-    str,
-    typer.Option(
-        rich_help_panel=MACHINE,
-        help="float32, bfloat16 or float16; auto: bfloat16 for shapes, else what `load` takes.",
-    ),
-]
-Threads = Annotated[
-    int | None, typer.Option(min=1, rich_help_panel=MACHINE, help="Threads of the CPU.")
-]
-PricePerHour = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0, rich_help_panel=MACHINE, show_default=False, help="Of the machine, in dollars."
-    ),
-]
+    )
+    shape: str | None = option(
+        "Random weights of a published shape instead: qwen3-0.6b, qwen3-8b ..."
+    )
+    tokenizer: str | None = option("Folder of a tokenizer, for --data with --shape.")
+    device: str = option("auto, cpu, cuda, cuda:1, mps ...", default="auto")
+    dtype: str = option(
+        "float32, bfloat16 or float16; auto: bfloat16 for shapes, else what `load` takes.",
+        default="auto",
+    )
+    threads: int | None = option("Threads of the CPU.", min=1)
+    price_per_hour: float | None = option("Of the machine, in dollars.", min=0.0)
 
-RivalDocuments = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        rich_help_panel=RIVALS,
-        show_default=False,
-        help="Rivals run on so many of the listings. Default: all.",
-    ),
-]
-GenerateBatches = Annotated[
-    str,
-    typer.Option(
-        rich_help_panel=RIVALS, help="Batch sizes for transformers' generate to choose from."
-    ),
-]
-Draft = Annotated[
-    str | None,
-    typer.Option(
-        rich_help_panel=RIVALS,
-        show_default=False,
-        help="Shape of the draft model. Default: an eighth of the layers.",
-    ),
-]
-DraftAcceptance = Annotated[
-    float,
-    typer.Option(
-        min=0.0, max=1.0, rich_help_panel=RIVALS, help="How often a drafted token is right."
-    ),
-]
-Against = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        rich_help_panel=RIVALS,
-        show_default=False,
-        help="A server of OpenAI's protocol.",
-    ),
-]
-Concurrency = Annotated[
-    int, typer.Option(min=1, rich_help_panel=RIVALS, help="Requests in flight to --against.")
-]
 
-Host = Annotated[
-    bool,
-    typer.Option(
-        "--host",
-        rich_help_panel=SPECIAL,
-        help="What everything but the model costs, per document.",
-    ),
-]
-Transfers = Annotated[
-    bool,
-    typer.Option(
-        "--transfers",
-        rich_help_panel=SPECIAL,
-        help="Copies between host and device and launched operations of a pass.",
-    ),
-]
-Constraints = Annotated[
-    bool,
-    typer.Option(
-        "--constraints", rich_help_panel=SPECIAL, help="What constraints cost a decode step."
-    ),
-]
-Tables = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="ROWS",
-        rich_help_panel=SPECIAL,
-        show_default=False,
-        help="What runs over tables cost beside the model, up to so many rows.",
-    ),
-]
-Earlier = Annotated[
-    Path | None,
-    typer.Option(
-        "--from",
-        metavar="FILE",
-        rich_help_panel=SPECIAL,
-        show_default=False,
-        help="Shows the results of --json; measures nothing.",
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class RivalOptions:
+    """Rivals"""
 
-Json = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-        help="Writes all results.",
-    ),
-]
-Plot = Annotated[
-    Path | None,
-    typer.Option(
-        "--plot", metavar="FILE", rich_help_panel=OUTPUT, show_default=False, help="SVG or PNG."
-    ),
-]
-Page = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-        help="A page to write the results into.",
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="No progress.")]
+    rival_documents: int | None = option(
+        "Rivals run on so many of the listings. Default: all.", min=1
+    )
+    generate_batches: str = option(
+        "Batch sizes for transformers' generate to choose from.", default="1,8,32,64"
+    )
+    draft: str | None = option("Shape of the draft model. Default: an eighth of the layers.")
+    draft_acceptance: float = option(
+        "How often a drafted token is right.", default=0.8, min=0.0, max=1.0
+    )
+    against: str | None = option("A server of OpenAI's protocol.", metavar="URL")
+    concurrency: int = option("Requests in flight to --against.", default=32, min=1)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialOptions:
+    """Instead of the comparison"""
+
+    host: bool = option("What everything but the model costs, per document.", default=False)
+    transfers: bool = option(
+        "Copies between host and device and launched operations of a pass.", default=False
+    )
+    constraints: bool = option("What constraints cost a decode step.", default=False)
+    tables: int | None = option(
+        "What runs over tables cost beside the model, up to so many rows.", min=1, metavar="ROWS"
+    )
+    earlier: Path | None = option(
+        "Shows the results of --json; measures nothing.", "--from", metavar="FILE"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """Output"""
+
+    as_json: Path | None = option("Writes all results.", "--json", metavar="FILE")
+    picture: Path | None = option("SVG or PNG.", "--plot", metavar="FILE")
+    page: Path | None = option("A page to write the results into.", metavar="FILE")
+    quiet: bool = option("No progress.", "-q", default=False)

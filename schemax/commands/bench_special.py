@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
-from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
+from schemax.commands.bench_options import MachineOptions
+from schemax.commands.console import UsageError, refused_settings, show, table
 
 if TYPE_CHECKING:
     from schemax.benchmark.compare import Comparison
@@ -50,73 +48,66 @@ def is_given(context: typer.Context, name: str | None) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def host(most_documents: int | None, seed: int, as_json: Path | None, quiet: bool) -> None:
+def host(
+    most_documents: int | None, seed: int, as_json: Path | None, tell: Callable[[str], None]
+) -> None:
     """most_documents: of a setting; None takes as many as make its figures stable."""
     from schemax.benchmark.host import measure_host, settings
 
-    tell = (lambda _: None) if quiet else say
-    with plain_warnings(quiet=quiet):
-        rows = list(measure_host(settings(most_documents), seed, tell))
+    rows = list(measure_host(settings(most_documents), seed, tell))
     _write("host", [row.to_dict() for row in rows], as_json)
-    _print(
-        ("slots", "flying", "docs", "tokens", "docs/s", "docs/CPU s", "model", "host only"),
-        (
-            (
-                f"{row.setting.slots} {row.setting.kind}",
-                "auto" if row.setting.in_flight is None else f"{row.setting.in_flight:,}",
-                f"{row.setting.documents:,}",
-                f"{row.tokens_per_slot:.1f}",
-                f"{row.documents_per_second:,.0f}",
-                f"{row.documents_per_cpu_second:,.0f}",
-                f"{row.model_share:.0%}",
-                f"{row.host_documents_per_cpu_second:,.0f}",
-            )
-            for row in rows
+    columns: dict[str, Callable[[Any], Any]] = {
+        "slots": lambda row: f"{row.setting.slots} {row.setting.kind}",
+        "flying": lambda row: (
+            "auto" if row.setting.in_flight is None else f"{row.setting.in_flight:,}"
         ),
-    )
-    print(
+        "docs": lambda row: f"{row.setting.documents:,}",
+        "tokens": lambda row: f"{row.tokens_per_slot:.1f}",
+        "docs/s": lambda row: f"{row.documents_per_second:,.0f}",
+        "docs/CPU s": lambda row: f"{row.documents_per_cpu_second:,.0f}",
+        "model": lambda row: f"{row.model_share:.0%}",
+        "host only": lambda row: f"{row.host_documents_per_cpu_second:,.0f}",
+    }
+    show(
+        table(rows, columns),
         "flying: documents in flight; tokens: written per slot; model: share of the CPU time in\n"
-        "forward passes and on logits; host only: documents per CPU second of all the rest"
+        "forward passes and on logits; host only: documents per CPU second of all the rest",
     )
 
 
-def transfers(seed: int, as_json: Path | None, quiet: bool) -> None:
+def transfers(seed: int, as_json: Path | None) -> None:
     from schemax.benchmark.host import PassCount, measure_passes
 
-    with plain_warnings(quiet=quiet):
-        rows = list(measure_passes(seed=seed))
+    rows = list(measure_passes(seed=seed))
     _write("transfers", [row.to_dict() for row in rows], as_json)
-    names = [f"{row.live_slots} {row.kind}{' + read' if row.reads else ''}" for row in rows]
-    _print(
-        ("slots", "tokens", "live", "to device", "to host", "waits", "a layer", "others"),
-        (
-            (
-                name,
-                f"{row.count.tokens:,}",
-                f"{row.count.slots:,}",
-                *(str(row.count.total(cause)) for cause in row.count.CAUSES),
-                f"{row.ops_per_layer:.0f}",
-                str(row.ops_beside),
-            )
-            for name, row in zip(names, rows, strict=True)
-        ),
-    )
-    print(
+    causes = PassCount.CAUSES
+    columns: dict[str, Callable[[Any], Any]] = {
+        "slots": lambda row: f"{row.live_slots} {row.kind}{' + read' if row.reads else ''}",
+        "tokens": lambda row: f"{row.count.tokens:,}",
+        "live": lambda row: f"{row.count.slots:,}",
+        "to device": lambda row: row.count.total(causes[0]),
+        "to host": lambda row: row.count.total(causes[1]),
+        "waits": lambda row: row.count.total(causes[2]),
+        "a layer": lambda row: f"{row.ops_per_layer:.0f}",
+        "others": lambda row: str(row.ops_beside),
+    }
+    show(
+        table(rows, columns),
         "live: slots that a token is chosen for; waits: for results whose shape depends on data;\n"
-        "a layer, others: launched operations. By the lines that cause them, rows as above:"
+        "a layer, others: launched operations. By the lines that cause them, rows as above:",
     )
-    for cause in PassCount.CAUSES:
+    for cause in causes:
         counts: list[Counter[str]] = [getattr(row.count, cause) for row in rows]
         for line in sum(counts, Counter()):
             times = " ".join(f"{count[line]:3}" for count in counts)
             print(f"{times}  {cause.replace('_', ' ')}: {line}")
 
 
-def constraints(comparison: Comparison, quiet: bool) -> None:
+def constraints(comparison: Comparison, tell: Callable[[str], None]) -> None:
     from schemax.benchmark.compare import load_model
     from schemax.benchmark.constraints import measure_constraints
 
-    with plain_warnings(quiet=quiet), refused_settings():
+    with refused_settings():
         model, tokenizer = load_model(comparison)
         costs = measure_constraints(
             model,
@@ -125,38 +116,21 @@ def constraints(comparison: Comparison, quiet: bool) -> None:
             document_tokens=comparison.sizes.document_tokens if comparison.sizes else 250,
             repeats=comparison.rules.repeats,
             seed=comparison.rules.seed,
-            tell=(lambda _: None) if quiet else say,
+            tell=tell,
         )
-    for line in costs.lines():
-        print(line)
+    show(*costs.lines())
 
 
-def tables(
-    rows: int,
-    documents: int,
-    model: str | None,
-    device: str,
-    dtype: str,
-    threads: int | None,
-    quiet: bool,
-) -> None:
+def tables(rows: int, documents: int, machine: MachineOptions, tell: Callable[[str], None]) -> None:
     import torch
 
     from schemax.commands.table_costs import measure_tables
 
-    if threads is not None:
-        torch.set_num_threads(threads)
-    with plain_warnings(quiet=quiet):
-        costs = measure_tables(
-            rows,
-            documents=documents,
-            model=model,
-            device=device,
-            dtype=dtype,
-            tell=(lambda _: None) if quiet else say,
-        )
-    for line in costs.lines():
-        print(line)
+    if machine.threads is not None:
+        torch.set_num_threads(machine.threads)
+    loading = (machine.model, machine.device, machine.dtype)
+    for line in measure_tables(rows, documents, *loading, tell=tell):
+        show(line)
 
 
 def _write(name: str, rows: Sequence[dict[str, Any]], path: Path | None) -> None:
@@ -169,13 +143,3 @@ def _write(name: str, rows: Sequence[dict[str, Any]], path: Path | None) -> None
     environment = {**describe_environment(torch.device("cpu")), "threads": 1}
     data = {f"schemax_bench_{name}": FORMAT, "environment": environment, "rows": rows}
     path.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
-
-
-def _print(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    table = Table(pad_edge=False, box=SIMPLE_HEAD)
-    table.add_column(names[0], no_wrap=True)
-    for name in names[1:]:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)

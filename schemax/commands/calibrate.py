@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
+from typer import Argument, Option
 
 from schemax.calibration import FILE, write_calibration
 from schemax.commands import options
-from schemax.commands.console import UsageError, plain_warnings, say
-from schemax.commands.datasets import dataset, declared_schemas
+from schemax.commands.console import UsageError, plain_warnings, say, show, table
+from schemax.commands.datasets import read_annotated
 from schemax.config import DecodingConfig
-from schemax.evaluation.examples import read_examples
-from schemax.evaluation.schemas import check_labels
 from schemax.extractor import Extractor
 
 if TYPE_CHECKING:
@@ -30,7 +26,7 @@ _FEW = 300
 def calibrate(
     data: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="INPUT",
             show_default=False,
             help="Annotated products, as `evaluate` reads them, that the model was not trained on. "
@@ -39,34 +35,26 @@ def calibrate(
     ],
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model",
-            "-m",
+        Option(
+            *("--model", "-m"),
             metavar="FOLDER",
-            show_default=False,
             help="The model's folder, into which calibration.json is written. "
             "Default: $SCHEMAX_MODEL.",
         ),
     ] = None,
-    spec: Annotated[
-        str | None,
-        typer.Option("--schemas", metavar="SCHEMAS", show_default=False, help=options.SCHEMAS_HELP),
-    ] = None,
+    spec: options.Schemas = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     format: Annotated[
         str | None,
-        typer.Option(
-            show_default=False,
+        Option(
             help="json, yaml or xml, or several separated by commas, fitted together. "
-            "Default: the schema's, else json.",
+            "Default: the schema's, else json."
         ),
     ] = None,
     template: options.Template = None,
     decoding: options.Decoding = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help="Read at most this many products.")
-    ] = None,
+    limit: options.Limit = None,
 ) -> None:
     """Fits confidences to how often values are right, and finds which values to leave out.
 
@@ -80,11 +68,8 @@ def calibrate(
     config: DecodingConfig | None = settings["decoding"]
     if config is not None and config.layout == "autoregressive":
         raise UsageError("values of the autoregressive layout have no confidence to calibrate")
-    found = dataset(data, "train", spec)
-    _refuse_training_data(folder, found.file)
-    examples = read_examples(found.file)[:limit]
-    schemas = declared_schemas(found.schemas, examples)
-    check_labels(examples, schemas)
+    file, examples, schemas = read_annotated(data, "train", spec, limit)
+    _refuse_training_data(folder, file)
     # Imported here because it imports torch, which takes seconds.
     from schemax.evaluation.calibrate import calibrate
 
@@ -101,7 +86,14 @@ def calibrate(
             show_progress=True,
         )
     write_calibration(fit.calibration, folder)
-    _show(fit)
+    # F1 by the probability below which values are left out.
+    columns: dict[str, Callable[[Any], Any]] = {
+        "min_probability": lambda point: f"{point.min_probability:.2f}",
+        "F1": lambda point: point.f1,
+        "strict F1": lambda point: point.strict_f1,
+        "": lambda point: "as good as the best" if point.alike else "",
+    }
+    show(table(fit.curve, columns, left=0))
     if fit.before.values < _FEW:
         say(f"note: only {fit.before.values} values make a noisy fit; use {_FEW} or more")
     say(f"{folder / FILE}: {calibration_line(fit)}")
@@ -121,8 +113,7 @@ def _folder(model: str | None) -> Path:
     name = model or os.environ.get("SCHEMAX_MODEL")
     if not name:
         raise UsageError("name the model's folder with --model")
-    options.check_folder(name)
-    if not Path(name).is_dir():
+    if not Path(options.model_place(name)).is_dir():
         raise UsageError(
             f"{name} is not a local folder, and {FILE} is written into the model's folder; "
             f"download the model first (hf download {name} --local-dir FOLDER) and name that folder"
@@ -144,16 +135,3 @@ def _refuse_training_data(folder: Path, file: Path) -> None:
             f"{folder} was trained on {file}, where its confidences are too high; calibrate it on "
             "other products"
         )
-
-
-def _show(fit: Fit) -> None:
-    """F1 by the probability below which values are left out."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("min_probability", "F1", "strict F1"):
-        table.add_column(name, justify="right")
-    table.add_column("")
-    for point in fit.curve:
-        figures = (f"{x:.3f}" for x in (point.f1, point.strict_f1))
-        same = "as good as the best" if point.alike else ""
-        table.add_row(f"{point.min_probability:.2f}", *figures, same)
-    Console().print(table)

@@ -1,15 +1,22 @@
-"""What commands say on stderr: one line each, and never a traceback for a user's mistake."""
+"""What commands say: results on stdout, and on stderr one line each, never a traceback."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, TypeVar
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from schemax.errors import SchemaxError
 from schemax.messages import harmless, one_line
+
+Item = TypeVar("Item")
 
 
 class UsageError(SchemaxError):
@@ -19,6 +26,33 @@ class UsageError(SchemaxError):
 def say(text: str) -> None:
     """One line on stderr, whatever the text holds."""
     print(harmless(one_line(text)), file=sys.stderr, flush=True)
+
+
+def table(
+    items: Iterable[Item], columns: Mapping[str, Callable[[Item], Any]], *, left: int = 1
+) -> Table:
+    """A row per item, a cell per column; the first few columns stand left, figures right.
+
+    Floats get three digits behind the point, and None is a dash.
+    """
+    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for place, name in enumerate(columns):
+        justify: Literal["left", "right"] = "left" if place < left else "right"
+        made.add_column(Text(name), justify=justify, overflow="fold")
+    for item in items:
+        made.add_row(*(Text(_cell(of(item))) for of in columns.values()))
+    return made
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def show(*parts: str | Table) -> None:
+    """Tables and texts on stdout."""
+    console = Console()
+    for part in parts:
+        print(part) if isinstance(part, str) else console.print(part)
 
 
 @contextmanager

@@ -11,8 +11,13 @@ from pydantic import BaseModel
 
 from schemax.commands.console import UsageError
 from schemax.commands.declarations import read_schemas
-from schemax.evaluation.examples import Example
-from schemax.evaluation.schemas import annotated_schemas, for_categories, read_attributes
+from schemax.evaluation.examples import Example, read_examples
+from schemax.evaluation.schemas import (
+    annotated_schemas,
+    check_labels,
+    for_categories,
+    read_attributes,
+)
 
 ATTRIBUTES = "attributes.json"
 
@@ -40,6 +45,17 @@ def dataset(path: Path, part: Literal["train", "test"], schemas: str | None) -> 
     if schemas is None and attributes.is_file():
         schemas = str(attributes)
     return Dataset(file, test if test.is_file() else None, schemas)
+
+
+def read_annotated(
+    path: Path, part: Literal["train", "test"], schemas: str | None, limit: int | None
+) -> tuple[Path, Sequence[Example], dict[str, type[BaseModel]]]:
+    """The file that is read, its first examples, and a schema for each of their labels."""
+    found = dataset(path, part, schemas)
+    examples = read_examples(found.file)[:limit]
+    declared = declared_schemas(found.schemas, examples)
+    check_labels(examples, declared)
+    return found.file, examples, declared
 
 
 def declared_schemas(spec: str | None, examples: Sequence[Example]) -> dict[str, type[BaseModel]]:

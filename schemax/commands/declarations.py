@@ -52,12 +52,10 @@ def read_schema(spec: str) -> Model:
 
 def _of_document(path: Path) -> type[AttrSchema]:
     try:
-        text = path.read_text("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"cannot read {path}: it is not UTF-8") from error
-    return AttrSchema.from_json_schema(text)
+        return AttrSchema.from_json_schema(path.read_text("utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"cannot read {path}: {reason}") from error
 
 
 def _of_module(module: ModuleType, name: str, spec: str) -> Model:
@@ -71,10 +69,8 @@ def _of_module(module: ModuleType, name: str, spec: str) -> Model:
         if value.__module__ == module.__name__
     ]
     there = f"there are {', '.join(classes)}" if classes else "it declares none"
-    wanted = (
-        f"{spec}: no Pydantic model {name!r}" if name else f"{spec}: name a class, file.py:Class"
-    )
-    raise UsageError(f"{wanted}; {there}")
+    wanted = f"no Pydantic model {name!r}" if name else "name a class, file.py:Class"
+    raise UsageError(f"{spec}: {wanted}; {there}")
 
 
 def _imported(place: str) -> ModuleType:

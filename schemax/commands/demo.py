@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import mean
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from pydantic import BaseModel
@@ -16,7 +16,7 @@ from rich.text import Text
 from schemax.attributes import attr
 from schemax.catalog import load_schema
 from schemax.commands import options
-from schemax.commands.console import plain_warnings
+from schemax.commands.console import plain_warnings, show, table
 from schemax.extractor import Extractor
 from schemax.progress import track
 from schemax.results import Extraction
@@ -51,8 +51,20 @@ LISTINGS: Sequence[tuple[str, str]] = (
 _BASELINE_SECONDS = 3.0
 """After this long, no further listing is read autoregressively."""
 
-Cost = tuple[float, float]
-"""Forward passes and seconds of one listing."""
+
+class Cost(NamedTuple):
+    """What listings took that were read one by one: forward passes and seconds, of each."""
+
+    name: str
+    passes: Sequence[int]
+    seconds: Sequence[float]
+
+
+_COLUMNS: dict[str, Callable[[Cost], str]] = {
+    "decoding": lambda cost: cost.name,
+    "forward passes per listing": lambda cost: f"{mean(cost.passes):.1f}",
+    "seconds per listing": lambda cost: f"{mean(cost.seconds):.2f}",
+}
 
 
 def demo(
@@ -62,7 +74,6 @@ def demo(
     ] = True,
 ) -> None:
     """Reads a handful of listings with the embedded model, and shows what that took."""
-    console = Console()
     with plain_warnings():
         with Console(stderr=True).status("loading the model"):
             extractor = options.load_extractor(model)
@@ -71,20 +82,16 @@ def demo(
         stream = extractor.stream(records, schemas, category="category")
         stream = track(stream, total=len(records), unit="listings")
         items = sorted(stream, key=lambda item: item.index)
-        console.print(_values_table(items))
+        show(_values_table(items))
         if compare:
-            console.print(_cost_table(list(track(_costs(extractor), total=None, unit="listings"))))
+            show(_cost_table(list(track(_costs(extractor), total=None, unit="listings"))))
         else:
-            passes = mean(item.steps for item in items)
-            console.print(f"{passes:.1f} forward passes per listing")
-    console.print(
+            show(f"{mean(item.steps for item in items):.1f} forward passes per listing")
+    show(
         "\nNext, your own products, one JSON object or string per line:\n"
         "  schemax extract shoes products.jsonl -o shoes.jsonl\n"
         "`schemax schemas` lists what else is ready-made, `schemax explain shoes` shows how it is "
-        "read.",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
+        "read."
     )
 
 
@@ -92,16 +99,16 @@ def _schema(category: str) -> type[BaseModel]:
     return Television if category == "television" else load_schema(category)
 
 
-def _costs(extractor: Extractor) -> Iterator[tuple[Cost, Cost]]:
+def _costs(extractor: Extractor) -> Iterator[tuple[tuple[int, float], ...]]:
     """What a listing costs, parallel and autoregressive: of as many as there is time for."""
     until = time.perf_counter() + _BASELINE_SECONDS
     for listing in LISTINGS:
-        yield _cost(extractor, listing, "isolated"), _cost(extractor, listing, "autoregressive")
+        yield tuple(_cost(extractor, listing, way) for way in ("isolated", "autoregressive"))
         if time.perf_counter() >= until:
             return
 
 
-def _cost(extractor: Extractor, listing: tuple[str, str], decoding: str) -> Cost:
+def _cost(extractor: Extractor, listing: tuple[str, str], decoding: str) -> tuple[int, float]:
     category, title = listing
     stream = extractor.stream([{"title": title}], _schema(category), decoding=decoding)
     started = time.perf_counter()  # what is compiled is behind us
@@ -110,37 +117,34 @@ def _cost(extractor: Extractor, listing: tuple[str, str], decoding: str) -> Cost
 
 
 def _values_table(items: Sequence[Extraction[Any]]) -> Table:
-    table = Table(show_header=False, show_lines=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    made = Table(show_header=False, show_lines=False, pad_edge=False)
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
     for place, (item, (_, title)) in enumerate(zip(items, LISTINGS, strict=True)):
         if place:
-            table.add_section()
-        table.add_row("", Text(title, style="italic"))
+            made.add_section()
+        made.add_row("", Text(title, style="italic"))
         for name, value in _stated(item):
-            table.add_row(name, Text(value))
-    return table
+            made.add_row(name, Text(value))
+    return made
 
 
 def _stated(item: Extraction[Any]) -> list[tuple[str, str]]:
     if item.value is None:
         return [("failed", error.message) for error in item.errors]
-    values = {name: result.value for name, result in item.fields.items()}
     return [
-        (
-            name.replace("_", " "),
-            ", ".join(map(str, value)) if isinstance(value, list) else str(value),
-        )
-        for name, value in values.items()
-        if value not in (None, [])
+        (name.replace("_", " "), ", ".join(map(str, value if isinstance(value, list) else [value])))
+        for name, result in item.fields.items()
+        if (value := result.value) not in (None, [])
     ]
 
 
-def _cost_table(costs: Sequence[tuple[Cost, Cost]]) -> Table:
-    table = Table(pad_edge=False, caption=f"{len(costs)} of the listings, read one by one")
-    for header in ("decoding", "forward passes per listing", "seconds per listing"):
-        table.add_column(header, justify="left" if header == "decoding" else "right")
-    for place, name in enumerate(("hyper-parallel", "autoregressive")):
-        passes, seconds = (mean(cost[place][part] for cost in costs) for part in (0, 1))
-        table.add_row(name, f"{passes:.1f}", f"{seconds:.2f}")
-    return table
+def _cost_table(costs: Sequence[tuple[tuple[int, float], ...]]) -> Table:
+    names = ("hyper-parallel", "autoregressive")
+    ways = [
+        Cost(name, *zip(*way, strict=True))
+        for name, way in zip(names, zip(*costs, strict=True), strict=True)
+    ]
+    found = table(ways, _COLUMNS)
+    found.caption = f"{len(costs)} of the listings, read one by one"
+    return found

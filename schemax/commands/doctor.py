@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import Annotated
 
@@ -12,7 +11,6 @@ import typer
 from schemax.commands import options
 from schemax.commands.console import plain_warnings, say
 from schemax.diagnosis import doctor as examine
-from schemax.resources import resource_dir
 
 
 def doctor(
@@ -36,7 +34,7 @@ def doctor(
     Every way to decode is compared with plain forward passes on the model's own weights. Exit
     status: 0 ready, 1 not ready, 2 the model cannot be loaded.
     """
-    name = model or os.environ.get("SCHEMAX_MODEL") or str(resource_dir("embedded"))
+    name = str(options.model_place(model))
     if sys.stderr.isatty():
         say(f"examining {name} ...")
     with plain_warnings(quiet=as_json):

@@ -10,21 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, Literal, get_args
 
-import typer
 from pydantic import BaseModel
+from typer import Argument, Option, echo
 
-from schemax.commands import evaluate_tables, options
+from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say
-from schemax.commands.datasets import dataset, declared_schemas
-from schemax.commands.option_groups import grouped
-from schemax.evaluation.comparison import Comparison, compare
-from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
-from schemax.evaluation.judge import Case, Judgement, Verdict, cases_of
+from schemax.commands.datasets import read_annotated
+from schemax.commands.evaluate_tables import show_comparison, show_runs
+from schemax.commands.option_groups import grouped, option
+from schemax.evaluation.comparison import compare
+from schemax.evaluation.examples import Example, duplicated_ids, shown_record
+from schemax.evaluation.judge import Judgement, cases_of
 from schemax.evaluation.plots import SUFFIXES, can_plot, plot_reliability
 from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
-from schemax.evaluation.schemas import check_labels, parts_of
+from schemax.evaluation.schemas import parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.messages import some_of
@@ -39,30 +40,20 @@ _WARM_UP = 16
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What is shown of the scores, and where."""
+    """The report"""
 
-    panel: ClassVar[str] = "The report"
-
-    by: Annotated[
-        str,
-        typer.Option(
-            help="category; attribute: also the counts of every attribute; confidence: also how "
-            "reliable confidences are, bin by bin."
-        ),
-    ] = "category"
-    reliability: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            help="Draw reliability, and risk over coverage: a .svg, .png or .pdf file. Requires "
-            "matplotlib (the extra plots).",
-        ),
-    ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False
-    details: Annotated[
-        bool, typer.Option("--details", help="With --json: labels and predictions as well.")
-    ] = False
+    by: Literal["category", "attribute", "confidence"] = option(
+        "category; attribute: also the counts of every attribute; confidence: also how reliable "
+        "confidences are, bin by bin.",
+        default="category",
+    )
+    reliability: Path | None = option(
+        "Draw reliability, and risk over coverage: a .svg, .png or .pdf file. Requires matplotlib "
+        "(the extra plots).",
+        metavar="FILE",
+    )
+    as_json: bool = option("The figures as JSON.", "--json", default=False)
+    details: bool = option("With --json: labels and predictions as well.", default=False)
 
 
 @grouped
@@ -70,18 +61,14 @@ def evaluate(
     report: ReportOptions,
     data: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             metavar="INPUT",
-            show_default=False,
             help='JSONL with one {"category", "text", "attributes": {name: value}} per line, and '
             'optionally "id" and "description". In a folder: test.jsonl, and attributes.json if '
             "present.",
         ),
     ] = None,
-    spec: Annotated[
-        str | None,
-        typer.Option("--schemas", metavar="SCHEMAS", show_default=False, help=options.SCHEMAS_HELP),
-    ] = None,
+    spec: options.Schemas = None,
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -89,29 +76,22 @@ def evaluate(
     template: options.Template = None,
     decoding: Annotated[
         str,
-        typer.Option(
+        Option(
             help="isolated, paper or autoregressive, or several separated by commas; each may have "
             "changes (isolated:layout=gapped:slots=causal) and +alone, which asks for every field "
             "separately."
         ),
     ] = "isolated",
-    limit: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help="Read at most this many products.")
-    ] = None,
+    limit: options.Limit = None,
     judge: Annotated[
         str | None,
-        typer.Option(
-            metavar="MODEL",
-            show_default=False,
-            help="A model that judges every value, annotated or not.",
-        ),
+        Option(metavar="MODEL", help="A model that judges every value, annotated or not."),
     ] = None,
     saved: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(
+        Option(
             "--compare",
             metavar="A.json B.json",
-            show_default=False,
             help="Instead of INPUT: two results that --json --details wrote.",
         ),
     ] = None,
@@ -122,9 +102,7 @@ def evaluate(
     score takes an attribute that is not annotated as null. Later settings are compared with the
     first one, product by product.
     """
-    by, picture = report.by, report.reliability
-    if by not in ("category", "attribute", "confidence"):
-        raise UsageError(f"--by takes category, attribute or confidence, not {by!r}")
+    picture = report.reliability
     if picture is not None:
         _check_picture(picture)
     if saved is not None:
@@ -140,11 +118,8 @@ def evaluate(
     checked = [
         options.checked_settings(format, template, name.removesuffix(_ALONE)) for name in names
     ]
-    found = dataset(data, "test", spec)
-    examples = read_examples(found.file)[:limit]
+    _, examples, schemas = read_annotated(data, "test", spec, limit)
     _report_duplicates(examples)
-    schemas = declared_schemas(found.schemas, examples)
-    check_labels(examples, schemas)
     with plain_warnings(quiet=report.as_json):
         extractor = options.load_extractor(model, device, dtype)
         runs = [
@@ -156,9 +131,12 @@ def evaluate(
             runs = [replace(run, judged=_judged(judging, judge, run)) for run in runs]
     comparisons = [compare(examples, runs[0].predictions, run.predictions) for run in runs[1:]]
     if report.as_json:
-        typer.echo(json.dumps(_as_data(runs, comparisons, report.details), indent=2))
+        data_of_runs = [run.to_data(details=report.details) for run in runs]
+        for row, comparison in zip(data_of_runs[1:], comparisons, strict=True):
+            row["against"] = {"decoding": runs[0].decoding} | asdict(comparison)
+        echo(json.dumps(data_of_runs, indent=2))
     else:
-        evaluate_tables.show(runs, comparisons, _setting(extractor), by=by)
+        show_runs(runs, comparisons, _setting(extractor), by=report.by)
     if picture is not None:
         _draw(runs, picture)
 
@@ -236,16 +214,14 @@ def _measure(
 
 
 def _judged(judge: Extractor, name: str, run: EvaluationRun) -> Judged:
-    cases = cases_of(run.examples, run.predictions)
-    return Judged(name, cases, _verdicts(judge, cases))
-
-
-def _verdicts(judge: Extractor, cases: Sequence[Case]) -> list[Verdict | None]:
     """A row without an instance names no class: an unparseable verdict."""
+    cases = cases_of(run.examples, run.predictions)
     stream = judge.stream([case.text for case in cases], Judgement)
     tracked = track(stream, total=len(cases), unit="verdicts")
     items = sorted(tracked, key=lambda item: item.index)
-    return [None if item.value is None else item.value.verdict for item in items]
+    return Judged(
+        name, cases, [None if item.value is None else item.value.verdict for item in items]
+    )
 
 
 def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
@@ -258,23 +234,14 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
             side: {"file": file, "decoding": run.name}
             for side, file, run in zip(("first", "second"), names, (first, second), strict=True)
         }
-        typer.echo(json.dumps(sides | asdict(found), indent=2))
+        echo(json.dumps(sides | asdict(found), indent=2))
     else:
-        evaluate_tables.show_comparison(found, *names)
+        show_comparison(found, *names)
 
 
 def _report_duplicates(examples: Sequence[Example]) -> None:
     if repeated := duplicated_ids(examples):
         say(f"note: several products have the same id: {some_of(repeated)}")
-
-
-def _as_data(
-    runs: Sequence[EvaluationRun], comparisons: Sequence[Comparison], details: bool
-) -> list[dict[str, Any]]:
-    rows = [run.to_data(details=details) for run in runs]
-    for row, comparison in zip(rows[1:], comparisons, strict=True):
-        row["against"] = {"decoding": runs[0].decoding} | asdict(comparison)
-    return rows
 
 
 def _setting(extractor: Extractor) -> str:

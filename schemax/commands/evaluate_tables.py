@@ -2,171 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from schemax.commands.console import show, table
 from schemax.evaluation.comparison import Comparison, Paired
-from schemax.evaluation.intervals import Interval, f1_interval
+from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability
 from schemax.evaluation.runs import EvaluationRun
 from schemax.messages import some_of
 
-_MOST, _HALF = 0.8, 0.5
+Columns: TypeAlias = dict[str, Callable[[Any], Any]]
 
 
-def show(
+def show_runs(
     runs: Sequence[EvaluationRun], comparisons: Sequence[Comparison], setting: str, *, by: str
 ) -> None:
     """Everything about runs on the same products; comparisons of the later ones with the first.
 
     by: "attribute" or "confidence" shows more of these.
     """
-    console = Console()
-    _say(console, f"{len(runs[0].examples)} products; {setting}")
-    console.print(_quality(runs))
-    console.print(_costs(runs))
-    console.print(_reliability(runs))
-    if len(runs[0].scores.by_category) > 1:
-        _say(console, "F1 by category")
-        console.print(_categories(runs))
-    for run in runs:
+    show(f"{len(runs[0].examples)} products; {setting}")
+    reliability = [(run.decoding, run.reliability) for run in runs]
+    show(table(runs, _QUALITY), table(runs, _COSTS), table(reliability, _RELIABILITY))
+    categories = runs[0].scores.by_category
+    if len(categories) > 1:
+        columns: Columns = {"category": lambda name: name}
+        for run in runs:
+            columns[run.decoding] = partial(_f1_of, run)
+        show("F1 by category", table(categories, columns))
+    for run, (name, found) in zip(runs, reliability, strict=True):
         if by == "attribute":
-            _say(console, f"Attributes, {run.decoding}")
-            console.print(_attributes(run))
-        if by == "confidence" and (found := run.reliability) is not None:
-            _say(console, f"Confidence, {run.decoding}")
-            console.print(_bins(found))
-            console.print(_coverages(found))
-    if any(run.judged is not None for run in runs):
-        _say(console, "LLM judge")
-        console.print(_judged(runs))
+            scores = run.scores.by_attribute.items()
+            show(f"Attributes, {name}", table(scores, _ATTRIBUTES, left=2))
+        if by == "confidence" and found is not None:
+            show(f"Confidence, {name}", table(found.bins, _BINS), table(found.curve, _CURVE))
+    if judged := [run for run in runs if run.judged is not None]:
+        show("LLM judge", table(judged, _JUDGED))
     for run, comparison in zip(runs[1:], comparisons, strict=True):
-        _show_comparison(console, comparison, runs[0].decoding, run.decoding)
+        show_comparison(comparison, runs[0].decoding, run.decoding)
 
 
 def show_comparison(comparison: Comparison, first: str, second: str) -> None:
     """How the second differs from the first, in sentences."""
-    _show_comparison(Console(), comparison, first, second)
-
-
-def _quality(runs: Sequence[EvaluationRun]) -> Table:
-    table = _table("decoding", "F1", "P", "R", "strict F1")
-    table.add_column("macro F1,\ncategories", justify="right")
-    table.add_column("macro F1,\nattributes", justify="right")
-    for run in runs:
-        scores = run.scores
-        protocol, strict = scores.protocol, scores.strict
-        table.add_row(
-            Text(run.decoding),
-            _with_interval(protocol.f1, f1_interval(scores.counts())),
-            *(f"{protocol.precision:.3f}", f"{protocol.recall:.3f}"),
-            _with_interval(strict.f1, f1_interval(scores.counts(strict=True))),
-            f"{mean_f1(scores.by_category.values()):.3f}",
-            f"{mean_f1(scores.by_attribute.values()):.3f}",
-        )
-    return table
-
-
-def _costs(runs: Sequence[EvaluationRun]) -> Table:
-    table = _table("decoding", "passes per\nproduct", "products/s", "stop", "eos", "length")
-    table.add_column("invalid\nfields", justify="right")
-    table.add_column("rows in\nerror", justify="right")
-    for run in runs:
-        ends = (str(run.finish_reasons[name]) for name in ("stop", "eos", "length"))
-        table.add_row(
-            Text(run.decoding),
-            *(f"{run.passes:.1f}", f"{run.products_per_second:.1f}"),
-            *ends,
-            *(str(run.invalid_fields), str(run.invalid_rows)),
-        )
-    return table
-
-
-def _reliability(runs: Sequence[EvaluationRun]) -> Table:
-    table = _table("decoding", "values", "mean\nconfidence", "right", "ECE", "Brier", "AURC")
-    for share in (_MOST, _HALF):
-        table.add_column(f"right of\nbest {share:.0%}", justify="right")
-    for run in runs:
-        found = run.reliability
-        if found is None:
-            table.add_row(Text(run.decoding), *["-"] * 8)
-            continue
-        right = {point.coverage: 1 - point.risk for point in found.curve}
-        figures = (found.confidence, found.accuracy, found.ece, found.brier, found.aurc)
-        shares = (right[_MOST], right[_HALF])
-        table.add_row(
-            *(Text(run.decoding), str(found.values)), *(f"{x:.3f}" for x in figures + shares)
-        )
-    return table
-
-
-def _bins(found: Reliability) -> Table:
-    table = _table("confidence", "values", "mean", "right")
-    for part in found.bins:
-        means = (
-            "-" if mean is None else f"{mean:.3f}" for mean in (part.confidence, part.accuracy)
-        )
-        table.add_row(f"{part.low:.1f} to {part.high:.1f}", str(part.count), *means)
-    return table
-
-
-def _coverages(found: Reliability) -> Table:
-    table = _table("most confident", "down to", "right", "wrong")
-    for point in found.curve:
-        figures = (point.confidence, 1 - point.risk, point.risk)
-        table.add_row(f"{point.coverage:.0%}", *(f"{figure:.3f}" for figure in figures))
-    return table
-
-
-def _categories(runs: Sequence[EvaluationRun]) -> Table:
-    table = _table("category", *(run.decoding for run in runs))
-    parts = [run.scores.by_category for run in runs]
-    for name in parts[0]:
-        table.add_row(Text(name), *(f"{part[name].f1:.3f}" for part in parts))
-    return table
-
-
-def _attributes(run: EvaluationRun) -> Table:
-    table = _table("category", "attribute", *map(str.upper, OUTCOMES), "P", "R", "F1")
-    table.columns[1].justify = "left"
-    for (category, attribute), score in run.scores.by_attribute.items():
-        table.add_row(Text(category), Text(attribute), *_counts(score), *_rates(score))
-    return table
-
-
-def _judged(runs: Sequence[EvaluationRun]) -> Table:
-    table = _table("decoding", "LLM-P", "LLM-R", "LLM-F1")
-    for name in ("C", "I", "M", "CN", "H", "unparseable"):
-        table.add_column(name, justify="right")
-    for run in runs:
-        if run.judged is None:
-            continue
-        score = run.judged.score
-        table.add_row(
-            Text(run.decoding),
-            *(f"{value:.3f}" for value in (score.precision, score.recall, score.f1)),
-            *map(str, (score.correct, score.incorrect, score.missing, score.correct_null)),
-            *map(str, (score.hallucination, score.unparseable)),
-        )
-    return table
-
-
-def _show_comparison(console: Console, comparison: Comparison, first: str, second: str) -> None:
     products = comparison.differing_products
-    _say(
-        console,
+    show(
         f"{second} against {first}: {comparison.differing_pairs} of {comparison.pairs} pairs "
-        f"differ, in {len(products)} of {comparison.products} products",
+        f"differ, in {len(products)} of {comparison.products} products"
     )
     if products:
-        _say(console, f"  products: {some_of(products)}")
-    for name, paired in (("F1", comparison.protocol), ("strict F1", comparison.strict)):
-        _say(console, f"  {name}: {_sentence(paired)}")
+        show(f"  products: {some_of(products)}")
+    show(f"  F1: {_sentence(comparison.protocol)}", f"  strict F1: {_sentence(comparison.strict)}")
+
+
+def _quality(run: EvaluationRun, *, strict: bool) -> str:
+    """F1 and the interval that it lies in."""
+    score = run.scores.strict if strict else run.scores.protocol
+    interval = f1_interval(run.scores.counts(strict=strict))
+    return f"{score.f1:.3f}\n{interval.low:.3f}-{interval.high:.3f}"
+
+
+def _right(share: float, item: tuple[str, Reliability | None]) -> float | None:
+    """Of the most confident values."""
+    curve = item[1].curve if item[1] else ()
+    return next((1 - point.risk for point in curve if point.coverage == share), None)
+
+
+def _f1_of(run: EvaluationRun, category: str) -> float:
+    return run.scores.by_category[category].f1
+
+
+def _count(name: str, item: tuple[Any, PairScore]) -> Any:
+    return getattr(item[1], name)
+
+
+_QUALITY: Columns = {
+    "decoding": lambda run: run.decoding,
+    "F1": partial(_quality, strict=False),
+    "P": lambda run: run.scores.protocol.precision,
+    "R": lambda run: run.scores.protocol.recall,
+    "strict F1": partial(_quality, strict=True),
+    "macro F1,\ncategories": lambda run: mean_f1(run.scores.by_category.values()),
+    "macro F1,\nattributes": lambda run: mean_f1(run.scores.by_attribute.values()),
+}
+_COSTS: Columns = {
+    "decoding": lambda run: run.decoding,
+    "passes per\nproduct": lambda run: f"{run.passes:.1f}",
+    "products/s": lambda run: f"{run.products_per_second:.1f}",
+    "stop": lambda run: run.finish_reasons["stop"],
+    "eos": lambda run: run.finish_reasons["eos"],
+    "length": lambda run: run.finish_reasons["length"],
+    "invalid\nfields": lambda run: run.invalid_fields,
+    "rows in\nerror": lambda run: run.invalid_rows,
+}
+# Of names with what is known of their confidences.
+_RELIABILITY: Columns = {
+    "decoding": lambda item: item[0],
+    "values": lambda item: item[1] and item[1].values,
+    "mean\nconfidence": lambda item: item[1] and item[1].confidence,
+    "right": lambda item: item[1] and item[1].accuracy,
+    "ECE": lambda item: item[1] and item[1].ece,
+    "Brier": lambda item: item[1] and item[1].brier,
+    "AURC": lambda item: item[1] and item[1].aurc,
+    "right of\nbest 80%": partial(_right, 0.8),
+    "right of\nbest 50%": partial(_right, 0.5),
+}
+_BINS: Columns = {
+    "confidence": lambda part: f"{part.low:.1f} to {part.high:.1f}",
+    "values": lambda part: part.count,
+    "mean": lambda part: part.confidence,
+    "right": lambda part: part.accuracy,
+}
+_CURVE: Columns = {
+    "most confident": lambda point: f"{point.coverage:.0%}",
+    "down to": lambda point: point.confidence,
+    "right": lambda point: 1 - point.risk,
+    "wrong": lambda point: point.risk,
+}
+# Of items of `by_attribute`.
+_ATTRIBUTES: Columns = {
+    "category": lambda item: item[0][0],
+    "attribute": lambda item: item[0][1],
+    **{name.upper(): partial(_count, name) for name in OUTCOMES},
+    "P": lambda item: item[1].precision,
+    "R": lambda item: item[1].recall,
+    "F1": lambda item: item[1].f1,
+}
+_JUDGED: Columns = {
+    "decoding": lambda run: run.decoding,
+    "LLM-P": lambda run: run.judged.score.precision,
+    "LLM-R": lambda run: run.judged.score.recall,
+    "LLM-F1": lambda run: run.judged.score.f1,
+    "C": lambda run: run.judged.score.correct,
+    "I": lambda run: run.judged.score.incorrect,
+    "M": lambda run: run.judged.score.missing,
+    "CN": lambda run: run.judged.score.correct_null,
+    "H": lambda run: run.judged.score.hallucination,
+    "unparseable": lambda run: run.judged.score.unparseable,
+}
 
 
 def _sentence(paired: Paired) -> str:
@@ -176,28 +151,3 @@ def _sentence(paired: Paired) -> str:
         f"({low:+.3f} to {high:+.3f}); right in the first only: {paired.right_only_in_first}, "
         f"in the second only: {paired.right_only_in_second}, McNemar p = {paired.mcnemar_p:.3g}"
     )
-
-
-def _with_interval(value: float, interval: Interval) -> str:
-    return f"{value:.3f}\n{interval.low:.3f}-{interval.high:.3f}"
-
-
-def _counts(score: PairScore) -> list[str]:
-    return [str(getattr(score, name)) for name in OUTCOMES]
-
-
-def _rates(score: PairScore) -> list[str]:
-    return [f"{value:.3f}" for value in (score.precision, score.recall, score.f1)]
-
-
-def _table(first: str, *others: str) -> Table:
-    # Narrow enough for 80 columns.
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(Text(first))
-    for name in others:
-        table.add_column(Text(name), justify="right")
-    return table
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

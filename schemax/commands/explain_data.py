@@ -3,131 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
+from typing import Any
 
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute
-from schemax.commands.visibility_picture import Picture, picture, sentences
+from schemax.commands.visibility_picture import picture, sentences
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.lists import Items, asked_of, leaves_of_item
 from schemax.compiler.skeleton import boundary_warning, skeleton_text
-from schemax.config import DecodingConfig
 from schemax.formats import StopAt, StopRule
 from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop
 from schemax.runtime.plan import plan_prompt
 from schemax.tokens import SlotSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One blank, for the first document of a prompt; of the items of a list, for the first one.
-
-    key_start, key_end, first_value: position ids.
-    odd_boundary: whether the tokenizer would merge the end of the key with the value.
-    """
-
-    name: str
-    shown: str
-    type: str
-    nullable: bool
-    k_max: int
-    key: str
-    key_tokens: int
-    key_start: int
-    key_end: int
-    first_value: int
-    odd_boundary: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """What ends a slot: in words, the states of its automaton, and ids that always do."""
-
-    rule: str
-    states: int
-    eos_ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """Lengths of one prompt; `documents` with the sample text in each of them."""
-
-    instruction: int
-    documents: int
-    opening: int
-    keys: int
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The most forward passes that a document takes part in, retries not counted.
-
-    autoregressive: None for lists of nested models, which need a slot per leaf.
-    """
-
-    this: int
-    autoregressive: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Contract:
-    """Everything that `explain` shows.
-
-    skeleton: keys with their slots marked; one text for each branch, else a single one.
-    """
-
-    schema: str
-    category: str
-    format: str
-    template: str
-    tokenizer: str
-    decoding: DecodingConfig
-    sample: str
-    prompt: str
-    skeleton: tuple[str, ...]
-    slots: tuple[Slot, ...]
-    stop: Stop
-    tokens: Tokens
-    steps: Steps
-    visibility: tuple[str, ...]
-    picture: Picture
-    warnings: tuple[str, ...]
-
-
 def contract_of(
     compiled: CompiledSchema, *, template: str, tokenizer: str, sample: str
-) -> Contract:
-    """sample: a document's text, for lengths and position ids."""
+) -> dict[str, Any]:
+    """Everything that `explain` shows, as plain data; sample: a document's text.
+
+    skeleton: keys with their slots marked; one text for each branch, else a single one.
+    slots: of the first document of a prompt; of the items of a list, of the first one. key_start,
+        key_end, first_value: position ids; odd_boundary: whether the tokenizer would merge the end
+        of the key with the value.
+    stop: what ends a slot: in words, the states of its automaton, and ids that always do.
+    tokens: lengths of one prompt, with the sample in each document.
+    steps: the most forward passes that a document takes part in, retries not counted;
+        autoregressive is None for lists of nested models, which need a slot per leaf.
+    """
     config = compiled.decoding
     prompt = compiled.encode([sample] * _num_documents(compiled))[0]
-    return Contract(
-        schema=compiled.schema.__name__,
-        category=compiled.category,
-        format=compiled.format.name,
-        template=template,
-        tokenizer=tokenizer,
-        decoding=config,
-        sample=sample,
-        prompt=_prompt_text(compiled),
-        skeleton=_skeleton(compiled),
-        slots=() if config.layout == "autoregressive" else _slots(compiled, sample),
-        stop=Stop(
-            _stop_in_words(compiled.stop_rule),
-            len(compiled.stop.next_state),
-            compiled.stop.eos_ids,
-        ),
-        tokens=Tokens(
-            instruction=len(prompt.instruction),
-            documents=sum(map(len, prompt.documents)),
-            opening=len(prompt.opening),
-            keys=sum(len(key) for row in prompt.keys for key in row),
-        ),
-        steps=Steps(_steps(compiled.k_max, compiled.slots), _autoregressive_steps(compiled)),
-        visibility=sentences(config),
-        picture=picture(config),
-        warnings=_warnings(compiled),
-    )
+    plan = plan_prompt(prompt, config)
+    return {
+        "schema": compiled.schema.__name__,
+        "category": compiled.category,
+        "format": compiled.format.name,
+        "template": template,
+        "tokenizer": tokenizer,
+        "decoding": asdict(config),
+        "sample": sample,
+        "prompt": _prompt_text(compiled),
+        "skeleton": _skeleton(compiled),
+        "slots": []
+        if config.layout == "autoregressive"
+        else _slots(compiled, plan.last_position.tolist()),
+        "stop": {
+            "rule": _stop_in_words(compiled.stop_rule),
+            "states": len(compiled.stop.next_state),
+            "eos_ids": compiled.stop.eos_ids,
+        },
+        "tokens": {
+            "instruction": len(prompt.instruction),
+            "documents": sum(map(len, prompt.documents)),
+            "opening": len(prompt.opening),
+            "keys": sum(len(key) for row in prompt.keys for key in row),
+        },
+        "steps": {
+            "this": _steps(compiled.k_max, compiled.slots),
+            "autoregressive": _autoregressive_steps(compiled),
+        },
+        "visibility": sentences(config),
+        "picture": picture(config),
+        "warnings": [boundary_warning(compiled.format, compiled.odd_boundaries)]
+        if compiled.odd_boundaries
+        else [],
+    }
 
 
 def _num_documents(compiled: CompiledSchema) -> int:
@@ -162,26 +104,25 @@ def _skeleton(compiled: CompiledSchema) -> tuple[str, ...]:
     return marked if compiled.decoding.layout == "branched" else ("".join(marked),)
 
 
-def _slots(compiled: CompiledSchema, sample: str) -> tuple[Slot, ...]:
-    prompt = compiled.encode([sample] * _num_documents(compiled))[0]
-    plan = plan_prompt(prompt, compiled.decoding)
+def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]]:
+    """ends: the position id of every key's last token."""
 
-    def slot(attribute: Attribute, key: str, num_tokens: int, k_max: int, end: int) -> Slot:
-        return Slot(
-            name=attribute.name,
-            shown=" > ".join(attribute.labels),
-            type=_type_in_words(attribute),
-            nullable=attribute.nullable,
-            k_max=k_max,
-            key=key,
-            key_tokens=num_tokens,
-            key_start=end - num_tokens + 1,
-            key_end=end,
-            first_value=end + 1,
-            odd_boundary=attribute.name in compiled.odd_boundaries,
-        )
+    def slot(attribute: Attribute, key: str, num_tokens: int, k_max: int, end: int) -> Any:
+        name = " | ".join(attribute.choices) if attribute.choices else attribute.kind
+        return {
+            "name": attribute.name,
+            "shown": " > ".join(attribute.labels),
+            "type": f"list of {name}" if attribute.is_list else name,
+            "nullable": attribute.nullable,
+            "k_max": k_max,
+            "key": key,
+            "key_tokens": num_tokens,
+            "key_start": end - num_tokens + 1,
+            "key_end": end,
+            "first_value": end + 1,
+            "odd_boundary": attribute.name in compiled.odd_boundaries,
+        }
 
-    ends = plan.last_position.tolist()
     lengths = list(map(len, compiled.keys[0]))
     columns = (compiled.asked, compiled.key_texts[0], lengths, compiled.k_max, ends)
     slots = [slot(*row) for row in zip(*columns, strict=False)]
@@ -189,7 +130,7 @@ def _slots(compiled: CompiledSchema, sample: str) -> tuple[Slot, ...]:
         key = compiled.format.key(leaf.labels, None)
         length = len(compiled.codec.encode(key))
         slots.append(slot(leaf, key, length, k_max, ends[0] - lengths[0] + length))
-    return tuple(slots)
+    return slots
 
 
 def _first_items(
@@ -209,13 +150,6 @@ def _steps(k_max: Sequence[int], specs: Sequence[SlotSpec]) -> int:
         if isinstance(spec.expansion, Items):
             longest = max(longest, budget + _steps(spec.expansion.k_max, spec.expansion.specs))
     return longest
-
-
-def _type_in_words(attribute: Attribute) -> str:
-    name: str = attribute.kind
-    if attribute.choices:
-        name = " | ".join(attribute.choices)
-    return f"list of {name}" if attribute.is_list else name
 
 
 def _stop_in_words(rule: StopRule) -> str:
@@ -242,9 +176,3 @@ def _autoregressive_steps(compiled: CompiledSchema) -> int | None:
         schema, compiled.codec, format=compiled.format, decoding="autoregressive"
     )
     return baseline.k_max[0]
-
-
-def _warnings(compiled: CompiledSchema) -> tuple[str, ...]:
-    if not compiled.odd_boundaries:
-        return ()
-    return (boundary_warning(compiled.format, compiled.odd_boundaries),)

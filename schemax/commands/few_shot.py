@@ -28,33 +28,27 @@ def few_shot(path: Path | None, schemas: Model | Mapping[str, Model]) -> FewShot
     """
     if path is None:
         return None
-    if isinstance(schemas, Mapping):
-        return _read(path, schemas)
-    (examples,) = _read(path, {settings_of(schemas).category: schemas}).values()
-    return examples
-
-
-def _read(path: Path, schemas: Mapping[str, Model]) -> dict[str, list[FewShotExample]]:
+    mixed = isinstance(schemas, Mapping)
+    named = schemas if isinstance(schemas, Mapping) else {settings_of(schemas).category: schemas}
     try:
         rows = read_examples(path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-    named = list(zip(row_ids(rows), rows, strict=True))
     examples = {
         category: [
             _example(path, name, row, schema)
-            for name, row in named
+            for name, row in zip(row_ids(rows), rows, strict=True)
             if row.category.casefold() == category.casefold()
         ]
-        for category, schema in schemas.items()
+        for category, schema in named.items()
     }
     if not any(examples.values()):
         wanted, there = (
             ", ".join(map(repr, dict.fromkeys(names)))
-            for names in (schemas, [row.category for row in rows])
+            for names in (named, [row.category for row in rows])
         )
         raise UsageError(f"{path} has no example of category {wanted}; it has {there}")
-    return examples
+    return examples if mixed else next(iter(examples.values()))
 
 
 def _example(path: Path, name: str, row: Example, schema: Model) -> FewShotExample:

@@ -1,17 +1,24 @@
 """Option groups: a frozen dataclass per concern instead of a long list of parameters.
 
-A group is a dataclass whose fields are annotated as Typer's options. Its class variable `panel` is
-the heading under which `--help` shows them.
+A field of a group is an `option`, or annotated as one that several commands share. The group's
+docstring is the heading under which `--help` shows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, get_args, get_type_hints
+
+from typer import Option
+
+
+def option(help: str, *names: str, default: Any = None, **settings: Any) -> Any:
+    """A field of a group, named as the field is unless a name with two dashes is given."""
+    return field(default=default, metadata={"help": help, "names": names, "settings": settings})
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -28,8 +35,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def call(**given: Any) -> None:
         for name, group in groups.items():
-            own = {field.name: given.pop(field.name) for field in fields(group)}
-            given[name] = group(**own)
+            given[name] = group(**{one.name: given.pop(one.name) for one in fields(group)})
         command(**given)
 
     call.__dict__["__signature__"] = Signature(parameters)
@@ -37,25 +43,22 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _options(group: Any) -> list[Parameter]:
+def _options(group: Any) -> Iterator[Parameter]:
     hints = get_type_hints(group, include_extras=True)
-    return [
-        _keyword(
-            field.name,
-            _in_panel(hints[field.name], group.panel),
-            Parameter.empty if field.default is MISSING else field.default,
-        )
-        for field in fields(group)
-    ]
+    for one in fields(group):
+        kind = hints[one.name]
+        if not one.metadata:
+            kind, shared = get_args(kind)
+            made = copy(shared)  # which other commands may show under another heading
+        else:
+            names = one.metadata["names"]
+            if not any(name.startswith("--") for name in names):
+                names = (f"--{one.name.replace('_', '-')}", *names)
+            made = Option(*names, help=one.metadata["help"], **one.metadata["settings"])
+        made.rich_help_panel = group.__doc__
+        default = Parameter.empty if one.default is MISSING else one.default
+        yield _keyword(one.name, Annotated[kind, made], default)
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _in_panel(annotation: Any, panel: str) -> Any:
-    """The annotation with its option, which other commands may share, under this heading."""
-    kind, option = get_args(annotation)
-    option = copy(option)
-    option.rich_help_panel = panel
-    return Annotated[kind, option]

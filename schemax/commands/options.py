@@ -6,10 +6,11 @@ import os
 import sys
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from schemax.commands.console import UsageError, refused_settings
 from schemax.compiler.prompt import load_template
@@ -23,66 +24,56 @@ MODEL_PANEL = "Model and prompt"
 
 Schema = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="SCHEMA",
         show_default=False,
         help="A ready-made name (see `schemax schemas`), module:Class, file.py:Class or a "
         "JSON Schema file (schema.json).",
     ),
 ]
+Schemas = Annotated[
+    str | None,
+    Option(
+        "--schemas",
+        metavar="SCHEMAS",
+        help='A file of {"categories": {category: [attribute, ...]}}, or what `extract` takes as '
+        "SCHEMA. Default: attributes.json of the folder, else made of the annotations.",
+    ),
+]
+Limit = Annotated[int | None, Option(min=1, help="Read at most this many products.")]
+
+_option = partial(Option, rich_help_panel=MODEL_PANEL)
+
 Model = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--model",
         "-m",
         metavar="MODEL",
-        show_default=False,
-        rich_help_panel=MODEL_PANEL,
         help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model.",
     ),
 ]
-SCHEMAS_HELP = (
-    'A file of {"categories": {category: [attribute, ...]}}, or what `extract` takes as SCHEMA. '
-    "Default: attributes.json of the folder, else made of the annotations."
-)
-Device = Annotated[
-    str, typer.Option(rich_help_panel=MODEL_PANEL, help="auto, cpu, cuda, cuda:1, mps ...")
-]
-Dtype = Annotated[
-    str, typer.Option(rich_help_panel=MODEL_PANEL, help="auto, float32, bfloat16 or float16.")
-]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        show_default=False,
-        rich_help_panel=MODEL_PANEL,
-        help="json, yaml or xml. Default: the schema's, else json.",
-    ),
-]
+Device = Annotated[str, _option(help="auto, cpu, cuda, cuda:1, mps ...")]
+Dtype = Annotated[str, _option(help="auto, float32, bfloat16 or float16.")]
+Format = Annotated[str | None, _option(help="json, yaml or xml. Default: the schema's, else json.")]
 Template = Annotated[
     str | None,
-    typer.Option(
-        show_default=False,
-        rich_help_panel=MODEL_PANEL,
+    _option(
         help="The prompt: verbatim, standard, generic or a Jinja file. "
-        "Default: the schema's, else the model's own, else verbatim.",
+        "Default: the schema's, else the model's own, else verbatim."
     ),
 ]
 Decoding = Annotated[
     str | None,
-    typer.Option(
-        show_default=False,
-        rich_help_panel=MODEL_PANEL,
+    _option(
         help="isolated, paper or autoregressive, and changes: paper:documents_per_prompt=2. "
-        "Default: isolated.",
+        "Default: isolated."
     ),
 ]
 Examples = Annotated[
     Path | None,
-    typer.Option(
+    _option(
         metavar="FILE",
-        show_default=False,
-        rich_help_panel=MODEL_PANEL,
         help='Examples for the prompt: JSONL with one {"category", "text", "attributes": '
         '{name: value}} per line, and optionally "description"; those of other categories than '
         "the schema's are skipped.",
@@ -111,28 +102,28 @@ def checked_settings(
 
 
 def load_extractor(model: str | None, device: str = "auto", dtype: str = "auto") -> Extractor:
-    """The model that was named, else the default one. Raises ModelError."""
+    """The model that was named, else the default one. Raises UsageError, ModelError."""
     hush_libraries()
-    name = model or os.environ.get("SCHEMAX_MODEL")
-    if name:
-        check_folder(name)
+    place = model_place(model)
     if model is None and device == dtype == "auto":
         return Extractor.default()
-    if not name:
+    if isinstance(place, Path):
         warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
-    return Extractor.from_pretrained(name or resource_dir("embedded"), device=device, dtype=dtype)
+    return Extractor.from_pretrained(place, device=device, dtype=dtype)
 
 
 def model_place(model: str | None) -> str | Path:
-    """Folder or Hub id of the model that `load_extractor` gives."""
-    return model or os.environ.get("SCHEMAX_MODEL") or resource_dir("embedded")
+    """Folder or Hub id of a model: what was named, $SCHEMAX_MODEL, else the embedded one's path.
 
-
-def check_folder(name: str) -> None:
-    """Raises UsageError for a path that leads nowhere, which the Hub would call a malformed id."""
+    Raises UsageError for a path that leads nowhere, which the Hub would call a malformed id.
+    """
+    name = model or os.environ.get("SCHEMAX_MODEL")
+    if not name:
+        return resource_dir("embedded")
     is_path = name.startswith((".", "~")) or Path(name).is_absolute() or name.count("/") > 1
     if is_path and not Path(name).is_dir():
         raise UsageError(f"no model folder {name}")
+    return name
 
 
 def hush_libraries() -> None:

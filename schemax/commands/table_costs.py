@@ -7,16 +7,16 @@ measured beside that, on like rows.
 
 from __future__ import annotations
 
-import csv
 import json
 import multiprocessing
 import os
 import random
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,7 +29,7 @@ from schemax.config import DecodingConfig
 from schemax.documents import Shown, read_documents
 from schemax.extractor import Extractor
 from schemax.formats import get_format
-from schemax.io.job import run_job, source_of
+from schemax.io.job import Job, source_of
 from schemax.io.storage import optional
 from schemax.io.task import Task
 from schemax.resources import resource_dir
@@ -52,49 +52,16 @@ _BATCH = 10_000
 _STATUS = Path("/proc/self/status")
 
 
-@dataclass(frozen=True, slots=True)
-class RunCost:
-    """One run without a model.
-
-    seconds: from opening the input to the output in its place, of all rows.
-    peak: the most memory its process had resident, in bytes; None where that cannot be told.
-    """
-
-    format: str
-    rows: int
-    seconds: float
-    peak: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TableCosts:
-    """model: seconds that it takes per row; documents: of how many rows that is the mean."""
-
-    model: float
-    documents: int
-    runs: tuple[RunCost, ...]
-
-    def lines(self) -> Iterator[str]:
-        yield f"model: {1e3 * self.model:.2f} ms per row ({self.documents:,} rows)"
-        for run in self.runs:
-            own = run.seconds / run.rows
-            memory = "" if run.peak is None else f", {run.peak / (1 << 20):,.0f} MiB at most"
-            yield (
-                f"{run.format[1:]} to {run.format[1:]}, {run.rows:,} rows: {1e3 * own:.3f} ms per "
-                f"row beside it, {own / self.model:.2%} of its time{memory}"
-            )
-
-
 def measure_tables(
     rows: int,
-    *,
     documents: int,
     model: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
+    *,
     tell: Callable[[str], None] = lambda _: None,
-) -> TableCosts:
-    """Runs over generated files of every kind, each in a process of its own.
+) -> Iterator[str]:
+    """Lines of figures: runs over generated files of every kind, each in a process of its own.
 
     rows: of the largest run. documents: rows that the model reads, so that its time is known.
     Raises InputError without pyarrow, ModelError for a model that cannot be loaded.
@@ -102,40 +69,45 @@ def measure_tables(
     optional("pyarrow.parquet", "bench --tables")
     tell(f"the model: {documents:,} rows")
     seconds = _model_seconds(options.load_extractor(model, device, dtype), documents)
+    yield f"model: {1e3 * seconds:.2f} ms per row ({documents:,} rows)"
     sizes = [(format, min(rows, _FEW)) for format in _FORMATS]
     if rows > _FEW:
         sizes.append((_FORMATS[0], rows))
-    runs = []
     for format, size in sizes:
-        tell(f"{format} to {format}: {size:,} rows")
-        with tempfile.TemporaryDirectory() as folder:
-            write_rows(Path(folder) / f"in{format}", size)
-            # Not a fork: it would begin with the model in memory.
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(1, context) as pool:
-                runs.append(pool.submit(run_without_model, folder, format, size).result())
-    return TableCosts(seconds, documents, tuple(runs))
+        name = f"{format[1:]} to {format[1:]}"
+        tell(f"{name}: {size:,} rows")
+        took, peak = run_apart(format, size)
+        memory = "" if peak is None else f", {peak / (1 << 20):,.0f} MiB at most"
+        yield (
+            f"{name}, {size:,} rows: {1e3 * took / size:.3f} ms per row beside it, "
+            f"{took / size / seconds:.2%} of its time{memory}"
+        )
+
+
+def run_apart(format: str, rows: int) -> tuple[float, int | None]:
+    """`run_without_model` over a generated file, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_rows(Path(folder) / f"in{format}", rows)
+        # Not a fork: it would begin with the model in memory.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            return pool.submit(run_without_model, folder, format, rows).result()
 
 
 def write_rows(path: Path, rows: int) -> None:
     """A file of ids and titles, never more than some thousands of them in memory."""
     batches = (_titles(first, min(_BATCH, rows - first)) for first in range(0, rows, _BATCH))
-    if path.suffix == ".parquet":
-        pyarrow, parquet = optional("pyarrow", path.name), optional("pyarrow.parquet", path.name)
-        schema = pyarrow.schema([("id", pyarrow.string()), ("title", pyarrow.string())])
-        with parquet.ParquetWriter(path, schema) as writer:
+    if path.suffix == ".jsonl":
+        with open(path, "w", encoding="utf-8") as handle:
             for batch in batches:
-                writer.write_batch(pyarrow.RecordBatch.from_pylist(batch, schema=schema))
+                handle.writelines(json.dumps(record) + "\n" for record in batch)
         return
-    with open(path, "w", encoding="utf-8", newline="") as handle:
-        if path.suffix == ".csv":
-            writer = csv.DictWriter(handle, ["id", "title"])
-            writer.writeheader()
-            for batch in batches:
-                writer.writerows(batch)
-            return
+    pyarrow = optional("pyarrow", path.name)
+    schema = pyarrow.schema([("id", pyarrow.string()), ("title", pyarrow.string())])
+    is_csv = path.suffix == ".csv"
+    module = optional("pyarrow.csv" if is_csv else "pyarrow.parquet", path.name)
+    with (module.CSVWriter if is_csv else module.ParquetWriter)(path, schema) as writer:
         for batch in batches:
-            handle.writelines(json.dumps(record) + "\n" for record in batch)
+            writer.write(pyarrow.Table.from_pylist(batch, schema=schema))
 
 
 def _titles(first: int, count: int) -> list[dict[str, str]]:
@@ -146,17 +118,19 @@ def _titles(first: int, count: int) -> list[dict[str, str]]:
     ]
 
 
-def run_without_model(folder: str, format: str, rows: int) -> RunCost:
+def run_without_model(folder: str, format: str, rows: int) -> tuple[float, int | None]:
+    """(seconds, bytes): from opening the input to the output in its place, of all rows; and the
+    most memory that the process had resident, None where that cannot be told."""
     os.chdir(folder)
     schema = load_schema(_SCHEMA)
     made = _ReadyMade(schema)
     task = Task(schema, {"text": "title"}, lambda: cast(Extractor, made), resource_dir("embedded"))
     source = source_of([f"in{format}"], task.options)
     started = time.perf_counter()
-    summary = run_job(task, source, f"out{format}")
+    summary = Job(task, source, f"out{format}").run()
     seconds = time.perf_counter() - started
     assert (summary.rows, summary.failed) == (rows, 0)
-    return RunCost(format, rows, seconds, _peak())
+    return seconds, _peak()
 
 
 class _ReadyMade:
@@ -195,8 +169,6 @@ def _model_seconds(extractor: Extractor, documents: int) -> float:
 
 
 def _peak() -> int | None:
-    try:
-        lines = _STATUS.read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(x.split()[1]) * 1024 for x in lines if x.startswith("VmHWM:")), None)
+    status = _STATUS.read_text() if _STATUS.exists() else ""
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) * 1024 if found else None

@@ -18,15 +18,14 @@ from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.option_groups import grouped
 from schemax.compiler.prompt import template_source
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.errors import InputError, ModelError
+from schemax.errors import InputError
 from schemax.evaluation.examples import Example
 from schemax.extractor import Extractor
 from schemax.formats import get_format
-from schemax.resources import resource_dir
 from schemax.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from schemax.training.run import TrainingJob, TrainingResult
+    from schemax.training.run import TrainingJob
     from schemax.training.training_examples import TrainingExample
 
 
@@ -50,7 +49,7 @@ def train(
     they are decoded, and the loss is taken on values and what ends them. FOLDER is then a model
     like any other: `schemax evaluate TEST.jsonl --model FOLDER`.
     """
-    _check_choices(labelling, device)
+    _check_labels(labelling)
     settings = options.checked_settings(format, template, None)
     with refused_settings():
         chosen = TrainingSettings(
@@ -65,7 +64,7 @@ def train(
         teaching = resolve_decoding(labelling.teacher_decoding)
     _check_folder(out, resume)
     # Imported here because it imports torch, which takes seconds.
-    from schemax.training.run import TrainingJob
+    from schemax.training.run import TrainingJob, run_training
 
     with plain_warnings(quiet=_rank() > 0):
         options.hush_libraries()
@@ -95,24 +94,22 @@ def train(
             template=None if prompt is None else template_source(str(prompt)),
             card=_card(found.file, test, found.schemas, labelling, name, format),
         )
-        outcome = _run(work, out, chosen, device, resume)
-        if _rank() == 0:
+        is_first = _rank() == 0
+        tell = say if is_first else (lambda _: None)
+        outcome = run_training(work, out, chosen, tell=tell, device=device, resume=resume)
+        if is_first:
             test_data = data if data.is_dir() else Path("TEST.jsonl")
-            _report(outcome, out, test_data, weights.decoding)
+            loss = outcome.held_out_loss
+            held_out = "" if loss is None else f", held-out loss {loss:.4f}"
+            say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{held_out}")
+            say(f"next: schemax evaluate {test_data} --model {out} --decoding {weights.decoding}")
             _calibrate(out, annotated, declared, work, chosen, labelling.labels, loading, settings)
 
 
-def _check_choices(labelling: given.LabelOptions, device: str) -> None:
+def _check_labels(labelling: given.LabelOptions) -> None:
     labels, teacher = labelling.labels, labelling.teacher
-    if labels not in ("gold", "teacher", "self"):
-        raise UsageError(f"--labels takes gold, teacher or self, not {labels!r}")
     if (labels == "teacher") != (teacher is not None):
         raise UsageError("--labels teacher requires --teacher, and the reverse")
-    if device not in ("auto", "cpu", "cuda", "mps"):
-        raise UsageError(
-            f"--device takes auto, cpu, cuda or mps, not {device!r}; CUDA_VISIBLE_DEVICES chooses "
-            "among GPUs, and `accelerate launch` uses several"
-        )
     by_model = labels == "self" or (teacher is not None and not teacher.endswith(".jsonl"))
     if by_model and _num_processes() > 1:
         raise UsageError(
@@ -138,19 +135,17 @@ def _load(
     template: str | None,
 ) -> tuple[Extractor, str]:
     """The model, and what it is called."""
-    named = model or os.environ.get("SCHEMAX_MODEL")
     if from_scratch is not None:
         from schemax.training.init_model import new_model
 
+        named = model or os.environ.get("SCHEMAX_MODEL")
         made, tokenizer = new_model(from_scratch, named, settings.seed)
         return Extractor(made, tokenizer, template=template), from_scratch
-    if named:
-        options.check_folder(named)
+    place = options.model_place(model)
     # Weights that adapters leave alone need no more precision than the pass itself.
     dtype = "bfloat16" if settings.bf16 and settings.lora is not None else "float32"
-    name = named or str(resource_dir("embedded"))
-    loaded = Extractor.from_pretrained(name, device=device, dtype=dtype, template=template)
-    return loaded, named or "the embedded model"
+    loaded = Extractor.from_pretrained(place, device=device, dtype=dtype, template=template)
+    return loaded, place if isinstance(place, str) else "the embedded model"
 
 
 def _training_examples(
@@ -175,8 +170,7 @@ def _training_examples(
         return examples_by_predictions(Path(teacher), annotated, schemas, output)
     reader = extractor
     if teacher is not None:
-        options.check_folder(teacher)
-        reader = Extractor.from_pretrained(teacher, device=device)
+        reader = Extractor.from_pretrained(options.model_place(teacher), device=device)
     return examples_by_model(
         reader,
         annotated,
@@ -213,33 +207,6 @@ def _card(
         "teacher_decoding": None if labels == "gold" else labelling.teacher_decoding,
         "output_format": format,
     }
-
-
-def _run(
-    work: TrainingJob, out: Path, settings: TrainingSettings, device: str, resume: bool
-) -> TrainingResult:
-    from schemax.training.run import run_training
-
-    def tell(text: str) -> None:
-        if _rank() == 0:
-            say(text)
-
-    try:
-        return run_training(work, out, settings, tell=tell, device=device, resume=resume)
-    except RuntimeError as error:
-        # By name, since its class is torch's.
-        if type(error).__name__ != "OutOfMemoryError":
-            raise
-        raise ModelError(
-            "out of memory; use a smaller --batch-tokens, and a larger "
-            "--gradient-accumulation for the same steps"
-        ) from error
-
-
-def _report(outcome: TrainingResult, out: Path, data: Path, decoding: str) -> None:
-    loss = "" if outcome.held_out_loss is None else f", held-out loss {outcome.held_out_loss:.4f}"
-    say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{loss}")
-    say(f"next: schemax evaluate {data} --model {out} --decoding {decoding}")
 
 
 def _calibrate(

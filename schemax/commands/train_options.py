@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
-from schemax.commands.options import SCHEMAS_HELP
+from schemax.commands import options
+from schemax.commands.option_groups import option
 
 Train = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         metavar="TRAIN.jsonl or FOLDER",
         show_default=False,
         help='JSONL with one {"category", "text", "attributes": {name: value}} per line, and '
@@ -22,170 +23,108 @@ Train = Annotated[
 ]
 Out = Annotated[
     Path,
-    typer.Option(
-        "--out",
-        "-o",
+    Option(
+        *("--out", "-o"),
         metavar="FOLDER",
         show_default=False,
         help="Where the model goes, with its tokenizer, card and checkpoints.",
     ),
 ]
 Device = Annotated[
-    str, typer.Option(help="auto, cpu, cuda or mps; CUDA_VISIBLE_DEVICES chooses among GPUs.")
+    Literal["auto", "cpu", "cuda", "mps"],
+    Option(help="CUDA_VISIBLE_DEVICES chooses among GPUs, and `accelerate launch` uses several."),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint.")]
+Resume = Annotated[bool, Option("--resume", help="Resume from the last checkpoint.")]
 
 
 @dataclass(frozen=True, slots=True)
 class DataOptions:
-    """Which products are trained on, and which are kept from training."""
+    """The data"""
 
-    panel: ClassVar[str] = "The data"
-
-    test: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TEST.jsonl",
-            show_default=False,
-            help="Products that the model will be tested on: dropped from training.",
-        ),
-    ] = None
-    keep_overlap: Annotated[
-        bool, typer.Option("--keep-overlap", help="Train on products of --test too.")
-    ] = False
-    schemas: Annotated[
-        str | None, typer.Option(metavar="SCHEMAS", show_default=False, help=SCHEMAS_HELP)
-    ] = None
-    held_out: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=0.99,
-            help="Share of TRAIN that is never trained on; the weights with the lowest loss on "
-            "it are kept. 0 keeps the last weights.",
-        ),
-    ] = 0.1
+    test: Path | None = option(
+        "Products that the model will be tested on: dropped from training.", metavar="TEST.jsonl"
+    )
+    keep_overlap: bool = option("Train on products of --test too.", default=False)
+    schemas: options.Schemas = None
+    held_out: float = option(
+        "Share of TRAIN that is never trained on; the weights with the lowest loss on it are kept. "
+        "0 keeps the last weights.",
+        default=0.1,
+        min=0,
+        max=0.99,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class LabelOptions:
-    """Where the labels come from, and what a missing one means."""
+    """The labels"""
 
-    panel: ClassVar[str] = "The labels"
-
-    labels: Annotated[
-        str,
-        typer.Option(
-            help="gold: the annotations; teacher: predictions of --teacher; self: what the model "
-            "itself writes, autoregressively."
-        ),
-    ] = "gold"
-    teacher: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL or PREDICTIONS.jsonl",
-            show_default=False,
-            help="A model, or rows that `extract` wrote for TRAIN.",
-        ),
-    ] = None
-    teacher_decoding: Annotated[
-        str, typer.Option(help="How the teacher, or the model itself, decodes.")
-    ] = "autoregressive"
-    absent: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="SHARE",
-            help="Share of the attributes without an annotation that each epoch teaches as null; "
-            "0 teaches nothing about them.",
-        ),
-    ] = 1.0
+    labels: Literal["gold", "teacher", "self"] = option(
+        "gold: the annotations; teacher: predictions of --teacher; self: what the model itself "
+        "writes, autoregressively.",
+        default="gold",
+    )
+    teacher: str | None = option(
+        "A model, or rows that `extract` wrote for TRAIN.", metavar="MODEL or PREDICTIONS.jsonl"
+    )
+    teacher_decoding: str = option(
+        "How the teacher, or the model itself, decodes.", default="autoregressive"
+    )
+    absent: float = option(
+        "Share of the attributes without an annotation that each epoch teaches as null; 0 teaches "
+        "nothing about them.",
+        default=1.0,
+        min=0,
+        max=1,
+        metavar="SHARE",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class WeightOptions:
-    """Which weights are trained, and for which decoding."""
+    """What is trained"""
 
-    panel: ClassVar[str] = "What is trained"
-
-    decoding: Annotated[
-        str,
-        typer.Option(
-            help="How the model will be decoded: isolated, paper or autoregressive, and changes: "
-            "isolated:layout=gapped:slots=causal."
-        ),
-    ] = "isolated"
-    from_scratch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONFIG",
-            show_default=False,
-            help="Start from random weights of this config.json, folder or Hub id; --model then "
-            "names only the tokenizer.",
-        ),
-    ] = None
-    lora: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="RANK",
-            show_default=False,
-            help="Train adapters of this rank, and merge them. Default: train all weights.",
-        ),
-    ] = None
-    keep_adapter: Annotated[
-        bool, typer.Option("--keep-adapter", help="Write the adapter to FOLDER/adapter as well.")
-    ] = False
+    decoding: str = option(
+        "How the model will be decoded: isolated, paper or autoregressive, and changes: "
+        "isolated:layout=gapped:slots=causal.",
+        default="isolated",
+    )
+    from_scratch: str | None = option(
+        "Start from random weights of this config.json, folder or Hub id; --model then names only "
+        "the tokenizer.",
+        metavar="CONFIG",
+    )
+    lora: int | None = option(
+        "Train adapters of this rank, and merge them. Default: train all weights.",
+        min=1,
+        metavar="RANK",
+    )
+    keep_adapter: bool = option("Write the adapter to FOLDER/adapter as well.", default=False)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopOptions:
-    """The training loop, under the names of `TrainingSettings`."""
+    """How it is trained"""
 
-    panel: ClassVar[str] = "How it is trained"
-
-    epochs: Annotated[
-        float | None,
-        typer.Option(
-            show_default=False,
-            help="How long. Default: 3; for small data, as many as give 100 steps, up to 10.",
-        ),
-    ] = None
-    steps: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help="How long, instead of --epochs.")
-    ] = None
-    learning_rate: Annotated[
-        float | None,
-        typer.Option(
-            show_default=False,
-            help="The highest one. Default: 2e-5, up to 3e-4 for models below a billion "
-            "parameters; 2e-4 for LoRA; 1e-3 from scratch.",
-        ),
-    ] = None
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens per forward pass.")] = 4096
-    pack: Annotated[int, typer.Option(min=1, help="Isolated documents behind one instruction.")] = (
-        16
+    # Named as in `TrainingSettings`.
+    epochs: float | None = option(
+        "How long. Default: 3; for small data, as many as give 100 steps, up to 10."
     )
-    gradient_accumulation: Annotated[int, typer.Option(min=1, help="Passes per step.")] = 1
-    bf16: Annotated[
-        bool, typer.Option("--bf16", help="Compute in bfloat16, and write the model in it.")
-    ] = False
-    patience: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            show_default=False,
-            help="Stop after this many checks without a lower held-out loss.",
-        ),
-    ] = None
-    check_every: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="STEPS",
-            show_default=False,
-            help="Steps between checks, each of which also saves a checkpoint. Default: an epoch.",
-        ),
-    ] = None
-    seed: Annotated[int, typer.Option(help="Seed of everything that is random.")] = 0
+    steps: int | None = option("How long, instead of --epochs.", min=1)
+    learning_rate: float | None = option(
+        "The highest one. Default: 2e-5, up to 3e-4 for models below a billion parameters; 2e-4 "
+        "for LoRA; 1e-3 from scratch."
+    )
+    batch_tokens: int = option("Tokens per forward pass.", default=4096, min=1)
+    pack: int = option("Isolated documents behind one instruction.", default=16, min=1)
+    gradient_accumulation: int = option("Passes per step.", default=1, min=1)
+    bf16: bool = option("Compute in bfloat16, and write the model in it.", default=False)
+    patience: int | None = option(
+        "Stop after this many checks without a lower held-out loss.", min=1
+    )
+    check_every: int | None = option(
+        "Steps between checks, each of which also saves a checkpoint. Default: an epoch.",
+        min=1,
+        metavar="STEPS",
+    )
+    seed: int = option("Seed of everything that is random.", default=0)

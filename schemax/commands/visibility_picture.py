@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 from schemax.config import DecodingConfig
-from schemax.runtime.plan import Plan, plan_prompt
+from schemax.runtime.plan import WrittenValue, plan_prompt, with_values
 from schemax.tokens import PromptIds
 
 _VALUE_TOKENS = 2
@@ -31,24 +32,6 @@ _SLOTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """sees[q][k]: whether token q sees token k; `labels` names them."""
-
-    labels: tuple[str, ...]
-    sees: tuple[tuple[bool, ...], ...]
-
-    def lines(self) -> list[str]:
-        """The matrix as text: a row per token that looks, a column per token that is seen."""
-        width = max(map(len, self.labels))
-        head = " " * width + " " + " ".join(label.rjust(width) for label in self.labels)
-        rows = [
-            f"{label.rjust(width)} " + " ".join(("■" if seen else "·").rjust(width) for seen in row)
-            for label, row in zip(self.labels, self.sees, strict=True)
-        ]
-        return [head, *rows]
-
-
 def sentences(config: DecodingConfig) -> tuple[str, ...]:
     """The rule of visibility for these settings, in words."""
     if config.layout == "autoregressive":
@@ -56,69 +39,52 @@ def sentences(config: DecodingConfig) -> tuple[str, ...]:
     return (_LAYOUTS[config.layout], _DOCUMENTS[config.documents], _SLOTS[config.slots])
 
 
-def picture(config: DecodingConfig) -> Picture:
+def picture(config: DecodingConfig) -> dict[str, Any]:
     """The rule of visibility on one document of three slots, or two stacked ones of two.
 
-    I, D and S are one token each, and so is every key; values have two tokens.
+    sees[q][k]: whether token q sees token k; `labels` names them. I, D and S are one token each,
+    and so is every key; values have two tokens.
     """
     import torch  # takes seconds, and only this picture needs it
 
     from schemax.runtime.visibility import TokenInfo, visible
 
-    stacked = config.documents == "stacked"
-    documents = 2 if stacked else 1
-    plan = plan_prompt(_sample(config, documents), config)
-    labels = _labels(plan, config, documents)
-    rows = [
-        (int(position), int(document), int(slot), 0)
-        for position, document, slot in zip(
-            plan.position_ids, plan.document, plan.slot, strict=True
-        )
-    ]
-    order = list(range(len(rows)))
-    for place, slot in enumerate(plan.slot_ids):
-        at = order.index(int(plan.last_index[place])) + 1
-        for step in range(1, _VALUE_TOKENS + 1):
-            order.insert(at + step - 1, len(rows))
-            labels.append(_value_label(plan, place, documents, config, step))
-            position = int(plan.last_position[place]) + step
-            rows.append((position, int(plan.slot_document[place]), int(slot), step))
-    position, document, slot, step = torch.tensor([rows[at] for at in order]).T[:, None]
-    real = torch.ones_like(position, dtype=torch.bool)
-    tokens = TokenInfo(position, document, slot, step, real)
-    seen = visible(tokens, tokens, config)[0].tolist()
-    return Picture(tuple(labels[at] for at in order), tuple(tuple(row) for row in seen))
-
-
-def _sample(config: DecodingConfig, documents: int) -> PromptIds:
-    slots = 1 if config.layout == "autoregressive" else 3 if documents == 1 else 2
-    key = () if config.layout == "autoregressive" else (0,)
-    return PromptIds(
+    writes_keys = config.layout == "autoregressive"
+    documents = ("a", "b") if config.documents == "stacked" else ("",)
+    numbers = ("",) if writes_keys else ("1", "2") if documents[1:] else ("1", "2", "3")
+    prompt = PromptIds(
         instruction=(0,),
-        documents=((0,),) * documents,
+        documents=((0,),) * len(documents),
         opening=(0,),
-        keys=((key,) * slots,) * documents,
-        k_max=(_VALUE_TOKENS + 1,) * slots,
-        sampling_keys=(0,) * documents,
+        keys=((() if writes_keys else (0,),) * len(numbers),) * len(documents),
+        k_max=(_VALUE_TOKENS + 1,) * len(numbers),
+        sampling_keys=(0,) * len(documents),
     )
+    plan = plan_prompt(prompt, config)
+    places = zip(plan.slot_ids, plan.slot_document, plan.last_position, strict=True)
+    ids = (0,) * _VALUE_TOKENS
+    values = [WrittenValue(int(n), int(document), int(at), ids) for n, document, at in places]
+    filled = with_values(plan, values)
+    shown = [f"D{j + 1}" for j in range(len(documents))] if documents[1:] else ["D"]
+    slots = [document + number for document in documents for number in numbers]
+    labels = ["I", *shown, "S", *([] if writes_keys else [f"k{slot}" for slot in slots])]
+    for slot in slots:
+        value = "w" if writes_keys else f"v{slot}."
+        labels += [f"{value}{step + 1}" for step in range(_VALUE_TOKENS)]
+    # Values stand right behind their keys, and not where they lie.
+    after = [*range(len(plan.input_ids)), *plan.last_index.repeat(_VALUE_TOKENS)]
+    order = sorted(range(len(labels)), key=after.__getitem__)
+    integers = (filled.position_ids, filled.document, filled.slot, filled.step)
+    position, owner, branch, step = (torch.from_numpy(row[order])[None] for row in integers)
+    tokens = TokenInfo(position, owner, branch, step, torch.ones_like(step, dtype=torch.bool))
+    sees = visible(tokens, tokens, config)[0].tolist()
+    return {"labels": [labels[at] for at in order], "sees": sees}
 
 
-def _labels(plan: Plan, config: DecodingConfig, documents: int) -> list[str]:
-    """Names of the prompt's tokens, in the order of the plan."""
-    shown = ["D"] if documents == 1 else [f"D{j + 1}" for j in range(documents)]
-    labels = ["I", *shown, "S"]
-    if config.layout != "autoregressive":
-        labels += [f"k{_slot_label(plan, place, documents)}" for place in range(len(plan.slot_ids))]
-    return labels
-
-
-def _value_label(plan: Plan, place: int, documents: int, config: DecodingConfig, step: int) -> str:
-    if config.layout == "autoregressive":
-        return f"w{step}"
-    return f"v{_slot_label(plan, place, documents)}.{step}"
-
-
-def _slot_label(plan: Plan, place: int, documents: int) -> str:
-    per_document = len(plan.slot_ids) // documents
-    number = place % per_document + 1
-    return str(number) if documents == 1 else f"{'ab'[place // per_document]}{number}"
+def lines(picture: Mapping[str, Any]) -> list[str]:
+    """The matrix as text: a row per token that looks, a column per token that is seen."""
+    width = max(map(len, picture["labels"]))
+    rows = [("", picture["labels"])]
+    for label, row in zip(picture["labels"], picture["sees"], strict=True):
+        rows.append((label, ["■" if seen else "·" for seen in row]))
+    return [" ".join(cell.rjust(width) for cell in (label, *cells)) for label, cells in rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import zip_longest
 from typing import Any
 
 from schemax.io.columns import Column, Schemas
@@ -69,33 +69,19 @@ def _item_type(column: Column) -> Any:
 
 
 def _array(column: Column, values: Sequence[Any]) -> Any:
-    if not column.is_list:
-        return _items(column, values)
-    pyarrow = _pyarrow()
-    flat = [item for value in values if value is not None for item in value]
-    ends = accumulate((len(value or ()) for value in values), initial=0)
-    empty = pyarrow.array([value is None for value in values], pyarrow.bool_())
-    offsets = pyarrow.array(list(ends), pyarrow.int32())
-    items = _items(column, flat)
-    return pyarrow.ListArray.from_arrays(offsets, items, type=arrow_type(column), mask=empty)
+    """Choices stand in front until the array is made, so that all arrays share one dictionary."""
+    first = _all_choices(column)
+    return _pyarrow().array([*first, *values], arrow_type(column)).slice(len(first))
 
 
-def _items(column: Column, values: Sequence[Any]) -> Any:
-    pyarrow = _pyarrow()
-    if column.type == "struct":
-        children = [
-            _array(child, [value and value[child.name] for value in values])
-            for child in column.children
-        ]
-        empty = pyarrow.array([value is None for value in values], pyarrow.bool_())
-        return pyarrow.StructArray.from_arrays(children, fields=[*_item_type(column)], mask=empty)
-    if column.type == "choice":
-        places = {choice: place for place, choice in enumerate(column.choices)}
-        indices = [None if value is None else places[value] for value in values]
-        return pyarrow.DictionaryArray.from_arrays(
-            pyarrow.array(indices, pyarrow.int32()), pyarrow.array(column.choices)
-        )
-    return pyarrow.array(values, _item_type(column))
+def _all_choices(column: Column) -> list[Any]:
+    """Values of a column that together have every choice in it."""
+    items: list[Any] = list(column.choices)
+    if column.children:
+        names = [child.name for child in column.children]
+        parts = zip_longest(*map(_all_choices, column.children))
+        items = [dict(zip(names, part, strict=True)) for part in parts]
+    return [items] if column.is_list and items else items
 
 
 def _pyarrow() -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from schemax.errors import InputError
@@ -15,14 +14,6 @@ from schemax.messages import clipped
 
 # Rows that are made Python objects at a time, and bytes of them; a row may have more.
 _BATCH_ROWS, _BATCH_BYTES = 1024, 16 << 20
-
-
-def parquet_columns(handle: BinaryIO, name: str) -> list[str]:
-    return list(optional("pyarrow.parquet", name).read_schema(handle).names)
-
-
-def arrow_columns(handle: BinaryIO, name: str) -> list[str]:
-    return list(_open_arrow(handle, name)[0])
 
 
 def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
@@ -91,21 +82,12 @@ def _projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str]
     return found or None
 
 
-@dataclass(frozen=True, slots=True)
-class _Unreadable:
-    """In place of a cell; reason: the rest of a sentence about its column."""
-
-    reason: str
-
-
-_UNREADABLE_TEXT = _Unreadable("bytes that are not valid UTF-8")
-
-
 def read_cells(column: Any) -> list[Any]:
-    """The values of an Arrow column, for `as_record`.
+    """The values of an Arrow column, for `as_record`: one by one where some may be unreadable.
 
-    All at once, or one by one where some may be unreadable. Nothing is read that is not valid:
-    pyarrow follows the offsets of a damaged file wherever they lead.
+    An InputError stands in place of a cell that cannot be read, with the rest of a sentence about
+    its column. Nothing is read that is not valid: pyarrow follows the offsets of a damaged file
+    wherever they lead.
     """
     is_timed = holds_times(column.type)
     with suppress(ValueError, OverflowError):
@@ -124,7 +106,9 @@ def _checked_cell(column: Any) -> Any:
         column.validate(full=True)
     except ValueError as error:
         is_text = "UTF8" in str(error)
-        return _UNREADABLE_TEXT if is_text else _Unreadable(f"a value that is damaged: {error}")
+        return InputError(
+            "bytes that are not valid UTF-8" if is_text else f"a value that is damaged: {error}"
+        )
     return _cell(column[0])
 
 
@@ -132,18 +116,18 @@ def _cell(scalar: Any) -> Any:
     try:
         return _shown(time_text(scalar))
     except UnicodeDecodeError:
-        return _UNREADABLE_TEXT
+        return InputError("bytes that are not valid UTF-8")
     except (ValueError, OverflowError, LookupError) as error:  # LookupError: unknown time zones
-        return _Unreadable(f"a value that cannot be read: {error}")
+        return InputError(f"a value that cannot be read: {error}")
 
 
 def as_record(names: Sequence[str], cells: Sequence[Any]) -> Record:
     """A row of cells; an InputError if one of them is unreadable or too long."""
     for name, cell in zip(names, cells, strict=True):
         if isinstance(cell, str) and len(cell) > LONGEST:
-            cell = _Unreadable(f"a text {TOO_LONG}")
-        if isinstance(cell, _Unreadable):
-            return InputError(f"column {clipped(repr(name))} holds {cell.reason}")
+            cell = InputError(f"a text {TOO_LONG}")
+        if isinstance(cell, InputError):
+            return InputError(f"column {clipped(repr(name))} holds {cell}")
     return dict(zip(names, cells, strict=True))
 
 

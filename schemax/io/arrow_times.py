@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
 from schemax.io.storage import optional
 
-_EPOCH = datetime(1970, 1, 1)
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_DAY = 86_400
-_OUTSIDE = "a date outside the years 1 to 9999"
+_DAY = {unit: 86_400 * 1000**place for place, unit in enumerate(("s", "ms", "us", "ns"))}
 
 
 def time_text(scalar: Any) -> Any:
@@ -21,19 +18,11 @@ def time_text(scalar: Any) -> Any:
     Raises ValueError for dates outside the years 1 to 9999 and times outside a day, and what
     pyarrow raises: ValueError, OverflowError, LookupError.
     """
-    if not scalar.is_valid:
-        return None
     kind, types = scalar.type, optional("pyarrow", "a table").types
-    if not holds_times(kind):
+    if not scalar.is_valid or not holds_times(kind):
         return scalar.as_py()
-    if types.is_timestamp(kind):
-        return _moment(scalar.value, kind.unit, kind.tz)
-    if types.is_date32(kind):
-        return _day(scalar.value)
-    if types.is_date64(kind):
-        return _day(scalar.value // (1000 * _DAY))
-    if types.is_time(kind):
-        return _clock(scalar.value, kind.unit)
+    if types.is_temporal(kind):
+        return _iso(scalar)
     if types.is_struct(kind):
         return {key: time_text(item) for key, item in scalar.items()}
     if types.is_map(kind):
@@ -56,40 +45,26 @@ def holds_times(kind: Any) -> bool:
     return any(map(holds_times, inner))
 
 
-def _moment(value: int, unit: str, zone: str | None) -> str:
-    seconds, rest = divmod(value, _PER_SECOND[unit])
-    try:
-        moment = _EPOCH + timedelta(seconds=seconds)
-        if zone is not None:
-            moment = moment.replace(tzinfo=UTC).astimezone(_time_zone(zone))
-    except OverflowError:
-        raise ValueError(_OUTSIDE) from None
-    local = moment.replace(tzinfo=None).isoformat()
-    return f"{local}{_fraction(rest, unit)}{moment.isoformat()[len(local) :]}"
-
-
-def _day(days: int) -> str:
-    try:
-        return date.fromordinal(_EPOCH.toordinal() + days).isoformat()
-    except (OverflowError, ValueError):
-        raise ValueError(_OUTSIDE) from None
-
-
-def _clock(value: int, unit: str) -> str:
-    seconds, rest = divmod(value, _PER_SECOND[unit])
-    if not 0 <= seconds < _DAY:
+def _iso(scalar: Any) -> str:
+    """With no digits of a second, six, or nine where six are too few, as pandas writes them."""
+    pyarrow, kind = optional("pyarrow", "a table"), scalar.type
+    is_time, nanoseconds, rest = pyarrow.types.is_time(kind), 0, timedelta()
+    unit = kind.unit if is_time or pyarrow.types.is_timestamp(kind) else ""
+    if is_time and not 0 <= scalar.value < _DAY[unit]:
         raise ValueError("a time outside a day")
-    return f"{(_EPOCH + timedelta(seconds=seconds)).time().isoformat()}{_fraction(rest, unit)}"
-
-
-def _fraction(rest: int, unit: str) -> str:
-    """Of a second: none, six digits, or nine where six are too few, as pandas writes them."""
-    if not rest:
-        return ""
-    digits = f"{rest * 10**9 // _PER_SECOND[unit]:09}"
-    return f".{digits.removesuffix('000')}"
-
-
-@lru_cache(maxsize=1024)
-def _time_zone(name: str) -> Any:
-    return optional("pyarrow", "a table").lib.string_to_tzinfo(name)
+    if unit == "ns":  # as_py would give a Timestamp of pandas
+        nanoseconds = scalar.value % 1000
+        if nanoseconds and scalar.value < 0:  # what is cut off leads away from the epoch
+            rest = timedelta(microseconds=1)
+        kind = pyarrow.time64("us") if is_time else pyarrow.timestamp("us", tz=kind.tz)
+        scalar = scalar.cast(kind, safe=False)
+    try:
+        moment = scalar.as_py()
+        moment = moment - rest if rest else moment
+    except (OverflowError, ValueError) as error:
+        raise ValueError("a date outside the years 1 to 9999") from error
+    if not nanoseconds:
+        return str(moment.isoformat())
+    text = moment.isoformat(timespec="microseconds")
+    end = text.index(".") + 7
+    return f"{text[:end]}{nanoseconds:03}{text[end:]}"

@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, BinaryIO, TypeAlias
 
@@ -82,27 +83,19 @@ class Checkpoint:
         self.name = f"{name}.parts"
         self._folder = Folder(self.name)
 
-    def manifest(self) -> dict[str, Any] | None:
-        """What an unfinished run wrote down of itself; None if no row of one is there.
-
-        Raises InputError for a manifest that no run has written.
-        """
-        return self._written() if self.has_rows() else None
-
     def can_go_on(self, now: Mapping[str, Any]) -> bool:
         """Whether there is an unfinished run to go on with.
 
-        Raises InputError if that has other settings or another input, and names what differs.
+        Raises InputError if that has other settings or another input, and names what differs; and
+        for a manifest that no run has written.
         """
-        before = self.manifest()
-        if before is None:
-            return False
-        if found := differences(before, now):
+        before = self._written() if self.has_rows() else None
+        if before is not None and (found := differences(before, now)):
             raise InputError(
                 f"{self.name} holds an unfinished run with other settings or another input: "
                 f"{'; '.join(found)}; restore these, or {REMEDY}"
             )
-        return True
+        return before is not None
 
     @contextmanager
     def opened(self, manifest: Mapping[str, Any], *, overwrite: bool = False) -> Iterator[bool]:
@@ -112,8 +105,10 @@ class Checkpoint:
         go on with. Raises InputError, also for a folder that holds what no run has written.
         """
         with self._folder.locked():
-            if foreign := self._foreign():
-                raise self._not_ours(foreign)
+            self._written()
+            for name in self._folder.names():
+                if not self._is_own(name):
+                    raise self._not_ours(name)
             # Under the lock, since another run may have come between since the first look.
             goes_on = not overwrite and self.can_go_on(manifest)
             if not goes_on:
@@ -129,14 +124,12 @@ class Checkpoint:
 
     def has_rows(self) -> bool:
         """Whether a run has finished any, so that there is something to go on with."""
-        for name in self._folder.names():
-            if _PART.fullmatch(name):
-                return True
-            if _OPEN.fullmatch(name) and (path := self._folder.path) is not None:
-                with suppress(FileNotFoundError):  # it became a part at this very moment
-                    if (path / name).stat().st_size:
-                        return True
-        return False
+        names, path = self._folder.names(), self._folder.path
+        for name in filter(_OPEN.fullmatch, names if path else ()):
+            with suppress(FileNotFoundError):  # it became a part at this very moment
+                if path is not None and (path / name).stat().st_size:
+                    return True
+        return any(map(_PART.fullmatch, names))
 
     def remove(self) -> None:
         """All that runs have written, and the folder, unless something else is in it."""
@@ -148,11 +141,6 @@ class Checkpoint:
         own = list(filter(self._is_own, self._folder.names()))
         self._folder.delete([name for name in own if name == _MANIFEST])
         self._folder.delete([name for name in own if name != _MANIFEST])
-
-    def _foreign(self) -> str | None:
-        """A file in the folder that no run has written."""
-        self._written()
-        return next((name for name in self._folder.names() if not self._is_own(name)), None)
 
     def _is_own(self, name: str) -> bool:
         return bool(_OWN.fullmatch(name)) and self._folder.is_file(name)
@@ -229,11 +217,13 @@ class Checkpoint:
             return {}
         return found
 
-    def open_part(self, number: int, *, row_by_row: bool) -> OpenPart:
+    def open_part(
+        self, number: int, part_digest: str, missing: int, *, row_by_row: bool
+    ) -> OpenPart:
         """A part to add rows to; row_by_row keeps each as it comes, where there is a disk."""
         path = self._folder.path if row_by_row else None
         handle = None if path is None else open(path / _open_name(number), "ab")  # noqa: SIM115
-        return OpenPart(self, number, handle)
+        return OpenPart(self, number, part_digest, missing, handle)
 
     def write_part(self, number: int, part_digest: str, lines: Iterable[bytes]) -> None:
         """Completes a part at once: with these rows, and with those of the open part, if any.
@@ -252,37 +242,45 @@ class Checkpoint:
         self._folder.rename(_open_name(number), _name(number, part_digest))
 
 
+@dataclass(slots=True, eq=False)
 class OpenPart:
-    """Rows of a part as they finish: in a file, each handed to the system at once; or in memory."""
+    """Rows of a part as they finish: in a file, each handed to the system at once; or in memory.
 
-    def __init__(self, checkpoint: Checkpoint, number: int, handle: BinaryIO | None) -> None:
-        self._checkpoint = checkpoint
-        self._number = number
-        self._handle = handle
-        self._lines: list[bytes] = []
+    missing: rows that are still to come; after the last one the part gets its name.
+    """
+
+    checkpoint: Checkpoint
+    number: int
+    digest: str
+    missing: int
+    handle: BinaryIO | None
+    lines: list[bytes] = field(default_factory=list)
 
     def add(self, line: bytes) -> None:
         """Takes what `to_line` gives."""
-        if self._handle is None:
-            self._lines.append(line)
+        if self.handle is None:
+            self.lines.append(line)
         else:
-            self._handle.write(line)
-            self._handle.flush()
+            self.handle.write(line)
+            self.handle.flush()
+        self.missing -= 1
+        if not self.missing:
+            self.complete()
 
-    def complete(self, part_digest: str) -> None:
+    def complete(self) -> None:
         """Gives the part its name, once all of its rows are on the disk."""
-        if self._handle is None:
-            self._checkpoint.write_part(self._number, part_digest, self._lines)
+        if self.handle is None:
+            self.checkpoint.write_part(self.number, self.digest, self.lines)
             return
-        with self._handle:
-            os.fsync(self._handle.fileno())
-        self._checkpoint.rename_part(self._number, part_digest)
+        with self.handle:
+            os.fsync(self.handle.fileno())
+        self.checkpoint.rename_part(self.number, self.digest)
 
     def close(self) -> None:
         """Leaves the part open, for the next run."""
-        if self._handle is not None:
+        if self.handle is not None:
             with suppress(OSError):  # a full disk has been reported by `add`
-                self._handle.close()
+                self.handle.close()
 
 
 def _name(number: int, part_digest: str) -> str:

@@ -28,6 +28,12 @@ from schemax.errors import SchemaError
 Model: TypeAlias = type[BaseModel]
 Schemas: TypeAlias = Model | Mapping[str, Model]
 
+
+def named_schemas(schemas: Schemas) -> Mapping[str, Model]:
+    """By category; a single one under ""."""
+    return schemas if isinstance(schemas, Mapping) else {"": schemas}
+
+
 Type = Literal[
     "string",
     "integer",
@@ -72,11 +78,11 @@ class Column:
         """
         if value is None:
             return None
-        if self.is_list:
-            if not isinstance(value, list):
-                raise ValueError(f"expected a list, got {type(value).__name__}")
-            return [_CELLS[self.type](self, item) if item is not None else None for item in value]
-        return _CELLS[self.type](self, value)
+        if not self.is_list:
+            return _CELLS[self.type](self, value)
+        if not isinstance(value, list):
+            raise ValueError(f"expected a list, got {type(value).__name__}")
+        return [_CELLS[self.type](self, item) if item is not None else None for item in value]
 
 
 def columns_of(schemas: Schemas) -> tuple[Column, ...]:
@@ -84,10 +90,8 @@ def columns_of(schemas: Schemas) -> tuple[Column, ...]:
 
     Raises SchemaError for what cannot be declared, and where schemas differ in a field's type.
     """
-    if not isinstance(schemas, Mapping):
-        return _columns(schemas, ())
     found: dict[str, tuple[Model, Column]] = {}
-    for schema in schemas.values():
+    for schema in named_schemas(schemas).values():
         for column in _columns(schema, ()):
             other, known = found.setdefault(column.name, (schema, column))
             try:
@@ -138,14 +142,9 @@ def _column(name: str, annotation: Any, around: tuple[Model, ...]) -> Column:
 def _choice(name: str, shape: FieldType) -> Column:
     values = [item.value if isinstance(item, Enum) else item for _, item in shape.choices]
     kinds = {type(value) for value in values}
-    plain: dict[frozenset[type], Type] = {
-        frozenset({str}): "choice",
-        frozenset({bool}): "boolean",
-        frozenset({int}): "integer",
-        frozenset({float}): "number",
-        frozenset({int, float}): "number",
-    }
-    found = plain.get(frozenset(kinds), "json")
+    kind = float if kinds == {int, float} else kinds.pop() if len(kinds) == 1 else None
+    plain: dict[Any, Type] = {str: "choice", bool: "boolean", int: "integer", float: "number"}
+    found = plain.get(kind, "json")
     choices = tuple(dict.fromkeys(values)) if found == "choice" else ()
     return Column(name, found, shape.is_list, choices=choices)
 
@@ -168,16 +167,13 @@ def _mentions(annotation: Any, wanted: type) -> bool:
 def _merged(one: Column, other: Column) -> Column:
     """A column for the values of both. Raises ValueError."""
     if (one.type, one.is_list, one.digits) != (other.type, other.is_list, other.digits):
-        raise ValueError(f"one is {described(one)}, the other {described(other)}")
+        said = (f"{'list of ' * it.is_list}{it.type}" for it in (one, other))
+        raise ValueError(f"one is {', the other '.join(said)}")
     children = {child.name: child for child in one.children}
     for child in other.children:
         children[child.name] = _merged(children.get(child.name, child), child)
     choices = tuple(dict.fromkeys((*one.choices, *other.choices)))
     return replace(one, choices=choices, children=tuple(children.values()))
-
-
-def described(column: Column) -> str:
-    return f"list of {column.type}" if column.is_list else column.type
 
 
 def leaves(columns: Iterable[Column], path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -209,10 +205,6 @@ def printable(value: str) -> str:
 
 def as_json(value: Any) -> str:
     return printable(json.dumps(value, ensure_ascii=False))
-
-
-def _string(column: Column, value: Any) -> str:
-    return printable(value) if isinstance(value, str) else as_json(value)
 
 
 def _integer(column: Column, value: Any) -> int:
@@ -247,10 +239,6 @@ def _datetime(column: Column, value: Any) -> datetime:
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
-def _instant(column: Column, value: Any) -> datetime:
-    return datetime.fromisoformat(value).astimezone(UTC)
-
-
 def _one_of(column: Column, value: Any) -> Any:
     if value not in column.choices:
         raise ValueError(f"{value!r} is not one of the choices")
@@ -264,14 +252,14 @@ def _struct(column: Column, value: Any) -> dict[str, Any]:
 
 
 _CELLS: Mapping[str, Callable[[Column, Any], Any]] = {
-    "string": _string,
+    "string": lambda column, value: printable(value) if isinstance(value, str) else as_json(value),
     "integer": _integer,
     "number": lambda column, value: float(value),
     "decimal": _decimal,
     "boolean": _boolean,
     "date": lambda column, value: date.fromisoformat(value),
     "datetime": _datetime,
-    "instant": _instant,
+    "instant": lambda column, value: datetime.fromisoformat(value).astimezone(UTC),
     "choice": _one_of,
     "struct": _struct,
     "json": lambda column, value: as_json(value),

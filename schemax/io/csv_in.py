@@ -27,8 +27,9 @@ _QUOTED_CELL = re.compile(r'(?:^|(?<=[,;\t]))"[^"]*(?:""[^"]*)*"')
 _HEADER_LINES = 100
 _LINE_ENDS = ("\r", "\n")
 # Where a reader is: before a cell, in one, in one in quotes, behind a quote in such a one, which
-# ends the cell unless another quote follows.
-_START, _PLAIN, _QUOTED, _CLOSED = "start", "plain", "quoted", "closed"
+# ends the cell unless another quote follows. A state is a text that leads to it.
+_START, _PLAIN, _QUOTED, _CLOSED = "", "x", '"', '""'
+_CELLS = r'"[^"]*"?|[^"{0}][^{0}]*|{0}'
 
 
 def read_header(handle: BinaryIO, name: str) -> list[str]:
@@ -122,24 +123,14 @@ def _split(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[in
 
 def _state_after(text: str, state: str, delimiter: str) -> str:
     """Where a piece of a row leaves its reader, who was in that state before."""
-    at = 0
-    while at < len(text):
-        if state == _QUOTED:
-            at, state = text.find('"', at), _CLOSED
-            if at < 0:
-                return _QUOTED
-        elif state == _PLAIN:
-            at, state = text.find(delimiter, at), _START
-            if at < 0:
-                return _PLAIN
-        elif text[at] == '"':
-            state = _QUOTED
-        elif text[at] != delimiter:
-            state = _PLAIN
-        else:
-            state = _START
-        at += 1
-    return state
+    last = ""
+    for found in re.finditer(_CELLS.format(delimiter), state + text):
+        last = found[0]
+    if last in ("", delimiter):
+        return _START
+    if last[0] != '"':
+        return _PLAIN
+    return _CLOSED if len(last) > 1 and last[-1] == '"' else _QUOTED
 
 
 def _delimiter(start: str, name: str) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, Unpack
 
 from schemax.documents import Shown
 from schemax.errors import InputError
 from schemax.extractor import Extractor, Options
-from schemax.io.arrow import record_batch
+from schemax.io.arrow import record_batch, schema_of
 from schemax.io.arrow_in import as_record, read_cells
 from schemax.io.arrow_times import holds_times
 from schemax.io.columns import Schemas
@@ -67,7 +67,7 @@ def extract_frame(
     table_schema = TableSchema.of(schema, details=details)
     if extractor is None:
         extractor = Extractor.default() if model is None else Extractor.from_pretrained(model)
-    wanted = _wanted(options)
+    wanted = Shown.of_options(options).needed
     records = _records(frame, kind) if kind != "datasets" else _records_of_dataset(frame, wanted)
     extract = partial(extractor.stream, schema=schema, **options)
     stream: Iterator[Extraction[Any]] = in_order(extract, enumerate(records))
@@ -75,14 +75,9 @@ def extract_frame(
         stream = track(stream, total=len(frame), unit="rows")
     cells = (table_schema.cells(as_row(item, details=details)[1]) for item in stream)
     columns = table_schema.results
-    batches, gathered = [], []
-    for row in cells:
-        gathered.append(row)
-        if len(gathered) == _BATCH:
-            batches.append(record_batch(columns, gathered))
-            gathered = []
-    batches.append(record_batch(columns, gathered))
-    table = pyarrow.Table.from_batches(batches)
+    gathered = iter(lambda: list(islice(cells, _BATCH)), [])
+    batches = [record_batch(columns, some) for some in gathered]
+    table = pyarrow.Table.from_batches(batches, schema_of(columns))
     if kind == "datasets":
         return _to_dataset(table)
     if kind == "polars":
@@ -120,12 +115,6 @@ def _cells_of_polars(series: Any) -> list[Any]:
         return read_cells(series.to_arrow())
     found: list[Any] = series.to_list()
     return found
-
-
-def _wanted(options: Options) -> tuple[str, ...] | None:
-    """The columns that are needed; None for all."""
-    shown = Shown.of(options.get("text"), options.get("id", "id"), options.get("category"))
-    return None if shown.text is None else (*shown.text, shown.id, shown.category)
 
 
 def _records_of_dataset(data: Any, wanted: tuple[str, ...] | None) -> Iterator[Record]:

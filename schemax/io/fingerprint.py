@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from hashlib import blake2b, file_digest
-from importlib import metadata
+from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +26,15 @@ from schemax.compiler.few_shot import FewShotExamples
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
-from schemax.io.columns import Schemas
-from schemax.io.storage import reading, size_of
+from schemax.io.columns import Schemas, named_schemas
+from schemax.io.storage import reading
 
 # Weights, configurations, tokenizers, templates; not cards and logs.
 _MODEL_FILES = (".json", ".jinja", ".model", ".safetensors", ".tiktoken", ".txt")
 
 _EDGE = 1 << 20  # bytes of a file's beginning and end that stand for what it holds
 
-# batch_size is left out: rows do not depend on it, and a run that ran out of memory must be able to
-# go on with a smaller one.
-_FREE = ("batch_size",)
-
-
-def version() -> str:
-    try:
-        return metadata.version("schemax-hpd")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
+_DIGESTS = ("schema ", "template ", "examples ", "model ")
 
 
 def of_files(files: tuple[str, ...]) -> dict[str, Any]:
@@ -55,8 +46,9 @@ def of_files(files: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _of_file(name: str) -> dict[str, Any]:
-    size = size_of(name)
     with reading(name) as handle:
+        size = handle.seek(0, SEEK_END)
+        handle.seek(0)
         edges = blake2b(handle.read(_EDGE), digest_size=8)
         if size > _EDGE:
             handle.seek(max(_EDGE, size - _EDGE))
@@ -66,8 +58,8 @@ def _of_file(name: str) -> dict[str, Any]:
 
 def of_schemas(schemas: Schemas) -> dict[str, Any]:
     """Digests: of what is asked for, of what becomes of values, and of the code that says so."""
-    named = schemas if isinstance(schemas, Mapping) else {"": schemas}
-    return {f"schema {name}".strip(): _of_schema(schema) for name, schema in named.items()}
+    named = named_schemas(schemas).items()
+    return {f"schema {name}".strip(): _of_schema(schema) for name, schema in named}
 
 
 def _of_schema(schema: type[BaseModel]) -> str:
@@ -98,23 +90,19 @@ def _source(item: type) -> str:
         return item.__qualname__
 
 
-def of_decoding(config: DecodingConfig) -> dict[str, Any]:
-    settings = asdict(config)
-    return {f"decoding {key}": value for key, value in settings.items() if key not in _FREE}
-
-
-def of_calibration(calibration: Calibration) -> dict[str, Any]:
+def of_settings(config: DecodingConfig, calibration: Calibration) -> dict[str, Any]:
+    found = {f"decoding {key}": value for key, value in asdict(config).items()}
+    # Rows do not depend on it, and a run that ran out of memory must be able to go on with less.
+    del found["decoding batch_size"]
     decisive = ("temperature", "bias", "min_probability")  # the others only warn
-    return {f"calibration {key}": getattr(calibration, key) for key in decisive}
+    return found | {f"calibration {key}": getattr(calibration, key) for key in decisive}
 
 
-def of_format(format: str | OutputFormat) -> str:
-    return format if isinstance(format, str) else type(format).__qualname__
-
-
-def of_template(template: TemplateLike) -> str:
+def of_prompt(format: str | OutputFormat, template: TemplateLike) -> tuple[str, str]:
+    """The name of a format, and a digest of a template."""
+    name = format if isinstance(format, str) else type(format).__qualname__
     source = template_source(template) if isinstance(template, (str, Path)) else repr(template)
-    return _digest(source)
+    return name, _digest(source)
 
 
 def of_examples(examples: FewShotExamples | None) -> str | None:
@@ -140,8 +128,7 @@ def of_model(name: str | Path, loaded: Any) -> str:
         if file.suffix in _MODEL_FILES and file.name != CALIBRATION
     )
     with ThreadPoolExecutor() as pool:  # digests let other threads run
-        digests = list(pool.map(_digest_of_file, files))
-    said = [f"{file.name} {found}" for file, found in zip(files, digests, strict=True)]
+        said = list(pool.map(_digest_of_file, files))
     adapter = folder / "adapter_config.json"
     if adapter.is_file():
         base = json.loads(adapter.read_text("utf-8")).get("base_model_name_or_path")
@@ -180,13 +167,11 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return found
 
 
-_DIGESTS = ("schema ", "template ", "examples ", "model ")
-
-
 def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _digest_of_file(path: Path) -> str:
     with open(path, "rb") as handle:
-        return file_digest(handle, lambda: blake2b(digest_size=16)).hexdigest()
+        found = file_digest(handle, lambda: blake2b(digest_size=16)).hexdigest()
+    return f"{path.name} {found}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
+from schemax.documents import Shown
 from schemax.extractor import Extractor, Options
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint
@@ -102,7 +104,7 @@ def extract_files(
     names = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
     source = source_of(names, options, limit, None if shard is None else Shard.parse(shard))
     task = Task(schema, options, load, place, details, on_too_long)
-    return run_job(
+    return Job(
         task,
         source,
         os.fspath(output),
@@ -110,7 +112,7 @@ def extract_files(
         overwrite=overwrite,
         on_extraction=on_extraction,
         show_progress=show_progress,
-    )
+    ).run()
 
 
 def source_of(
@@ -120,13 +122,10 @@ def source_of(
 
     options: those of `Extractor.stream`.
     """
-    given = options.get("text")
-    text = [given] if isinstance(given, str) else given
-    id, category = options.get("id", "id"), options.get("category")
-    needed = None if text is None else [*text, id, category or "category"]
-    named = [[] if id == "id" else [id], list(text or ()), [category] if category else []]
+    shown, category = Shown.of_options(options), options.get("category")
+    named = [[] if shown.id == "id" else [shown.id], shown.text, [category] if category else []]
     files = [os.fspath(place) for place in inputs]
-    return Source.of(files, needed, limit, shard, required=[*filter(None, named)])
+    return Source.of(files, shown.needed, limit, shard, required=[*filter(None, named)])
 
 
 def is_resumable(source: Source, output: str) -> bool:
@@ -134,121 +133,98 @@ def is_resumable(source: Source, output: str) -> bool:
     return output != STANDARD and not source.is_stdin and is_replaceable(output)
 
 
-def run_job(
-    task: Task,
-    source: Source,
-    output: str,
-    *,
-    csv_formulas: Formulas = "keep",
-    overwrite: bool = False,
-    backend: Callable[[Task], AbstractContextManager[Backend]] = in_process,
-    on_extraction: Callable[[Extraction[Any]], None] | None = None,
-    on_resume: Callable[[int, str], None] | None = None,
-    show_progress: bool = False,
-) -> Summary:
-    """Like `extract_files`, of a task.
+@dataclass(frozen=True)
+class Job:
+    """Like a call of `extract_files`, of a task.
 
     backend: what computes the rows of a run that can go on; others compute them in this process.
     on_resume: is called with the number of rows that an earlier run has finished, and their place.
     """
-    table = None
-    if output != STANDARD:
-        check_target(output)
-        if is_typed(output):
-            table = TableSchema.of(task.schemas, details=task.details)
-    watch = _Watch(source, show_progress, on_extraction, on_resume)
-    written = partial(open_writer, output, table, csv_formulas=csv_formulas)
-    if is_resumable(source, output):
-        _run_in_parts(task, source, output, written, overwrite, backend, watch)
-    else:
-        _run_in_order(task, source, written, watch)
-    return watch.tally.summary(source.files, output)
 
+    task: Task
+    source: Source
+    output: str
+    csv_formulas: Formulas = "keep"
+    overwrite: bool = False
+    backend: Callable[[Task], AbstractContextManager[Backend]] = in_process
+    on_extraction: Callable[[Extraction[Any]], None] | None = None
+    on_resume: Callable[[int, str], None] | None = None
+    show_progress: bool = False
 
-class _Watch:
-    """Counts what happens in a run, and tells those who want to know."""
+    def run(self) -> Summary:
+        """Raises what `extract_files` raises."""
+        tally, table = Tally(), None
+        if self.output != STANDARD:
+            check_target(self.output)
+            if is_typed(self.output):
+                table = TableSchema.of(self.task.schemas, details=self.task.details)
+        written = partial(open_writer, self.output, table, csv_formulas=self.csv_formulas)
+        if is_resumable(self.source, self.output):
+            self._in_parts(written, tally)
+        else:
+            self._in_order(written, tally)
+        return tally.summary(self.source.files, self.output)
 
-    def __init__(
-        self,
-        source: Source,
-        show_progress: bool,
-        on_extraction: Callable[[Extraction[Any]], None] | None,
-        on_resume: Callable[[int, str], None] | None,
-    ) -> None:
-        self.tally = Tally()
-        self._source = source
-        self._show_progress = show_progress
-        self._on_extraction = on_extraction
-        self._on_resume = on_resume
+    def _in_order(self, written: _Written, tally: Tally) -> None:
+        """Rows as soon as all before them are there; nothing to go on with."""
+        task = self.task
+        with written() as writer:
+            extract = task.extract(task.loaded())
+            with closing(in_order(extract, self.source.rows())) as stream:
+                for found in self._tracked(stream, tally):
+                    item, row = as_row(found, details=task.details)
+                    writer.write(row)
+                    self._add(item, tally)
+                    tally.add_row(row)
 
-    def tracked(
-        self, stream: Iterable[Extraction[Any]], finished: int = 0, place: str = ""
+    def _in_parts(self, written: _Written, tally: Tally) -> None:
+        """Rows as they finish, kept in parts, which become the output in the end."""
+        check_folder(self.output)
+        checkpoint = Checkpoint(self.output)
+        part_rows = resumable.PART_ROWS
+        known = {
+            **self.task.fingerprint(),
+            **fingerprint.of_files(self.source.files),
+            "limit": self.source.limit,
+            "shard": str(self.source.shard),
+            "part rows": part_rows,
+            "part length": resumable.PART_LENGTH,
+        }
+        if not self.overwrite:
+            checkpoint.can_go_on(known)  # before a model is loaded
+        with self.backend(self.task) as engine:
+            manifest = {**known, **engine.fingerprint}
+            seen = (manifest["decoding documents"], manifest["decoding slots"])
+            independent = seen == ("isolated", "independent")
+            run = ResumableRun(self.source, checkpoint, self.task.details, independent, part_rows)
+            with checkpoint.opened(manifest, overwrite=self.overwrite) as goes_on:
+                finished = checkpoint.finished_rows() if goes_on else 0
+                if finished and self.on_resume is not None:
+                    self.on_resume(finished, checkpoint.name)
+                with _noting(checkpoint), closing(engine.fill(run)) as stream:
+                    for item in self._tracked(stream, tally, finished):
+                        self._add(item, tally)
+                scratch = checkpoint.scratch
+                with _noting(checkpoint), written(scratch=scratch) as writer:
+                    for row in run.assemble(writer):
+                        tally.add_row(row)
+                checkpoint.remove()
+
+    def _tracked(
+        self, stream: Iterable[Extraction[Any]], tally: Tally, finished: int = 0
     ) -> Iterable[Extraction[Any]]:
-        """The same, with progress; that many rows are finished already, and kept at that place."""
-        if finished and self._on_resume is not None:
-            self._on_resume(finished, place)
-        total = self._source.count() if self._show_progress else None
-        self.tally.start()
-        if not self._show_progress:
+        """The same, with progress; that many rows are finished already."""
+        total = self.source.count() if self.show_progress else None
+        tally.start()
+        if not self.show_progress:
             return stream
-        return track(
-            stream, total=None if total is None else max(0, total - finished), unit="documents"
-        )
+        left = None if total is None else max(0, total - finished)
+        return track(stream, total=left, unit="documents")
 
-    def add(self, item: Extraction[Any]) -> None:
-        self.tally.add_cost(item)
-        if self._on_extraction is not None:
-            self._on_extraction(item)
-
-
-def _run_in_order(task: Task, source: Source, written: _Written, watch: _Watch) -> None:
-    """Rows as soon as all before them are there; nothing to go on with."""
-    with written() as writer:
-        extract = task.extract(task.loaded())
-        with closing(in_order(extract, source.rows())) as stream:
-            for found in watch.tracked(stream):
-                item, row = as_row(found, details=task.details)
-                writer.write(row)
-                watch.add(item)
-                watch.tally.add_row(row)
-
-
-def _run_in_parts(
-    task: Task,
-    source: Source,
-    output: str,
-    written: _Written,
-    overwrite: bool,
-    backend: Callable[[Task], AbstractContextManager[Backend]],
-    watch: _Watch,
-) -> None:
-    """Rows as they finish, kept in parts, which become the output in the end."""
-    check_folder(output)
-    checkpoint = Checkpoint(output)
-    part_rows = resumable.PART_ROWS
-    known = {
-        **task.fingerprint(),
-        **fingerprint.of_files(source.files),
-        "limit": source.limit,
-        "shard": str(source.shard),
-        "part rows": part_rows,
-        "part length": resumable.PART_LENGTH,
-    }
-    if not overwrite:
-        checkpoint.can_go_on(known)  # before a model is loaded
-    with backend(task) as engine:
-        manifest = {**known, **engine.fingerprint}
-        run = ResumableRun(source, checkpoint, task.details, engine.independent, part_rows)
-        with checkpoint.opened(manifest, overwrite=overwrite) as goes_on:
-            finished = checkpoint.finished_rows() if goes_on else 0
-            with _noting(checkpoint), closing(engine.fill(run)) as stream:
-                for item in watch.tracked(stream, finished, checkpoint.name):
-                    watch.add(item)
-            scratch = checkpoint.scratch
-            with _noting(checkpoint), written(scratch=scratch) as writer:
-                for row in run.assemble(writer):
-                    watch.tally.add_row(row)
-            checkpoint.remove()
+    def _add(self, item: Extraction[Any], tally: Tally) -> None:
+        tally.add_cost(item)
+        if self.on_extraction is not None:
+            self.on_extraction(item)
 
 
 @contextmanager

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
-from schemax.compiler.few_shot import read_few_shot_examples
+from schemax.compiler.few_shot import FewShotExample, read_few_shot_examples
 from schemax.documents import Shown, shown_text
 from schemax.errors import InputError
 from schemax.extractor import Extractor, Options
 from schemax.formats import OutputFormat
-from schemax.io.columns import Schemas
+from schemax.io.columns import Schemas, named_schemas
 from schemax.io.records import Record
 from schemax.io.stream import Extract
-from schemax.results import Extraction, FieldError, SlotText, build
+from schemax.results import Extraction, FieldError, build
 
 TooLong = Literal["error", "truncate", "chunk"]
 
@@ -36,7 +37,7 @@ class _Row:
     index: int
     record: Record
     chunks: list[Record]
-    results: list[Extraction[Any] | None]
+    results: dict[int, Extraction[Any]]
 
 
 def fitted(
@@ -44,8 +45,6 @@ def fitted(
     compiled: Mapping[str, CompiledSchema],
     fits: Fits,
     shown: Shown,
-    *,
-    mixed: bool,
     mode: TooLong,
 ) -> Extract:
     """Like `extract`, but for records that are too long.
@@ -56,7 +55,7 @@ def fitted(
         from the one that states most; spans are offsets into the whole text.
     compiled: by category; of one schema, under "".
     """
-    shaper = _Shaper(fits, shown, mixed, mode)
+    shaper = _Shaper(compiled, fits, shown, mode)
 
     def run(records: Iterable[Record]) -> Iterator[Extraction[Any]]:
         owners: dict[int, tuple[_Row, int]] = {}
@@ -64,9 +63,8 @@ def fitted(
         def chunks() -> Iterator[Record]:
             place = 0
             for index, record in enumerate(records):
-                made = shaper.chunks(record)
-                row = _Row(index, record, made, [None] * len(made))
-                for number, chunk in enumerate(made):
+                row = _Row(index, record, shaper.chunks(record), {})
+                for number, chunk in enumerate(row.chunks):
                     owners[place] = row, number
                     place += 1
                     yield chunk
@@ -74,22 +72,21 @@ def fitted(
         for item in extract(chunks()):
             row, number = owners.pop(item.index)
             row.results[number] = replace(item, index=row.index)
-            found = [result for result in row.results if result is not None]
-            if len(found) == len(row.chunks):
-                yield shaper.joined(row, found, compiled)
+            if len(row.results) == len(row.chunks):
+                yield shaper.joined(row)
 
     return run
 
 
 @dataclass(frozen=True, slots=True)
 class _Shaper:
+    compiled: Mapping[str, CompiledSchema]
     fits: Fits
     shown: Shown
-    mixed: bool
     mode: TooLong
 
     def category(self, record: Record) -> str:
-        if self.mixed and isinstance(record, Mapping):
+        if "" not in self.compiled and isinstance(record, Mapping):
             return str(record.get(self.shown.category))
         return ""
 
@@ -118,18 +115,17 @@ class _Shaper:
 
     def _most(self, record: Record, key: str, text: str, category: str) -> int:
         """Of how many characters a beginning of the text fits; 0 if none does."""
-        low, high = 0, len(text)
-        while low < high:
-            middle = (low + high + 1) // 2
-            shown = shown_text(_with(record, key, text[:middle]), self.shown)[0]
-            low, high = (middle, high) if self.fits(category, shown) else (low, middle - 1)
-        if low < len(text) and (space := text.rfind(" ", max(1, low - _WORD), low)) > 0:
-            return space
-        return low
 
-    def joined(
-        self, row: _Row, found: Sequence[Extraction[Any]], compiled: Mapping[str, CompiledSchema]
-    ) -> Extraction[Any]:
+        def is_too_much(length: int) -> bool:
+            shown = shown_text(_with(record, key, text[:length]), self.shown)[0]
+            return not self.fits(category, shown)
+
+        most = bisect_left(range(1, len(text) + 1), True, key=is_too_much)
+        space = text.rfind(" ", max(1, most - _WORD), most) if most < len(text) else 0
+        return space if space > 0 else most
+
+    def joined(self, row: _Row) -> Extraction[Any]:
+        found = [row.results[number] for number in range(len(row.chunks))]
         first = found[0]
         if row.chunks[0] is row.record or any(not item.fields for item in found):
             return next((item for item in found if not item.fields), first)
@@ -138,7 +134,7 @@ class _Shaper:
             kept, all_of_it = (sum(map(len, item.values())) for item in (first.texts, texts))
             message = f"too long for the model: cut to {kept:,} of {all_of_it:,} characters"
             return replace(first, errors=(*first.errors, FieldError(None, message)))
-        schema = compiled[self.category(row.record)]
+        schema = self.compiled[self.category(row.record)]
         slots = [
             max(found, key=lambda item: _rank(item, place, attribute, schema.format)).slots[place]
             for place, attribute in enumerate(schema.attributes)
@@ -165,7 +161,10 @@ def _rank(
 ) -> tuple[bool, int, float]:
     """How well a chunk states an attribute, to be compared with the other chunks."""
     result, slot = item.fields[attribute.name], item.slots[place]
-    stated = result.value is not None and result.value != [] and _is_stated(slot, format)
+    stated = result.value is not None and result.value != []
+    # A default may stand in the place of a value.
+    null = format.escape(None).strip()
+    stated = stated and slot is not None and not slot.left_out and slot.raw.strip() != null
     # In two phases an error may be one item's, and is no reason to drop the others.
     if not attribute.two_phase:
         stated = stated and all(error.field != attribute.name for error in item.errors)
@@ -173,24 +172,11 @@ def _rank(
     return stated, size, result.confidence or 0.0
 
 
-def _is_stated(slot: SlotText | None, format: OutputFormat) -> bool:
-    """Whether there is a value at all, where a default may stand in its place."""
-    if slot is None or slot.left_out:
-        return False
-    return slot.raw.strip() != format.escape(None).strip()
-
-
 def compiled_schemas(
-    extractor: Extractor, schemas: Schemas, shown: Shown, options: Options
+    extractor: Extractor, schemas: Schemas, options: Options
 ) -> dict[str, CompiledSchema]:
     """What `Extractor.stream` compiles, by category, or under "". Raises what it raises."""
-    named = schemas if isinstance(schemas, Mapping) else {"": schemas}
-    shots = read_few_shot_examples(
-        options.get("examples"),
-        named,
-        isinstance(schemas, Mapping),
-        lambda document: shown_text(document, shown)[0],
-    )
+    shots = shown_examples(schemas, options)
     return {
         name: extractor.compile(
             schema,
@@ -199,8 +185,19 @@ def compiled_schemas(
             decoding=options.get("decoding"),
             examples=shots.get(name, ()),
         )
-        for name, schema in named.items()
+        for name, schema in named_schemas(schemas).items()
     }
+
+
+def shown_examples(schemas: Schemas, options: Mapping[str, Any]) -> dict[str, list[FewShotExample]]:
+    """Those that the options name, by category, or under ""; see `read_few_shot_examples`."""
+    shown, mixed = Shown.of_options(options), isinstance(schemas, Mapping)
+    return read_few_shot_examples(
+        options.get("examples"),
+        named_schemas(schemas),
+        mixed,
+        lambda document: shown_text(document, shown)[0],
+    )
 
 
 def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:

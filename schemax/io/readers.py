@@ -18,7 +18,7 @@ from itertools import chain, islice
 from typing import Any, BinaryIO, TypeAlias
 
 from schemax.errors import InputError
-from schemax.io.arrow_in import arrow_columns, parquet_columns, read_arrow, read_parquet
+from schemax.io.arrow_in import read_arrow, read_parquet
 from schemax.io.csv_in import read_csv, read_header
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, optional, reading, suffixes
@@ -64,10 +64,6 @@ class Shard:
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
 
-    def of(self, rows: int) -> int:
-        """How many of so many rows are in it."""
-        return len(range(self.number, rows, self.count))
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -87,7 +83,7 @@ class Source:
     def of(
         cls,
         names: Iterable[str],
-        columns: Sequence[str] | None = None,
+        columns: tuple[str, ...] | None = None,
         limit: int | None = None,
         shard: Shard | None = None,
         required: Sequence[Sequence[str]] = (),
@@ -107,8 +103,7 @@ class Source:
         for file in files:
             if file != STANDARD:
                 _check_columns(file, required)
-        found = None if columns is None else tuple(columns)
-        return cls(files, found, limit, shard or Shard())
+        return cls(files, columns, limit, shard or Shard())
 
     @property
     def is_stdin(self) -> bool:
@@ -125,11 +120,11 @@ class Source:
         """How many rows that gives; None where nothing less than reading all would tell."""
         total = 0
         for file in self.files:
-            found = count_rows(file)
-            if found is None:
+            if (found := count_rows(file)) is None:
                 return None
             total += found
-        return self.shard.of(total if self.limit is None else min(total, self.limit))
+        rows = total if self.limit is None else min(total, self.limit)
+        return len(range(self.shard.number, rows, self.shard.count))
 
     def _records(self) -> Generator[Record, None, None]:
         if self.is_stdin:
@@ -165,11 +160,11 @@ def columns_of(name: str) -> list[str] | None:
     with _opened(name, "at all") as handle:
         if suffix in CSV:
             return read_header(handle, name)
-        if suffix in PARQUET:
-            return parquet_columns(handle, name)
-        if suffix in ARROW:
-            return arrow_columns(handle, name)
-        return _first_keys(read(handle, name, None))
+        records = read(handle, name, None)
+        if suffix not in (*PARQUET, *ARROW):
+            return _first_keys(records)
+        first = next(records, None)
+        return list(first) if isinstance(first, Mapping) else None
 
 
 def _first_keys(records: Iterator[Record]) -> list[str] | None:

@@ -44,15 +44,6 @@ class Part:
     pending: tuple[tuple[int, str, Record], ...]
 
 
-@dataclass(slots=True)
-class _Filling:
-    """A part that is being computed, and how many of its rows are missing."""
-
-    part: Part
-    kept: OpenPart
-    missing: int
-
-
 @dataclass(frozen=True, slots=True)
 class ResumableRun:
     """Rows of a source on their way to an output.
@@ -119,33 +110,31 @@ class ResumableRun:
     def _fill(
         self, parts: Iterable[Part], extract: Extract
     ) -> Generator[Extraction[Any], None, None]:
-        filling: dict[int, _Filling] = {}
+        filling: set[OpenPart] = set()
 
-        def pending() -> Iterator[tuple[tuple[_Filling, int, str], Record]]:
+        def pending() -> Iterator[tuple[tuple[OpenPart, int, str], Record]]:
             for part in parts:
-                kept = self.checkpoint.open_part(part.number, row_by_row=self.independent)
-                state = filling[part.number] = _Filling(part, kept, len(part.pending))
+                opened = self.checkpoint.open_part(
+                    part.number, part.digest, len(part.pending), row_by_row=self.independent
+                )
                 if not part.pending:
-                    complete(state)
+                    opened.complete()
+                    continue
+                filling.add(opened)
                 for index, known, record in part.pending:
-                    yield (state, index, known), record
-
-        def complete(state: _Filling) -> None:
-            state.kept.complete(state.part.digest)
-            del filling[state.part.number]
+                    yield (opened, index, known), record
 
         try:
             with closing(stream_rows(extract, pending())) as stream:
-                for (state, index, known), found in stream:
+                for (opened, index, known), found in stream:
                     item, row = as_row(replace(found, index=index), details=self.details)
-                    state.kept.add(to_line(known, row))
-                    state.missing -= 1
-                    if not state.missing:
-                        complete(state)
+                    opened.add(to_line(known, row))
+                    if not opened.missing:
+                        filling.discard(opened)
                     yield item
         finally:
-            for state in filling.values():
-                state.kept.close()
+            for opened in filling:
+                opened.close()
 
     def assemble(self, writer: Writer) -> Iterator[Row]:
         """Writes all rows, in order, and passes them on. Raises InputError if some are missing."""

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from schemax.errors import InputError
 
@@ -86,21 +86,9 @@ def expand(name: str) -> list[str]:
     return found
 
 
-def size_of(name: str) -> int:
-    """Bytes of a file."""
-    system, path = filesystem(name)
-    return int(system.size(path) or 0)
-
-
-@contextmanager
-def reading(name: str) -> Iterator[BinaryIO]:
+def reading(name: str) -> BinaryIO:
     """The bytes of a place. Raises InputError if the place cannot be opened."""
-    try:
-        handle = _opened(name, "rb")
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror or error}") from error
-    with handle:
-        yield handle
+    return _opened(name, "rb", name)
 
 
 @contextmanager
@@ -118,13 +106,13 @@ def writing(
     Raises InputError if the place cannot be opened.
     """
     if not is_replaceable(name):
-        with _opened_to_write(name, name) as handle:
+        with _opened(name, "wb", name) as handle:
             yield handle
         return
     remote = is_remote(name)
     target = name if remote else str(local_path(name))
     partial = scratch or f"{target}.{os.getpid()}.partial"
-    handle = _opened_to_write(name, partial)
+    handle = _opened(partial, "wb", name)
     try:
         with handle:
             yield handle
@@ -142,19 +130,16 @@ def writing(
         raise
 
 
-def _opened(name: str, mode: str) -> BinaryIO:
+def _opened(place: str, mode: Literal["rb", "wb"], name: str) -> BinaryIO:
     """fsspec opens what is remote: its local files want to know the size of pipes."""
-    if is_remote(name):
-        system, path = filesystem(name)
-        return cast(BinaryIO, system.open(path, mode))
-    return cast(BinaryIO, open(name.removeprefix("file://"), mode))
-
-
-def _opened_to_write(name: str, partial: str) -> BinaryIO:
     try:
-        return _opened(partial, "wb")
+        if not is_remote(place):
+            return open(place.removeprefix("file://"), mode)
+        system, path = filesystem(place)
+        return cast(BinaryIO, system.open(path, mode))
     except OSError as error:
-        raise InputError(f"cannot write {name}: {error.strerror or error}") from error
+        verb = "read" if mode == "rb" else "write"
+        raise InputError(f"cannot {verb} {name}: {error.strerror or error}") from error
 
 
 def _rename(old: str, new: str) -> None:
@@ -175,24 +160,22 @@ def check_folder(name: str) -> None:
         filesystem(name)
         return
     path = local_path(name)
-    if path.is_dir():
-        raise InputError(f"cannot write {name}: {os.strerror(errno.EISDIR)}")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {name}: {os.strerror(errno.ENOENT)}")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"cannot write {name}: {os.strerror(errno.EACCES)}")
+    refusals = (
+        (path.is_dir(), errno.EISDIR),
+        (not path.parent.is_dir(), errno.ENOENT),
+        (not os.access(path.parent, os.W_OK), errno.EACCES),
+    )
+    for is_refused, code in refusals:
+        if is_refused:
+            raise InputError(f"cannot write {name}: {os.strerror(code)}")
 
 
 def sync_folder(path: Path) -> None:
     """Makes new and gone names in a folder survive a power cut."""
-    if os.name != "posix":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass  # some network file systems cannot, and do it by themselves
-    finally:
+    if os.name == "posix":
+        handle = os.open(path, os.O_RDONLY)
+        with suppress(OSError):  # some network file systems cannot, and do it by themselves
+            os.fsync(handle)
         os.close(handle)
 
 
@@ -294,22 +277,15 @@ class Folder:
             self.make()
             try:
                 handle = os.open(path, os.O_RDONLY)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.close(handle)
+                    raise InputError(f"another run is writing to {self.name}") from None
+                except OSError:
+                    pass  # a file system without locks
+                if path.exists() and os.path.samestat(os.fstat(handle), os.stat(path)):
+                    return handle
+                os.close(handle)
             except FileNotFoundError:
                 continue
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(handle)
-                raise InputError(f"another run is writing to {self.name}") from None
-            except OSError:
-                pass  # a file system without locks
-            if _lies_at(path, handle):
-                return handle
-            os.close(handle)
-
-
-def _lies_at(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
-    except FileNotFoundError:
-        return False

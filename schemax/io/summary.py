@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,11 +81,10 @@ class Tally:
     """Counts rows, what they cost, and what went wrong; the clock starts with it."""
 
     def __init__(self) -> None:
-        self._rows = self._failed = self._computed = 0
-        self._decoded = self._passes = self._tokens = 0
+        self._counts = Counter(rows=0, failed=0, computed=0, decoded=0, passes=0, tokens=0)
         self._kinds: Counter[str] = Counter()
         self._ids = Duplicates()
-        self._started = time.monotonic()
+        self.start()
 
     def start(self) -> None:
         """Sets the clock back to zero, once everything is loaded."""
@@ -93,17 +92,17 @@ class Tally:
 
     def add_cost(self, item: Extraction[Any]) -> None:
         """Counts what an extraction has cost: only this run's have been paid by it."""
-        self._computed += 1
-        self._passes += item.steps
-        self._decoded += item.steps > 0
-        self._tokens += sum(result.tokens for result in without_items(item.fields).values())
+        tokens = sum(result.tokens for result in without_items(item.fields).values())
+        self._counts.update(
+            computed=1, passes=item.steps, decoded=int(item.steps > 0), tokens=tokens
+        )
 
     def add_row(self, row: Mapping[str, Any]) -> None:
         """Counts a row of the output, whichever run has computed it."""
-        self._rows += 1
+        self._counts["rows"] += 1
         self._ids.add(row["id"])
         if row["attributes"] is None:
-            self._failed += 1
+            self._counts["failed"] += 1
         else:
             for error in row["errors"]:
                 kind = kind_of(error)
@@ -112,19 +111,14 @@ class Tally:
 
     def summary(self, inputs: Sequence[str] = (), output: str = "-") -> Summary:
         return Summary(
+            **self._counts,
             inputs=tuple(inputs),
             output=output,
-            rows=self._rows,
-            failed=self._failed,
             field_errors=self._kinds.total(),
             error_kinds=tuple(self._kinds.most_common()),
-            computed=self._computed,
             duplicates=self._ids.rows,
-            duplicate_ids=self._ids.some,
+            duplicate_ids=tuple(self._ids.some),
             seconds=max(1e-9, time.monotonic() - self._started),
-            decoded=self._decoded,
-            passes=self._passes,
-            tokens=self._tokens,
         )
 
 
@@ -135,27 +129,23 @@ def kind_of(error: Mapping[str, Any]) -> str:
 
 
 class Duplicates:
-    """Finds ids that several rows have, among the first 500,000: known by their hashes."""
+    """Finds ids that several rows have, among the first 500,000: known by their hashes.
+
+    rows: those with an id that came before; some: the first of these ids.
+    """
 
     def __init__(self) -> None:
         self._known: set[int] = set()
-        self._twice: dict[str, None] = {}
         self.rows = 0
-
-    @property
-    def some(self) -> tuple[str, ...]:
-        """The first ids that came again."""
-        return tuple(self._twice)
+        self.some: dict[str, None] = {}
 
     def add(self, id: str | None) -> None:
-        if id is None:
-            return
         key = hash(id)
-        if key in self._known:
+        if id is not None and key in self._known:
             self.rows += 1
-            if len(self._twice) < _MOST_IDS:
-                self._twice[id] = None
-        elif len(self._known) < _MOST_KNOWN:
+            if len(self.some) < _MOST_IDS:
+                self.some[id] = None
+        elif id is not None and len(self._known) < _MOST_KNOWN:
             self._known.add(key)
 
     def note(self) -> str | None:
@@ -163,7 +153,7 @@ class Duplicates:
         return duplicates_note(self.rows, self.some) if self.rows else None
 
 
-def duplicates_note(rows: int, ids: Sequence[str]) -> str:
+def duplicates_note(rows: int, ids: Collection[str]) -> str:
     more = ", ..." if len(ids) == _MOST_IDS else ""
     return (
         f"duplicate ids, all rows kept: {counted(rows, 'row')} with an id that an earlier row has: "

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from schemax.attributes import compile_attributes
-from schemax.io.columns import Column, Model, Schemas, columns_of
+from schemax.io.columns import Column, Schemas, columns_of, named_schemas
 
 _FAULT = tuple(Column(name, "string") for name in ("field", "message", "raw"))
 _ERROR = Column("_error", "string")
@@ -34,8 +34,7 @@ class TableSchema:
     @classmethod
     def of(cls, schemas: Schemas, *, details: bool = False) -> TableSchema:
         """Raises SchemaError for schemas that cannot be compiled, or not share a table."""
-        models: Sequence[Model]
-        models = list(schemas.values()) if isinstance(schemas, Mapping) else [schemas]
+        models = named_schemas(schemas).values()
         names = [attribute.name for model in models for attribute in compile_attributes(model)]
         return cls(columns_of(schemas), tuple(dict.fromkeys(names)) if details else ())
 

@@ -16,11 +16,12 @@ from schemax.documents import Shown
 from schemax.errors import ModelError
 from schemax.extractor import Extractor, Options
 from schemax.io import fingerprint
-from schemax.io.columns import Schemas
+from schemax.io.columns import Schemas, named_schemas
 from schemax.io.long_documents import TooLong, compiled_schemas, fits_model, fitted
 from schemax.io.records import Record
 from schemax.io.resumable import ResumableRun
 from schemax.io.stream import Extract
+from schemax.resources import version
 from schemax.results import Extraction
 
 
@@ -43,8 +44,7 @@ class Task:
     @property
     def shown(self) -> Shown:
         """Which keys of a record mean what."""
-        options = self.options
-        return Shown.of(options.get("text"), options.get("id", "id"), options.get("category"))
+        return Shown.of_options(self.options)
 
     def loaded(self) -> Extractor:
         """The model, once it is sure that it takes these schemas and options.
@@ -66,21 +66,20 @@ class Task:
 
         if self.on_too_long == "error":
             return extract
-        compiled = compiled_schemas(extractor, self.schemas, self.shown, self.options)
+        compiled = compiled_schemas(extractor, self.schemas, self.options)
         return fitted(
             extract,
             compiled,
             fits_model(extractor.model, compiled),
             self.shown,
-            mixed=isinstance(self.schemas, Mapping),
-            mode=self.on_too_long,
+            self.on_too_long,
         )
 
     def fingerprint(self) -> dict[str, Any]:
         """What rows depend on, as far as it is known before a model is loaded."""
         shown = self.shown
         return {
-            "version": fingerprint.version(),
+            "version": version(),
             **fingerprint.of_schemas(self.schemas),
             "examples": fingerprint.of_examples(self.options.get("examples")),
             "text": None if shown.text is None else list(shown.text),
@@ -92,37 +91,26 @@ class Task:
 
     def model_fingerprint(self, extractor: Extractor) -> dict[str, Any]:
         """The rest of what rows depend on."""
-        named = self.schemas if isinstance(self.schemas, Mapping) else {"": self.schemas}
-        found = fingerprint.of_decoding(self._decoding(extractor))
-        for name, schema in named.items():
+        decoding = self.options.get("decoding")
+        config = extractor.decoding if decoding is None else resolve_decoding(decoding)
+        found = fingerprint.of_settings(config, extractor.calibration)
+        for name, schema in named_schemas(self.schemas).items():
             own = settings_of(schema)
             format = self.options.get("format") or own.format or extractor.format or "json"
             template = self.options.get("template") or own.template or extractor.template
-            found[f"format {name}".strip()] = fingerprint.of_format(format)
-            found[f"template {name}".strip()] = fingerprint.of_template(template or "verbatim")
+            said = fingerprint.of_prompt(format, template or "verbatim")
+            found[f"format {name}".strip()], found[f"template {name}".strip()] = said
         model = extractor.model.model
-        return {
-            **found,
-            **fingerprint.of_calibration(extractor.calibration),
-            "model": fingerprint.of_weights(model, extractor.tokenizer, extractor.eos_ids)
+        found["model"] = (
+            fingerprint.of_weights(model, extractor.tokenizer, extractor.eos_ids)
             if self.place is None
-            else fingerprint.of_model(self.place, model),
-            "dtype": str(extractor.model.dtype).removeprefix("torch."),
-        }
+            else fingerprint.of_model(self.place, model)
+        )
+        return found | {"dtype": str(extractor.model.dtype).removeprefix("torch.")}
 
-    def is_independent(self, extractor: Extractor) -> bool:
-        """Whether a row is the same, whichever others it is computed with."""
-        config = self._decoding(extractor)
-        return (config.documents, config.slots) == ("isolated", "independent")
-
-    def _decoding(self, extractor: Extractor) -> Any:
-        given = self.options.get("decoding")
-        return extractor.decoding if given is None else resolve_decoding(given)
-
-    def facts(self) -> tuple[dict[str, Any], bool]:
-        """`model_fingerprint` and `is_independent`, as the process that calls this finds them."""
-        extractor = self.loaded()
-        return self.model_fingerprint(extractor), self.is_independent(extractor)
+    def facts(self) -> dict[str, Any]:
+        """`model_fingerprint`, as the process that calls this finds it."""
+        return self.model_fingerprint(self.loaded())
 
     def computing(self, expected: Mapping[str, Any]) -> Extract:
         """What computes rows in the process that calls this.
@@ -142,12 +130,11 @@ class Task:
 class Backend:
     """What computes the rows of a run: a model in this process, or actors elsewhere.
 
-    fingerprint, independent: see `Task.model_fingerprint` and `Task.is_independent`.
+    fingerprint: see `Task.model_fingerprint`.
     fill: computes and keeps what is missing, like `ResumableRun.fill`.
     """
 
     fingerprint: Mapping[str, Any]
-    independent: bool
     fill: Callable[[ResumableRun], Generator[Extraction[Any], None, None]]
 
 
@@ -156,8 +143,4 @@ def in_process(task: Task) -> Iterator[Backend]:
     """A model that is loaded here."""
     extractor = task.loaded()
     extract = task.extract(extractor)
-    yield Backend(
-        task.model_fingerprint(extractor),
-        task.is_independent(extractor),
-        lambda run: run.fill(extract),
-    )
+    yield Backend(task.model_fingerprint(extractor), lambda run: run.fill(extract))

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
-from schemax.compiler.few_shot import read_few_shot_examples
 from schemax.compiler.prompt import load_template, template_source
 from schemax.config import resolve_decoding
-from schemax.documents import Shown, shown_text
-from schemax.errors import InputError, SchemaError, SchemaxError
+from schemax.documents import Shown
+from schemax.errors import InputError, SchemaError
 from schemax.extractor import Extractor, Options
 from schemax.formats import get_format
 from schemax.io.arrow import record_batch
 from schemax.io.arrow_in import batch_records
 from schemax.io.columns import Schemas
+from schemax.io.long_documents import shown_examples
 from schemax.io.records import Record
 from schemax.io.resumable import PART_ROWS
 from schemax.io.stream import as_row
 from schemax.io.table_schema import TableSchema
 from schemax.ray.parcel import Parcel
-from schemax.ray.pool import Concurrency, Pool, ray_module, use_threads
-from schemax.resources import EMBEDDED_WARNING, resource_dir
+from schemax.ray.pool import Concurrency, Loaded, Pool, named_for_actors, ray_module
+from schemax.resources import resource_dir
 
 ModelLike: TypeAlias = str | Path | Callable[[], Extractor] | None
 
@@ -93,7 +93,8 @@ def extract(
             UserWarning,
             stacklevel=2,
         )
-    load = _Load.of(model, pool.device(device), dtype)
+    name = model if callable(model) else named_for_actors(model)
+    load = _Load(name, pool.device(device), dtype)
     reader = _Reader(load, schema, settings, table, details, None if keep is None else [*keep])
     return dataset.map_batches(
         _Actor,
@@ -119,18 +120,8 @@ def _checked(schema: Schemas, options: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(template, (str, Path)):  # a path means nothing on other machines
             settings["template"] = template_source(template)
     resolve_decoding(settings.get("decoding"))
-    shown = _shown_keys(settings)
-    read_few_shot_examples(
-        settings.get("examples"),
-        schema if isinstance(schema, Mapping) else {"": schema},
-        isinstance(schema, Mapping),
-        lambda document: shown_text(document, shown)[0],
-    )
+    shown_examples(schema, settings)
     return settings
-
-
-def _shown_keys(options: Mapping[str, Any]) -> Shown:
-    return Shown.of(options.get("text"), options.get("id", "id"), options.get("category"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +131,6 @@ class _Load:
     model: str | Callable[[], Extractor] | None
     device: str
     dtype: str
-
-    @classmethod
-    def of(cls, model: ModelLike, device: str, dtype: str) -> _Load:
-        """Warns of what the embedded model was trained for, here and not once per actor."""
-        if callable(model):
-            return cls(model, device, dtype)
-        name = model or os.environ.get("SCHEMAX_MODEL")
-        if not name:
-            warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=3)
-            return cls(None, device, dtype)
-        path = Path(name)
-        return cls(str(path.resolve() if path.is_dir() else name), device, dtype)
 
     def __call__(self) -> Extractor:
         if callable(self.model):
@@ -171,6 +150,12 @@ class _Reader:
     details: bool
     keep: list[str] | None
 
+    def __call__(self) -> Callable[[Any], Any]:
+        """Loads the model; what that gives reads batches."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return partial(self.read, self.load())
+
     def read(self, extractor: Extractor, batch: Any) -> Any:
         kept = _kept(batch.column_names, self.keep, self.table)
         cells: list[Any] = [None] * batch.num_rows
@@ -183,9 +168,7 @@ class _Reader:
         return pyarrow.Table.from_arrays([*columns, *found.columns], names=names)
 
     def _records(self, batch: Any) -> list[Record]:
-        shown = _shown_keys(self.settings)
-        if shown.text is not None:
-            wanted = {*shown.text, shown.id, shown.category}
+        if (wanted := Shown.of_options(self.settings).needed) is not None:
             batch = batch.select([name for name in batch.column_names if name in wanted])
         return list(batch_records(batch))
 
@@ -206,22 +189,10 @@ def _kept(columns: Sequence[str], keep: Sequence[str] | None, table: TableSchema
     return kept
 
 
-class _Actor:
+class _Actor(Loaded):
     """Holds a model, and reads batches with it."""
 
-    def __init__(self, parcel: Parcel) -> None:
-        use_threads()
-        self._reader: _Reader = parcel.unpack()
-        self._problem: SchemaxError | None = None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            try:
-                self._extractor = self._reader.load()
-            except SchemaxError as error:
-                # Raised with the first batch: of a constructor, Ray would pass on its text only.
-                self._problem = error
-
     def __call__(self, batch: Any) -> Any:
-        if self._problem is not None:
-            raise self._problem
-        return self._reader.read(self._extractor, batch)
+        if self.problem is not None:
+            raise self.problem
+        return self.made(batch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
@@ -11,7 +11,7 @@ from typing import Any
 
 from schemax.errors import InputError
 from schemax.formats import format_names, get_format, register_format
-from schemax.io.columns import Schemas
+from schemax.io.columns import Schemas, named_schemas
 from schemax.ray.pool import ray_module
 
 
@@ -54,7 +54,7 @@ class Parcel:
 def _by_value(schemas: Schemas) -> Iterator[None]:
     """Lets modules that cannot be imported by their names travel with the classes in them."""
     cloudpickle = ray_module("ray.cloudpickle")
-    models = schemas.values() if isinstance(schemas, Mapping) else [schemas]
+    models = named_schemas(schemas).values()
     names = {base.__module__ for model in models for base in model.__mro__}
     lost = [sys.modules[name] for name in sorted(names) if not _is_found(name)]
     for module in lost:

@@ -23,21 +23,11 @@ from schemax.io.resumable import Part, ResumableRun
 from schemax.io.stream import Extract, as_row, stream_rows
 from schemax.io.task import Backend, Task
 from schemax.ray.parcel import Parcel
-from schemax.ray.pool import Pool, ray_module, use_threads
+from schemax.ray.pool import Loaded, Pool, ray_module
 from schemax.results import Extraction
 
 Load: TypeAlias = Callable[[], Extract]
 """Makes, in an actor, what computes rows: loads the model."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Computed:
-    """The rows of a part that were missing, as it keeps them, and what is to be told of them."""
-
-    number: int
-    digest: str
-    lines: list[bytes]
-    items: list[Extraction[Any]]
 
 
 @contextmanager
@@ -46,29 +36,19 @@ def on_ray(task: Task, pool: Pool) -> Iterator[Backend]:
 
     Raises InputError for what cannot be sent to actors, and what `Task.facts` raises.
     """
-    known, independent = _ask(task, pool)
-    load = partial(task.computing, known)
-    yield Backend(known, independent, lambda run: _fill(run, load, task.schemas, pool))
-
-
-def _ask(task: Task, pool: Pool) -> tuple[dict[str, Any], bool]:
-    """`Task.facts`, of a process with the resources of one actor."""
     ray = ray_module()
-
-    def answer(parcel: Parcel) -> Any:
-        use_threads()
-        try:
-            return parcel.unpack()()
-        except SchemaxError as error:
-            return error
-
     # One call, as a worker that stays would keep its memory of the GPU.
-    remote = ray.remote(num_gpus=pool.num_gpus, num_cpus=pool.num_cpus, max_calls=1)(answer)
+    settings = {"num_gpus": pool.num_gpus, "num_cpus": pool.num_cpus, "max_calls": 1}
+    remote = ray.remote(**settings)(_loaded)
     found = ray.get(remote.remote(Parcel.of(task.facts, task.schemas)))
-    if isinstance(found, SchemaxError):
-        raise found
-    known, independent = found
-    return known, independent
+    if found.problem is not None:
+        raise found.problem
+    load = partial(task.computing, found.made)
+    yield Backend(found.made, lambda run: _fill(run, load, task.schemas, pool))
+
+
+def _loaded(load: Parcel) -> Loaded:
+    return Loaded(load)
 
 
 def _fill(
@@ -80,22 +60,6 @@ def _fill(
     once all before it is kept; SchemaxError if no actor can be kept alive, and what `load` raises.
     """
     broken: InputError | None = None
-    with closing(_computed(run, load, schemas, pool)) as stream:
-        for found in stream:
-            if isinstance(found, InputError):
-                broken = found
-            elif isinstance(found, SchemaxError):
-                raise found
-            else:
-                run.checkpoint.write_part(found.number, found.digest, found.lines)
-                yield from found.items
-    if broken is not None:
-        raise broken
-
-
-def _computed(
-    run: ResumableRun, load: Load, schemas: Schemas, pool: Pool
-) -> Generator[_Computed | SchemaxError, None, None]:
     ray, data = ray_module(), ray_module("ray.data")
     reader = _Reader(Parcel.of(run, schemas), run.checkpoint.finished(), os.getcwd())
     here = ray.get_runtime_context().get_node_id()
@@ -113,12 +77,22 @@ def _computed(
         )
     try:
         for batch in computed.iter_batches(batch_size=1, batch_format="pyarrow"):
-            yield _unpacked(batch)
+            found = _unpacked(batch)
+            if isinstance(found, InputError):
+                broken = found
+            elif isinstance(found, SchemaxError):
+                raise found
+            else:
+                part, items = found
+                run.checkpoint.write_part(*part)
+                yield from items
     except ray.exceptions.RayTaskError:
         raise  # of code: it should show where it came from
     except ray.exceptions.RayError as error:
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise SchemaxError(f"Ray gave up: {said[0]}") from error
+    if broken is not None:
+        raise broken
 
 
 @contextmanager
@@ -167,32 +141,27 @@ class _Reader:
             yield _packed(error)
 
 
-class _Actor:
+class _Actor(Loaded):
     """Holds a model, and computes parts with it; errors that are meant are passed on as rows."""
 
     def __init__(self, load: Parcel, details: bool) -> None:
-        use_threads()
+        super().__init__(load)
         self._details = details
-        self._problem: SchemaxError | None = None
-        try:
-            self._extract: Extract = load.unpack()()
-        except SchemaxError as error:
-            self._problem = error
 
     def __call__(self, batch: Any) -> Any:
         part: Part | SchemaxError = _unpacked(batch)
-        if isinstance(part, SchemaxError) or self._problem is not None:
-            return _packed(self._problem or part)
+        if isinstance(part, SchemaxError) or self.problem is not None:
+            return _packed(self.problem or part)
         lines, items = [], []
         rows = (((index, known), record) for index, known, record in part.pending)
         try:
-            for (index, known), found in stream_rows(self._extract, rows):
+            for (index, known), found in stream_rows(self.made, rows):
                 item, row = as_row(replace(found, index=index), details=self._details)
                 lines.append(to_line(known, row))
                 items.append(replace(item, slots=()))  # which nobody asks for any more
         except SchemaxError as error:
             return _packed(error)
-        return _packed(_Computed(part.number, part.digest, lines, items))
+        return _packed(((part.number, part.digest, lines), items))
 
 
 def _packed(value: Any) -> dict[str, list[bytes]]:

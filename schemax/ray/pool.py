@@ -8,9 +8,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
+from schemax.errors import InputError, SchemaxError
 from schemax.io.storage import optional
+from schemax.resources import EMBEDDED_WARNING
 
 EXTRA = "ray"
 
@@ -127,6 +130,18 @@ def _is_own() -> bool:
     return node is not None and bool(node.is_head())
 
 
+def named_for_actors(model: str | Path | None) -> str | None:
+    """A model's absolute path or Hub id, since actors have neither this folder nor environment.
+
+    None is the embedded model; a warning says what that was trained for.
+    """
+    name = model or os.environ.get("SCHEMAX_MODEL")
+    if not name:
+        warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=3)
+        return None
+    return str(Path(name).resolve() if Path(name).is_dir() else name)
+
+
 def use_threads() -> None:
     """Lets torch compute with the CPUs that this actor has: Ray counts them, but binds nobody."""
     import torch
@@ -136,12 +151,29 @@ def use_threads() -> None:
         torch.set_num_threads(int(cpus))
 
 
+class Loaded:
+    """What an actor holds: what a callable makes in it, such as one that loads a model.
+
+    load: a `Parcel` of the callable. problem: why it could not; of a constructor, Ray would pass on
+        the text of an error only.
+    """
+
+    def __init__(self, load: Any) -> None:
+        use_threads()
+        self.made: Any = None
+        self.problem: SchemaxError | None = None
+        try:
+            self.made = load.unpack()()
+        except SchemaxError as error:
+            self.problem = error
+
+
 @contextmanager
 def connected() -> Iterator[None]:
     """A Ray for a command: the one of this process, else the cluster's, else one on this machine.
 
     $RAY_ADDRESS names the cluster; without it, Ray joins one that was started on this machine.
-    Raises ValueError where none answers.
+    Raises InputError where none answers.
     """
     ray = ray_module()
     if ray.is_initialized():
@@ -151,7 +183,7 @@ def connected() -> Iterator[None]:
     try:
         ray.init(logging_level="ERROR", log_to_driver=False)
     except (ConnectionError, RuntimeError) as error:
-        raise ValueError(f"cannot reach Ray: {error}") from error
+        raise InputError(f"cannot reach Ray: {error}") from error
     try:
         yield
     finally:

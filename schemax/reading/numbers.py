@@ -81,7 +81,7 @@ def _in_unit(text: str, amounts: Sequence[Amount], unit: str) -> tuple[Amount, D
         bare = [amount for amount, found in stated.items() if found is None]
         if not bare:
             other = next(found for found in stated.values() if found)
-            raise ValueError(f"{units.shown(other[0])} does not convert to {unit}")
+            raise ValueError(f"{other[0]} does not convert to {unit}")
         amount, reason = _one_of(text, bare)
         return amount, amount.value, reason
     if parts := _compound(text, fitting):
@@ -93,7 +93,7 @@ def _in_unit(text: str, amounts: Sequence[Amount], unit: str) -> tuple[Amount, D
     else:
         amount, reason = _one_of(text, list(fitting))
     found = fitting[amount][0]
-    how = None if found == units.unit_named(unit) else f"{units.shown(found)} in {unit}"
+    how = None if found == units.unit_named(unit) else f"{found} in {unit}"
     why = "; ".join(filter(None, (reason, how)))
     return amount, units.converted(amount, found, unit), why or None
 

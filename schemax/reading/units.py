@@ -136,7 +136,3 @@ def converted(amount: Amount, unit: Any, wanted: str) -> Decimal:
     value = Decimal(_registry().Quantity(amount.value, unit).to(target).magnitude)
     decimals = max(0, max(3, amount.digits) - 1 - value.adjusted()) if value else 0
     return Decimal(round(value, decimals))
-
-
-def shown(unit: Any) -> str:
-    return str(unit)

@@ -68,51 +68,46 @@ class FieldSets:
 
 def plain_row(item: Extraction[Any], field_sets: FieldSets) -> dict[str, Any]:
     """A row as the page reads it. Never raises, whatever the values are."""
-    row: dict[str, Any] = {"i": item.index}
-    if item.document_id is not None:
-        row["id"] = item.document_id
-    if item.fields:
-        row["l"] = field_sets.of(item)
-        row["c"] = [_cell(result, item.texts) for result in without_items(item.fields).values()]
-    if item.texts:
-        row["t"] = list(item.texts.items())
-    if item.errors:
-        row["e"] = [[error.field, error.message, error.raw] for error in item.errors]
-    if item.steps:
-        row["n"] = item.steps
-    if item.value is None:
-        row["x"] = 1
-    return row
+    fields = without_items(item.fields).values()
+    row = {
+        "i": item.index,
+        "id": item.document_id,
+        "l": field_sets.of(item) if item.fields else None,
+        "c": [_cell(result, item.texts) for result in fields] or None,
+        "t": list(item.texts.items()) or None,
+        "e": [[error.field, error.message, error.raw] for error in item.errors] or None,
+        "n": item.steps or None,
+        "x": 1 if item.value is None else None,
+    }
+    return _said(row)
 
 
 def _cell(result: FieldResult, texts: Mapping[str, str]) -> dict[str, Any]:
-    cell: dict[str, Any] = {}
-    value = _plain(result.value)
-    if value is not None:
-        cell["v"] = value
-    if result.raw is not None:
-        cell["r"] = result.raw
-    if result.confidence is not None and isfinite(result.confidence):
-        cell["c"] = round(result.confidence, 4)
-    if result.null_probability is not None and isfinite(result.null_probability):
-        cell["n"] = round(result.null_probability, 4)
-    if result.legal_probability is not None and result.legal_probability < 0.995:
-        cell["k"] = round(result.legal_probability, 2)
-    if result.left_out:
-        cell["o"] = 1
-    if result.note:
-        cell["m"] = result.note
-    if alternatives := _likeliest(result):
-        cell["a"] = alternatives
-    if any(result.spans):
-        cell["s"] = [span and _place(span, texts) for span in result.spans]
-    if result.grounded is not None:
-        cell["g"] = int(result.grounded)
-    if result.finish_reason != "stop":
-        cell["f"] = result.finish_reason
-    if result.tokens:
-        cell["t"] = result.tokens
-    return cell
+    spans = [span and _place(span, texts) for span in result.spans]
+    legal = result.legal_probability
+    cell = {
+        "v": _plain(result.value),
+        "r": result.raw,
+        "c": _rounded(result.confidence),
+        "n": _rounded(result.null_probability),
+        "k": None if legal is None or legal > 0.995 else round(legal, 2),
+        "o": 1 if result.left_out else None,
+        "m": result.note,
+        "a": _likeliest(result) or None,
+        "s": spans if any(spans) else None,
+        "g": None if result.grounded is None else int(result.grounded),
+        "f": None if result.finish_reason == "stop" else result.finish_reason,
+        "t": result.tokens or None,
+    }
+    return _said(cell)
+
+
+def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _rounded(value: float | None) -> float | None:
+    return round(value, 4) if value is not None and isfinite(value) else None
 
 
 def _likeliest(result: FieldResult) -> list[tuple[str, float]]:

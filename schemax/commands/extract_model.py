@@ -1,0 +1,66 @@
+"""The model that `schemax extract` was told to use, loaded here or by actors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from schemax.commands import options
+from schemax.commands.console import UsageError, refused_settings
+from schemax.commands.extract_options import ModelOptions, RayOptions
+from schemax.commands.process import terminable
+from schemax.compiler.prompt import template_source
+from schemax.extractor import Extractor, Options
+from schemax.io.columns import Schemas
+from schemax.io.task import Backend, Task
+from schemax.ray.parts import on_ray
+from schemax.ray.pool import Pool, connected, named_for_actors
+
+
+def task_of(model: ModelOptions, schemas: Schemas, settings: Options, **more: Any) -> Task:
+    """What to extract with a model; more: the other fields of the task."""
+    load = partial(_load, model, schemas, settings)
+    return Task(schemas, settings, load, options.model_place(model.model), **more)
+
+
+@contextmanager
+def actors_for(model: ModelOptions, wanted: RayOptions, task: Task) -> Iterator[Backend]:
+    """Actors that compute the rows of a task. Raises UsageError, and InputError without Ray."""
+    actors = None if wanted.actors is None else _actors(wanted.actors)
+    with connected(), terminable():  # Ray has put a handler of its own in place
+        with refused_settings():
+            pool = Pool.of(actors, wanted.gpus_per_actor, wanted.cpus_per_actor)
+        name = named_for_actors(model.model)
+        settings = task.options.copy()
+        if (template := settings.get("template")) is not None:
+            assert isinstance(template, (str, Path))
+            settings["template"] = template_source(template)
+        there = replace(model, model=name, device=pool.device(model.device))
+        load = partial(_load, there, task.schemas, settings)
+        place = options.model_place(name)
+        with on_ray(replace(task, options=settings, load=load, place=place), pool) as backend:
+            yield backend
+
+
+def _load(model: ModelOptions, schemas: Schemas, settings: Options) -> Extractor:
+    """Raises UsageError for settings that do not go together, or not with the model."""
+    extractor = options.load_extractor(model.model, model.device, model.dtype)
+    with refused_settings():
+        extractor.stream((), schemas, **settings)
+    return extractor
+
+
+def _actors(text: str) -> int | tuple[int, int]:
+    """Reads "8" and "1,8"."""
+    try:
+        fewest, *rest = map(int, text.split(","))
+    except ValueError:
+        fewest, rest = 0, []
+    most = rest[0] if rest else fewest
+    if len(rest) > 1 or not 1 <= fewest <= most:
+        raise UsageError(f"--actors must be a number, or MIN,MAX such as 1,8, not {text!r}")
+    return (fewest, most) if rest else fewest

@@ -1,0 +1,120 @@
+"""The options of `schemax extract`, in the groups that its help shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from typer import Argument
+
+from schemax.commands import options
+from schemax.commands.option_groups import option
+from schemax.io.csv_out import Formulas
+from schemax.io.long_documents import TooLong
+
+Input = Annotated[
+    list[str],
+    Argument(
+        metavar="INPUT...",
+        show_default=False,
+        help="Files, addresses (s3://...) and patterns ('*.parquet'): JSON Lines (also .gz, "
+        ".zst), .csv, .parquet, .arrow, .feather. - reads JSON Lines from stdin.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """Input and output"""
+
+    output: str | None = option(
+        "Where rows go: a file of one of these kinds, which is replaced once all are done. "
+        "Default: stdout, JSON Lines.",
+        *("--output", "-o"),
+        metavar="OUT",
+    )
+    report: str | None = option(
+        "Also write a page to look through the results: HTML, all in that one file.",
+        metavar="FILE",
+    )
+    details: bool = option(
+        "Add every field's raw text, confidence and place in the text.", default=False
+    )
+    id: str = option("Key of a record's id.", default="id", metavar="KEY")
+    text: str | None = option(
+        "Keys that the model is shown. Default: all but id and category.", metavar="KEY,KEY"
+    )
+    category: str | None = option(
+        "Key of a record's category, for SCHEMA of several: Shoes=shoes,Tea=tea", metavar="KEY"
+    )
+    limit: int | None = option("Read the first so many records only.", min=0)
+    shard: str | None = option(
+        "Read every N-th record only, from the I-th on: 0/4, 1/4, 2/4 and 3/4 are all. Sorting by "
+        "index puts their rows in order.",
+        metavar="I/N",
+    )
+    csv_formulas: Formulas = option(
+        "Texts of CSV that a spreadsheet would take for formulas (=1+1): as they are, or with an "
+        "apostrophe in front.",
+        default="keep",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """Model and prompt"""
+
+    model: options.Model = None
+    device: options.Device = "auto"
+    dtype: options.Dtype = "auto"
+    format: options.Format = None
+    template: options.Template = None
+    examples: options.Examples = None
+    decoding: options.Decoding = None
+    batch_size: int | None = option("Documents in flight. Default: what fits.", min=1)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The run"""
+
+    on_too_long: TooLong = option(
+        "What becomes of documents that the model's context does not hold: a failed row; their "
+        "beginning is read; or all of it, in overlapping chunks.",
+        default="error",
+    )
+    max_errors: str = option(
+        "Failed rows (a number or a percentage) that still give exit status 0.",
+        default="0",
+        metavar="N or P%",
+    )
+    overwrite: bool = option(
+        "Start anew where an unfinished run has left rows (OUT.parts).", default=False
+    )
+    quiet: bool = option("No progress, no notes, no summary.", "-q", default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RayOptions:
+    """Scale-out on Ray"""
+
+    ray: bool = option(
+        "Compute on Ray: the cluster that $RAY_ADDRESS names, one that was started on this "
+        "machine, else this machine. Same rows, same parts.",
+        default=False,
+    )
+    actors: str | None = option(
+        "Models on Ray. Default: one for each GPU, else for each machine.", metavar="N or MIN,MAX"
+    )
+    gpus_per_actor: float | None = option("Default: 1 if Ray has GPUs, else 0.")
+    cpus_per_actor: float | None = option(
+        "Also the threads of an actor. Default: 1 beside a GPU, else its share."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunOptions:
+    """Dry run"""
+
+    dry_run: bool = option("Only read a sample, and say what the run would take.", default=False)
+    price_per_hour: float | None = option("Price of the machine, for the cost of the run.", min=0)
