@@ -98,6 +98,7 @@ def test_what_a_type_forbids_is_warned_of(
     assert ["brand 45%" in message for message in caplog.messages] == [True] * warned
 
 
+@pytest.mark.slow
 def test_a_language_that_the_embedded_model_does_not_know(
     embedded: Extractor, caplog: pytest.LogCaptureFixture
 ) -> None:

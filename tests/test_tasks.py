@@ -43,6 +43,7 @@ def test_debris_is_what_the_prompt_says_and_the_document_does_not(value: str, de
     assert not is_debris(value, f"It says: {value.upper()}", "Read the document.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", ["generic", None])
 @pytest.mark.parametrize(
     "decoding",
@@ -50,12 +51,9 @@ def test_debris_is_what_the_prompt_says_and_the_document_does_not(value: str, de
         "isolated",
         pytest.param(
             ALL_VALUES,
-            marks=[
-                pytest.mark.slow,
-                pytest.mark.xfail(
-                    strict=False, reason="values that are left out as improbable hold some"
-                ),
-            ],
+            marks=pytest.mark.xfail(
+                strict=False, reason="values that are left out as improbable hold some"
+            ),
         ),
     ],
 )

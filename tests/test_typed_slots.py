@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import pytest
-from conftest import TITLES
+from conftest import TITLES, slow_but
 from constrained import forked
 from decoding import WAYS, assert_right
 from grammar_walks import TAILS, accepts, in_each_format
@@ -160,7 +160,7 @@ def test_a_budget_holds_a_text(codec: TextCodec) -> None:
 
 @in_each_format
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "autoregressive"])
-@pytest.mark.parametrize("temperature", [0.0, 1.5])
+@pytest.mark.parametrize("temperature", slow_but({1.5}, [0.0, 1.5]))
 def test_decoding_equals_the_oracle(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
