@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from schemax.documents import Shown
 from schemax.errors import InputError
 from schemax.extractor import Extractor, Options
-from schemax.io.arrow import record_batch, schema_of
+from schemax.io.arrow import record_batch
 from schemax.io.arrow_in import as_record, read_cells
 from schemax.io.arrow_times import holds_times
 from schemax.io.columns import Schemas
@@ -77,7 +77,8 @@ def extract_frame(
     columns = table_schema.results
     gathered = iter(lambda: list(islice(cells, _BATCH)), [])
     batches = [record_batch(columns, some) for some in gathered]
-    table = pyarrow.Table.from_batches(batches, schema_of(columns))
+    # One batch at least: `datasets` cannot cast a table of none.
+    table = pyarrow.Table.from_batches(batches or [record_batch(columns, [])])
     if kind == "datasets":
         return _to_dataset(table)
     if kind == "polars":
