@@ -57,6 +57,7 @@ class Familiarity:
 
     def __init__(self, calibration: Calibration, told: WeakSet[CompiledSchema]) -> None:
         self._calibration, self._told = calibration, told
+        # Of every schema, its first documents.
         self._found: dict[CompiledSchema, list[Extraction[Any]]] = {}
 
     def saw(self, schema: CompiledSchema, item: Extraction[Any]) -> None:
@@ -79,10 +80,10 @@ class Familiarity:
         if forbidden := _forbidden(schema, items):
             self._told.add(schema)
             logger.warning(
-                "%s: the model would rather write what the types of some fields forbid, so that "
-                "their values are hardly its own. Allowed is this share of its probability: %s. "
-                "Say in the fields' descriptions how such values are written, or declare the "
-                "fields as text",
+                "%s: the model would rather write what the types of some fields forbid, so do not "
+                "rely on their values. The types allow this share of the model's probability: %s. "
+                "Say in the fields' descriptions how values are written, or declare the fields "
+                "as text",
                 name,
                 ", ".join(f"{field} {share:.0%}" for field, share in forbidden.items()),
             )

@@ -43,8 +43,8 @@ def extractions(
     """Extractions of documents as they are done; of unreadable ones as they are met.
 
     compiled: all of one decoding. by_category: whether a document's category names its schema; else
-    there is one for all documents. alone: whether no two documents share a prompt. What memory does
-    not suffice for together is tried once more so, in the end.
+    there is one for all documents. alone: whether every document gets a prompt of its own.
+    Documents that memory does not suffice for in one prompt are read again in the end, alone.
     """
     config = next(iter(compiled.values())).decoding
     may_share = config.documents == "stacked" and not alone

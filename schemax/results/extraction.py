@@ -107,7 +107,7 @@ class LaterResults(Mapping[str, FieldResult]):
         self._known: dict[str, FieldResult] = {}
 
     def _results(self) -> dict[str, FieldResult]:
-        # Local, so that two threads may ask at once.
+        # Two threads that ask at once make the same results twice, and both get them.
         if (make := self._make) is not None:
             self._known, self._make = make(), None
         return self._known
