@@ -43,7 +43,7 @@ def build(
     """
     if len(slots) != len(attributes):
         raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
-    row = Row(field_tree_of(schema), strict)
+    row = Row(field_tree_of(schema), strict, (texts or {}).values())
     for attribute, slot in zip(attributes, slots, strict=True):
         leaf = row.tree.leaves.get(attribute.path)
         if leaf is None:

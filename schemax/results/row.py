@@ -11,13 +11,14 @@ and a document has nothing but text to offer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, RootModel, ValidationError
 
 from schemax.formats import OutputFormat
 from schemax.messages import joined, reason_of
+from schemax.reading.literals import is_stray_literal
 from schemax.results.extraction import FieldError, SlotText
 from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of
 from schemax.results.values import as_seconds, count_of, readings_of, texts_of
@@ -34,6 +35,7 @@ class Row:
     chosen: per leaf the value that was read, or the fallback that is taken instead.
     stated: per leaf the texts of the value that was read; notes: what was read into them.
     strict: whether texts are read as literals alone, whatever the fields say.
+    documents: the texts that the values were read from; empty where they are unknown.
     left: per leaf that was at fault, the fallbacks not tried yet.
     lists, items: per leaf that is a list in two phases, its group, and its items' leaves with their
         slots.
@@ -44,6 +46,7 @@ class Row:
     __slots__ = (
         "chosen",
         "dated",
+        "documents",
         "errors",
         "faulty",
         "items",
@@ -59,8 +62,10 @@ class Row:
         "tried",
     )
 
-    def __init__(self, tree: FieldTree, strict: bool = False) -> None:
-        self.tree, self.strict = tree, strict
+    def __init__(
+        self, tree: FieldTree, strict: bool = False, documents: Collection[str] = ()
+    ) -> None:
+        self.tree, self.strict, self.documents = tree, strict, documents
         self.chosen: list[Any] = []
         self.raws: list[str | None] = []
         self.stated: list[list[str]] = []
@@ -96,6 +101,9 @@ class Row:
             self.chosen[leaf.index] = slot.raw
             self.fault(leaf, reason_of(error))
             return
+        if texts and not strict and self._are_stray(leaf, texts):
+            self.notes[leaf.index] = f'"{texts[0]}" left out: no document holds the word'
+            return
         if texts is None:
             return
         self.stated[leaf.index] = texts
@@ -103,6 +111,13 @@ class Row:
         self.chosen[leaf.index] = values if leaf.attribute.is_list else values[0]
         if notes := [reading.note for reading in readings if reading.note]:
             self.notes[leaf.index] = "; ".join(notes)
+
+    def _are_stray(self, leaf: Leaf, texts: Sequence[str]) -> bool:
+        """Whether a field of free text, which may go without a value, got a literal."""
+        is_free = leaf.attribute.kind == "string" and leaf.choices is None and leaf.when_null
+        return bool(is_free and self.documents) and all(
+            is_stray_literal(text, self.documents) for text in texts
+        )
 
     def read_items(
         self,
