@@ -248,6 +248,15 @@ def test_literals_in_free_text_are_no_values_unless_the_document_says_them(liter
 
 
 @in_each_format
+@pytest.mark.parametrize("text", ["n/a", "Not  specified", "—", "Keine Angabe"])
+def test_what_says_that_there_is_no_value(name: str, text: str) -> None:
+    item = read({"size": text, "pieces": text, "released": text, "smart": text}, name)
+    assert item.errors == ()
+    assert item.value == Television()
+    assert "says that there is no value" in str(item.fields["size"].note)
+
+
+@in_each_format
 def test_a_list_of_one_item_stays_one(name: str) -> None:
     item = read({"ports": ["a, b"], "modes": ["a, b"], "sizes": ["1,5"]}, name)
     assert item.value == Television(ports=["a, b"], modes=["a, b"], sizes=[1.5])

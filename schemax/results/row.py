@@ -18,7 +18,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 
 from schemax.formats import OutputFormat
 from schemax.messages import joined, reason_of
-from schemax.reading.literals import is_stray_literal
+from schemax.reading.absence import is_stray_literal, says_no_value
 from schemax.results.extraction import FieldError, SlotText
 from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of
 from schemax.results.values import as_seconds, count_of, readings_of, texts_of
@@ -96,13 +96,13 @@ class Row:
         strict = self.strict or leaf.attribute.strict
         try:
             texts = texts_of(leaf, slot, format, strict)
+            if texts and not strict and (why := self._no_value(leaf, texts)):
+                self.notes[leaf.index] = f'"{texts[0]}" left out: {why}'
+                return
             readings = readings_of(leaf, texts or (), strict)
         except Exception as error:  # a format may be the user's own
             self.chosen[leaf.index] = slot.raw
             self.fault(leaf, reason_of(error))
-            return
-        if texts and not strict and self._are_stray(leaf, texts):
-            self.notes[leaf.index] = f'"{texts[0]}" left out: no document holds the word'
             return
         if texts is None:
             return
@@ -112,12 +112,14 @@ class Row:
         if notes := [reading.note for reading in readings if reading.note]:
             self.notes[leaf.index] = "; ".join(notes)
 
-    def _are_stray(self, leaf: Leaf, texts: Sequence[str]) -> bool:
-        """Whether a field of free text, which may go without a value, got a literal."""
-        is_free = leaf.attribute.kind == "string" and leaf.choices is None and leaf.when_null
-        return bool(is_free and self.documents) and all(
-            is_stray_literal(text, self.documents) for text in texts
-        )
+    def _no_value(self, leaf: Leaf, texts: Sequence[str]) -> str | None:
+        """Why texts are no value of a field that may go without one; None if they are one."""
+        if not leaf.when_null or leaf.choices is not None:
+            return None
+        if leaf.attribute.kind != "string":
+            return "says that there is no value" if all(map(says_no_value, texts)) else None
+        stray = self.documents and all(is_stray_literal(text, self.documents) for text in texts)
+        return "no document holds the word" if stray else None
 
     def read_items(
         self,
