@@ -159,7 +159,9 @@ def test_a_budget_holds_a_text(codec: TextCodec) -> None:
 
 
 @in_each_format
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "autoregressive"])
+@pytest.mark.parametrize(
+    "way", slow_but({"branched", "stacked"}, [way for way in WAYS if way != "autoregressive"])
+)
 @pytest.mark.parametrize("temperature", slow_but({1.5}, [0.0, 1.5]))
 def test_decoding_equals_the_oracle(
     decoder_model: Callable[..., DecoderModel],
