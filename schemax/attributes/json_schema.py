@@ -25,10 +25,12 @@ from schemax.attributes.annotations import MOST_CHOICES
 from schemax.attributes.attributes import MOST_ATTRIBUTES
 from schemax.attributes.declaration import Distinct, attr
 from schemax.attributes.json_document import (
+    MOST_PARTS,
     Node,
     Place,
     SchemaDocument,
     is_object,
+    merged,
     without,
 )
 from schemax.attributes.json_names import class_name, field_names
@@ -50,7 +52,7 @@ _TEXTUAL = {"minLength": "min_length", "maxLength": "max_length", "pattern": "pa
 _LENGTHS = {"minItems": "min_length", "maxItems": "max_length"}
 # Of a document, whoever wrote it: what is within what, and schemas with their references followed,
 # which could otherwise double with every level.
-MOST_LEVELS, _MOST_PARTS = 32, 20_000
+MOST_LEVELS = 32
 _CONSTRAINTS = (*_NUMERIC, *_TEXTUAL, *_LENGTHS, "uniqueItems", "format", "items")
 
 
@@ -69,7 +71,7 @@ class Builder:
         self._nested_base, self._metaclass = nested_base, metaclass
         self.classes: list[type[BaseModel]] = []
         self._models: dict[str, type[BaseModel]] = {}
-        self._open = ["#"]
+        self._open = [document.uri + "#"]
         self._levels = self._parts = 0
 
     def root(self, base: type[ModelT]) -> type[ModelT]:
@@ -78,6 +80,7 @@ class Builder:
         if "$ref" in node:
             self._open.append(node["$ref"])
             node = {**self._document.target(node["$ref"], ()), **without(node, "$ref")}
+        node = self._flat(node, ())
         if not is_object(node):
             raise self._error((), 'the document must have type "object" with properties')
         settings = self._document.settings(node)
@@ -90,13 +93,12 @@ class Builder:
         self, node: Node, place: Place, name: str, base: type[ModelT], settings: dict[str, Any]
     ) -> type[ModelT]:
         self._document.check(node, place)
-        word = next((word for word in ("anyOf", "oneOf", "allOf") if word in node), None)
-        if word is not None:
-            raise self._error(place, f"{word!r} beside properties is not supported; remove it")
         extra = node.get("additionalProperties", True)
-        if not isinstance(extra, bool) and extra != {}:
+        if (not isinstance(extra, bool) and extra != {}) or node.get("patternProperties"):
             raise self._error(
-                place, "additionalProperties has no known keys; declare each of them in properties"
+                place,
+                "additionalProperties and patternProperties have no known keys; declare each "
+                "of them in properties",
             )
         properties = node.get("properties") or {}
         if not isinstance(properties, Mapping) or not properties:
@@ -109,8 +111,11 @@ class Builder:
         if not isinstance(required, list):
             raise self._error(place, "required must be a list of property names")
         names = field_names(properties, base)
+        invented = "$schema" not in self._document.root and _is_of_pydantic(node)
         fields: dict[str, Any] = {
-            names[key]: self._field(key, names[key], child, key in required, (*place, key))
+            names[key]: self._field(
+                key, names[key], child, key in required, (*place, key), invented
+            )
             for key, child in properties.items()
         }
         description = node.get("description")
@@ -126,17 +131,22 @@ class Builder:
             )
         except (PydanticUserError, CoreSchemaError, NameError) as error:
             raise self._error(place, f"Pydantic cannot build it: {error}") from error
+        properties_of = {names[key]: (key, key in required) for key in properties}
+        made.__json_properties__ = properties_of  # type: ignore[attr-defined]
         self.classes.append(made)
         return made
 
     def _field(
-        self, key: str, name: str, child: Any, required: bool, place: Place
+        self, key: str, name: str, child: Any, required: bool, place: Place, invented: bool
     ) -> tuple[Any, Any]:
+        """invented: whether titles may be Pydantic's own, which nobody chose."""
         annotation = self._type(child, place)
         node = self._document.annotations(child, place)
         title = child.get("title")
         if title is not None and not isinstance(title, str):
             raise self._error(place, "title must be text")
+        if invented and title == _title_by_pydantic(key):
+            title = None
         options: dict[str, Any] = {"title": title}
         if name != key:
             options = {"title": title or key, "alias": key}
@@ -169,9 +179,9 @@ class Builder:
     def _type(self, node: Any, place: Place) -> Any:
         """The annotation of a schema node."""
         self._parts += 1
-        if self._parts > _MOST_PARTS:
+        if self._parts > MOST_PARTS:
             raise self._error(
-                place, f"the document has more than {_MOST_PARTS:,} parts, references followed"
+                place, f"the document has more than {MOST_PARTS:,} parts, references followed"
             )
         with self._deeper(place):
             return self._type_of(node, place)
@@ -185,8 +195,7 @@ class Builder:
         if "$ref" in node:
             return self._referred(node, place)
         if "allOf" in node:
-            (part,) = node["allOf"]
-            return self._type({**without(node, "allOf"), **part}, place)
+            return self._type(self._flat(node, place), place)
         if "const" in node:
             return self._choices([node["const"]], place)
         if "enum" in node:
@@ -195,6 +204,20 @@ class Builder:
             if word in node:
                 return self._alternatives(node, node[word], place)
         return self._plain_type(node, place)
+
+    def _flat(self, node: Node, place: Place) -> Node:
+        """The node with all parts of its `allOf`. A lone reference stays one, to its class."""
+        for _ in range(MOST_LEVELS):
+            if "allOf" not in node:
+                return node
+            self._document.check(node, place)
+            parts, node = node["allOf"], without(node, "allOf")
+            for part in parts:
+                if "$ref" in part and not (len(parts) == 1 and "properties" not in node):
+                    target = self._document.target(part["$ref"], place)
+                    part = {**target, **without(part, "$ref")}
+                node = merged(node, part)
+        raise self._error(place, f"allOf is nested more than {MOST_LEVELS} levels deep; flatten it")
 
     def _plain_type(self, node: Node, place: Place) -> Any:
         kind = node.get("type")
@@ -329,6 +352,21 @@ class Builder:
 
     def _error(self, place: Place, reason: str) -> SchemaError:
         return self._document.error(place, reason)
+
+
+def _is_of_pydantic(node: Node) -> bool:
+    """Whether all titles are what `model_json_schema` writes where there are none."""
+    title = node.get("title")
+    children = [child for child in node["properties"].values() if isinstance(child, Mapping)]
+    return (
+        isinstance(title, str)
+        and title.isidentifier()
+        and all("title" in child or "$ref" in child or "allOf" in child for child in children)
+    )
+
+
+def _title_by_pydantic(key: str) -> str:
+    return key.title().replace("_", " ").strip()
 
 
 def _is_list(annotation: Any) -> bool:

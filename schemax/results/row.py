@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, RootModel, ValidationError
 
+from schemax.attributes.made_classes import problems_of
 from schemax.formats import OutputFormat
 from schemax.messages import joined, reason_of
 from schemax.reading.absence import is_stray_literal, says_no_value
@@ -180,7 +181,7 @@ class Row:
             except Exception as error:  # a validator's: costs this row, not the run
                 self.errors.append(FieldError(None, reason_of(error)))
                 return None
-            if not self.blamed_timestamps(instance):
+            if not self.blamed_timestamps(instance) and not self.blamed_by_document(instance):
                 self.errors += self.discarded(self.tree.root)
                 return instance
 
@@ -314,6 +315,26 @@ class Row:
                 if any(value in seconds for value in (final if many else [final])):
                     self.fault(leaf, "Input should be a date, not a bare number")
         return len(self.errors) > before
+
+    def blamed_by_document(self, instance: BaseModel) -> bool:
+        """Faults what the JSON Schema document of the class forbids; reports what stays so."""
+        blame: dict[Leaf, list[str]] = {}
+        staying: list[FieldError] = []
+        for place, message in problems_of(instance):
+            node, rest = self.located(place)
+            if rest and isinstance(rest[0], int):
+                message = f"item {rest[0] + 1}: {message}"
+            if isinstance(node, Leaf) and not isinstance(self.chosen[node.index], Fallback):
+                blame.setdefault(node, []).append(message)
+            elif isinstance(node, Group):
+                staying.append(FieldError(".".join(node.path) or None, message))
+            elif node.index not in self.faulty:
+                staying.append(FieldError(node.attribute.name, message, self.raws[node.index]))
+        for leaf, messages in blame.items():
+            self.fault(leaf, joined(messages))
+        if not blame:
+            self.errors += dict.fromkeys(staying)
+        return bool(blame)
 
     def discarded(self, group: Group) -> Iterator[FieldError]:
         """A reason for every usable value that went with the nested model around it."""
