@@ -170,12 +170,16 @@ def merged(first: Node, second: Node) -> dict[str, Any]:
     return both
 
 
-def _size(node: Any) -> int:
-    if isinstance(node, list):
-        return sum(map(_size, node))
-    if not isinstance(node, Mapping):
-        return 0
-    return 1 + sum(_size(part) for key, part in node.items() if key not in DATA)
+def _size(root: Any) -> int:
+    size, parts = 0, [root]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, list):
+            parts += part
+        elif isinstance(part, Mapping):
+            size += 1
+            parts += (value for key, value in part.items() if key not in DATA)
+    return size
 
 
 def _base_of(node: Node, base: str) -> str:
