@@ -16,6 +16,8 @@ from schemax.attributes.settings import is_unprintable
 from schemax.errors import SchemaError
 from schemax.extractor import extract
 
+_STANDARD = "https://json-schema.org/draft/2020-12/schema"
+
 
 class AttrSchema(BaseModel):
     """Base of declarations: a Pydantic model whose fields are read from documents.
@@ -88,6 +90,14 @@ class AttrSchema(BaseModel):
         Raises what `schemax.extract` raises.
         """
         return extract(products, cls, **options)
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """The declaration as a JSON Schema document (2020-12): `from_json_schema`'s inverse.
+
+        Raises what Pydantic's `model_json_schema` raises for types without JSON.
+        """
+        return {"$schema": _STANDARD, **cls.model_json_schema()}
 
     @classmethod
     def from_json_schema(

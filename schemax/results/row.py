@@ -11,7 +11,7 @@ and a document has nothing but text to offer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, RootModel, ValidationError
@@ -21,7 +21,7 @@ from schemax.messages import joined, reason_of
 from schemax.reading.absence import is_stray_literal, says_no_value
 from schemax.results.extraction import FieldError, SlotText
 from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of
-from schemax.results.values import as_seconds, count_of, readings_of, texts_of
+from schemax.results.values import count_of, readings_of, texts_of
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -161,29 +161,6 @@ class Row:
         """The child itself, or the group of the list that it is."""
         return self.lists.get(child.index, child) if isinstance(child, Leaf) else child
 
-    def instance(self, schema: type[T]) -> T | None:
-        """The instance, once all that is at fault has been replaced; None if the row fails.
-
-        Terminates because every round uses up a fallback of a leaf or of a nested model.
-        """
-        while True:
-            data = self.assembled(self.tree.root)
-            if isinstance(data, Fallback):
-                return None
-            try:
-                # Names, because the data is keyed by them; lax, because it is text.
-                instance = schema.model_validate(data, strict=False, by_name=True, by_alias=False)
-            except ValidationError as error:
-                if not self.blamed(error):
-                    return None
-                continue
-            except Exception as error:  # a validator's: costs this row, not the run
-                self.errors.append(FieldError(None, reason_of(error)))
-                return None
-            if not self.blamed_timestamps(instance):
-                self.errors += self.discarded(self.tree.root)
-                return instance
-
     def final(self, instance: Any, path: tuple[str, ...]) -> Any:
         """The leaf's value in the instance; None where a nested model is absent.
 
@@ -297,23 +274,6 @@ class Row:
             if isinstance(node, Group) and self.taken[node.path] is not Fallback.BUILD:
                 return node, loc[depth + 1 :]  # the error is in its default
         return node, ()
-
-    def blamed_timestamps(self, instance: BaseModel) -> bool:
-        """Faults dates that Pydantic took for seconds since 1970, such as the year "2024".
-
-        Looks at the outcome, because a validator may well make a date of a year.
-        """
-        before = len(self.errors)
-        for leaf in self.dated:
-            chosen = self.chosen[leaf.index]
-            texts = chosen if isinstance(chosen, list) else [chosen]
-            if seconds := [reading for text in texts for reading in as_seconds(leaf, text)]:
-                final = self.final(instance, leaf.attribute.path)
-                is_list = leaf.attribute.is_list or leaf.number is not None
-                many = is_list and isinstance(final, Iterable)
-                if any(value in seconds for value in (final if many else [final])):
-                    self.fault(leaf, "Input should be a date, not a bare number")
-        return len(self.errors) > before
 
     def discarded(self, group: Group) -> Iterator[FieldError]:
         """A reason for every usable value that went with the nested model around it."""
