@@ -92,10 +92,13 @@ class Event:
 
 @dataclass
 class SimulatedGPU:
-    """What the devices were asked to do; memory: bytes of each; in_use, most: bytes, by device."""
+    """What the devices were asked to do; memory: bytes of each; in_use, most: bytes, by device.
 
-    devices: int = 1
+    has_numbers: whether they compute; else all is shapes, and what is read off them is 1.
+    """
+
     memory: int = 139 << 30
+    has_numbers: bool = True
     events: list[Event] = field(default_factory=list)
     in_use: dict[int, int] = field(default_factory=dict)
     most: dict[int, int] = field(default_factory=dict)
@@ -227,8 +230,8 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if name == "_local_scalar_dense":
         gpu.note("to_host", name, 8)
         gpu.note("wait", name)
-        return op(args[0].inner)
-    if (kernel := KERNELS.get(op.name())) is not None:
+        return op(args[0].inner) if gpu.has_numbers else 1
+    if gpu.has_numbers and (kernel := KERNELS.get(op.name())) is not None:
         gpu.note("launch", name, 1)
         index = mine[0].device.index
         return tree_map(
@@ -246,7 +249,10 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     index = _device_of(op, name, args, mine, tensors, wanted)
     _count_waits(gpu, op, name, args, kwargs)
     if "device" in kwargs:
-        kwargs = {**kwargs, "device": mine[0].inner.device if mine else "cpu"}
+        place = (
+            "cpu" if gpu.has_numbers or (wanted is not None and wanted.type == "cpu") else "meta"
+        )
+        kwargs = {**kwargs, "device": place}
     kwargs.pop("pin_memory", None)
     found = op(*tree_map(_inner, args), **tree_map(_inner, kwargs))
     if not op.is_view and name not in _IDLE:
@@ -279,7 +285,9 @@ def _device_of(
     devices = {x.device for x in mine}
     like = name.startswith("new_") or name.endswith("_like")
     if wanted is not None and wanted.type == "cuda":
-        devices = {torch.device("cuda", wanted.index or 0)} | (set() if like else devices)
+        if like:
+            return int(wanted.index or 0)
+        devices.add(torch.device("cuda", wanted.index or 0))
     for other in (x for x in tensors if not isinstance(x, GPUTensor)):
         indexes = name in _INDEXING and isinstance(args[0], GPUTensor)
         if indexes and not (len(args) > 2 and other is args[2] and other.dim()):
@@ -318,13 +326,15 @@ def _copied(gpu: SimulatedGPU, source: Tensor, wanted: Any, kwargs: dict[str, An
         gpu.note("to_device", "to", source.nbytes)
         if not is_free:
             gpu.note("wait", "to")
+        if not gpu.has_numbers:
+            rest["device"] = torch.device("meta")
         return GPUTensor(aten._to_copy(source, **rest), wanted.index or 0)
     found = aten._to_copy(source.inner, **rest)
     if wanted is not None and wanted.type != "cuda":
         gpu.note("to_host", "to", found.nbytes)
         if not kwargs.get("non_blocking"):
             gpu.note("wait", "to")
-        return found
+        return found if gpu.has_numbers else torch.ones_like(found, device="cpu")
     gpu.note("launch", "_to_copy", 1)
     return GPUTensor(found, source.device.index if wanted is None else wanted.index or 0)
 
@@ -413,7 +423,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def simulated_gpu(
-    devices: int = 1, memory: int = 139 << 30, capability: tuple[int, int] = (9, 0)
+    devices: int = 1, memory: int = 139 << 30, has_numbers: bool = True
 ) -> Iterator[SimulatedGPU]:
     """CUDA devices of so many bytes each, for this thread and those that it starts.
 
@@ -421,7 +431,7 @@ def simulated_gpu(
     """
     global _gpu
     _guard()
-    gpu = SimulatedGPU(devices, memory)
+    gpu = SimulatedGPU(memory, has_numbers)
     run = threading.Thread.run
 
     def run_with_device(thread: threading.Thread) -> None:
@@ -429,8 +439,8 @@ def simulated_gpu(
             run(thread)
 
     def free(device: Any = None) -> tuple[int, int]:
-        index = torch.device("cuda" if device is None else device).index or 0
-        return memory - gpu.in_use.get(index, 0), memory
+        index = device if isinstance(device, int) else torch.device(device or "cuda").index or 0
+        return gpu.memory - gpu.in_use.get(index, 0), gpu.memory
 
     def pin(tensor: Tensor, *_: Any) -> Tensor:
         pinned = tensor.clone()
@@ -438,7 +448,7 @@ def simulated_gpu(
         return pinned
 
     properties = SimpleNamespace(name="simulated", total_memory=memory, multi_processor_count=132)
-    properties.major, properties.minor = capability
+    properties.major, properties.minor = 9, 0
     said = {
         **dict.fromkeys(("_lazy_init", "init", "set_device", "empty_cache", "synchronize")),
         **dict.fromkeys(("ipc_collect", "manual_seed_all", "manual_seed", "set_rng_state_all")),
@@ -447,7 +457,7 @@ def simulated_gpu(
         "device_count": devices,
         "current_device": 0,
         "get_device_name": "simulated",
-        "get_device_capability": capability,
+        "get_device_capability": (9, 0),
         "get_device_properties": properties,
         "memory_reserved": 0,
         "memory_allocated": 0,

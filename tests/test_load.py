@@ -161,9 +161,8 @@ def test_without_accelerate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.gpu
-@needs_cuda
-@pytest.mark.parametrize("device_map", ["auto", 0, "cuda"])
-def test_a_device_map_on_cuda(folder: Path, device_map: Any) -> None:
+@pytest.mark.parametrize("device_map", ["auto", "cuda:0", "cuda"])
+def test_a_device_map_on_cuda(folder: Path, device_map: Any, cuda: None) -> None:
     pytest.importorskip("accelerate")
     mapped = Extractor.from_pretrained(folder, device_map=device_map, dtype="float32")
     assert mapped.model.device.type == "cuda"
@@ -203,8 +202,9 @@ def test_quantization_that_this_machine_cannot_do(
 
 
 @pytest.mark.gpu
-@needs_cuda
-def test_without_bitsandbytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_bitsandbytes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, cuda: None
+) -> None:
     hide(monkeypatch, "bitsandbytes")
     refused("bitsandbytes", "pip install", name=folder, quantization="nf4")
 

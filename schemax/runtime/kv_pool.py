@@ -8,6 +8,7 @@ room begins as zeros: what a mask hides still takes part, with no weight, and mu
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +36,8 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def __init__(self, cache: KVPool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.cache = cache
+        # Weakly: what memory ran out for is freed at once, not when a circle is found.
+        self._cache = weakref.ref(cache)
         self.prefixes: dict[int, tuple[Tensor, Tensor]] = {}
         self.documents: tuple[Tensor, Tensor] | None = None
         self.pool: tuple[Tensor, Tensor] | None = None
@@ -49,7 +51,9 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Whatever the model would keep, as it is: attention says what is stored; see `store`."""
-        self.cache.layer_under_way = self
+        cache = self._cache()
+        assert cache is not None
+        cache.layer_under_way = self
         return key_states, value_states
 
     def fetch(self, segment: KVSegment) -> tuple[Tensor, Tensor]:
