@@ -61,6 +61,24 @@ struct Guard final : public impl::NoOpDeviceGuardImpl<DeviceType::CUDA> {
 };
 C10_REGISTER_GUARD_IMPL(CUDA, Guard)
 }
+#ifdef GRADIENTS
+#include <ATen/detail/CUDAHooksInterface.h>
+struct Hooks : public at::CUDAHooksInterface {
+  Hooks(at::CUDAHooksArgs) {}
+  void init() const override {}
+  bool hasCUDA() const override { return true; }
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(at::DeviceIndex) const override { return true; }
+  at::DeviceIndex deviceCount() const override { return 2; }
+  at::DeviceIndex getCurrentDevice() const override { return 0; }
+  int getNumGPUs() const override { return 2; }
+  at::DeviceIndex current_device() const override { return 0; }
+};
+namespace at {
+C10_REGISTER_TYPED_CLASS(CUDAHooksRegistry, "CUDAHooks", Hooks)
+}
+#endif
 """
 HAS_COMPILER = shutil.which("g++") is not None
 
@@ -398,19 +416,25 @@ def _line() -> str:
 
 
 @cache
-def _guard() -> ctypes.CDLL:
-    """The guard, built once for every release of torch."""
-    built = Path(tempfile.gettempdir()) / f"simulated-gpu-{torch.__version__}.so"
+def guard(*, gradients: bool = False) -> Path:
+    """The library that answers for the device, built once for every release of torch.
+
+    gradients: whether autograd finds the device; such a library is loaded before torch is imported,
+    in a process of its own.
+    """
+    name = f"simulated-gpu-{torch.__version__}{'-gradients' if gradients else ''}.so"
+    built = Path(tempfile.gettempdir()) / name
     if not built.exists():
         root = Path(torch.__file__).parent
         with tempfile.TemporaryDirectory() as folder:
             source, made = Path(folder, "guard.cpp"), Path(folder, "guard.so")
             source.write_text(_GUARD, "ascii")
             command = ["g++", "-std=c++20", "-fPIC", "-shared", f"-I{root / 'include'}"]
-            command += [str(source), "-o", str(made), f"-L{root / 'lib'}", "-lc10"]
-            subprocess.run(command, check=True)
+            command += ["-DGRADIENTS"] if gradients else []
+            command += [str(source), "-o", str(made), f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu"]
+            subprocess.run([*command, f"-Wl,-rpath,{root / 'lib'}"], check=True)
             shutil.move(made, built)
-    return ctypes.CDLL(str(built))
+    return built
 
 
 # --- what says that there is a device ------------------------------------------------------------
@@ -430,7 +454,7 @@ def simulated_gpu(
     Tensors of the device do not outlive the context.
     """
     global _gpu
-    _guard()
+    ctypes.CDLL(str(guard()))
     gpu = SimulatedGPU(memory, has_numbers)
     run = threading.Thread.run
 

@@ -14,6 +14,7 @@ from decoding import assert_right, expected, run
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import PRESETS, DecodingConfig
 from schemax.runtime.model import DecoderModel
+from schemax.runtime.self_test import prepare
 from schemax.tokens import SlotOutput
 
 COMBINATIONS = [
@@ -240,7 +241,8 @@ def test_cuda_agrees_with_the_oracle(
     compiled = compile_schema(small, codec, decoding=preset)
     fast = run(model, compiled, TITLES[:3], 3)
     slow = expected(model, compiled, TITLES[:3], fast)
-    same = [
-        a.ids == b.ids for x, y in zip(fast, slow, strict=True) for a, b in zip(x, y, strict=True)
-    ]
-    assert sum(same) > len(same) / 2 if dtype == torch.bfloat16 else all(same)
+    if dtype == torch.float32:
+        assert fast == slow
+    # The oracle's slots end with the first token that differs, which rounding may decide.
+    tokens = [sum(len(slot.ids) for slots in found for slot in slots) for found in (slow, fast)]
+    assert tokens[0] > tokens[1] / 2
