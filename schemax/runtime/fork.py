@@ -23,7 +23,13 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.children import called_for, child_budget, child_number
 from schemax.runtime.language_model import LanguageModel, PromptSize
-from schemax.runtime.limits import OUT_OF_MEMORY, AdmissionControl, Limits, is_out_of_memory
+from schemax.runtime.limits import (
+    OUT_OF_MEMORY,
+    AdmissionControl,
+    Limits,
+    is_out_of_memory,
+    release_memory,
+)
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
@@ -167,8 +173,7 @@ def _in_memory(
         if not is_out_of_memory(error):
             raise
     # Outside the handler, so that the failed batch's tensors can be freed.
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    release_memory()
     return None
 
 

@@ -18,7 +18,13 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.runtime.kv_pool import KVPool
-from schemax.runtime.limits import OUT_OF_MEMORY, AdmissionControl, Limits, is_out_of_memory
+from schemax.runtime.limits import (
+    OUT_OF_MEMORY,
+    AdmissionControl,
+    Limits,
+    is_out_of_memory,
+    release_memory,
+)
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.outputs import DocumentOutput
 from schemax.runtime.packing import make_batch
@@ -65,8 +71,7 @@ def stream(
     many at a time (see `limits.AdmissionControl`).
     """
     source = _Source(requests)
-    usual = Limits.of(model.device, model.bytes_per_token, model.most_tokens, config)
-    control = AdmissionControl(usual)
+    control = AdmissionControl(Limits.of(model, config))
     while True:
         run = _Run(model, config, source, control, trace)
         try:
@@ -79,8 +84,7 @@ def stream(
         again = run.scheduler.requests
         del run
         model.forget_prefixes()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        release_memory()
         if not again and source.waiting and isinstance(source.waiting[0], Request):
             again = [source.waiting[0]]  # not even taken up
             source.waiting.popleft()
@@ -199,7 +203,7 @@ class _Run:
 
     def _resize(self, rows: int, width: int) -> None:
         kept, used = self.scheduler.resize(rows, width)
-        self.cache.resize(torch.from_numpy(kept), rows, width, used)
+        self.cache.resize(kept, rows, width, used)
 
     def _tell(self, logits: Tensor) -> None:
         assert self.trace is not None
