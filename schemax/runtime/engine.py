@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from schemax.config import DecodingConfig
@@ -47,10 +48,23 @@ def run(
     config: DecodingConfig,
     trace: Trace | None = None,
 ) -> Iterator[Filled | Refused]:
-    """Requests as they are done, in the way that the model decodes."""
-    if isinstance(model, ForkModel):
-        return fork_stream(model, requests, config, trace)
-    return stream(model, requests, config, trace)
+    """Requests as they are done."""
+    return chain.from_iterable(passes(model, requests, config, trace))
+
+
+def passes(
+    model: Model,
+    requests: Iterator[Request | Refused],
+    config: DecodingConfig,
+    trace: Trace | None = None,
+    cancelled: deque[Request] | None = None,
+) -> Iterator[list[Filled | Refused]]:
+    """What is done with every pass, in the way that the model decodes; see `stream.stream`."""
+    way: Any = fork_stream if isinstance(model, ForkModel) else stream
+    found: Iterator[list[Filled | Refused]] = way(
+        model, requests, config, trace, deque() if cancelled is None else cancelled
+    )
+    return found
 
 
 class Windows:
