@@ -15,6 +15,7 @@ from schemax.errors import (
     ModelError,
     SchemaError,
     SchemaxError,
+    ServerError,
     TemplateError,
 )
 from schemax.extractor import Extractor, extract
@@ -46,6 +47,7 @@ __all__ = [
     "OutputFormat",
     "SchemaError",
     "SchemaxError",
+    "ServerError",
     "Span",
     "Summary",
     "TemplateError",

@@ -18,7 +18,7 @@ from schemax.familiarity import Familiarity
 from schemax.messages import clipped, some_of
 from schemax.readout import read_out
 from schemax.results import Extraction, failed
-from schemax.runtime.engine import Model, Windows, outputs, run
+from schemax.runtime.engine import AnyModel, Windows, outputs, run
 from schemax.runtime.outputs import NO_MEMORY, DocumentOutput
 from schemax.runtime.requests import Request, new_request
 from schemax.runtime.stream import Refused
@@ -31,7 +31,7 @@ _Item = tuple[int, DocumentOutput] | Extraction[Any]
 
 
 def extractions(
-    model: Model,
+    model: AnyModel,
     documents: Iterator[Document],
     compiled: Mapping[str, CompiledSchema],
     calibration: Calibration,
@@ -65,7 +65,7 @@ def extractions(
             if output.problem == NO_MEMORY and may_share:
                 again.append(document)
             elif output.problem is not None:
-                yield failed(document.index, document.id, output.problem)
+                yield failed(document.index, document.id, output.problem, is_gone=output.is_gone)
             else:
                 extraction = read_out(document, output, schema, calibration)
                 familiarity.saw(schema, extraction)
@@ -96,7 +96,7 @@ class _Feed:
 
     def __init__(
         self,
-        model: Model,
+        model: AnyModel,
         compiled: Mapping[str, CompiledSchema],
         by_category: bool,
         alone: bool,

@@ -76,6 +76,16 @@ def _slot_text(
     slot: SlotOutput, kind: _Kind, compiled: CompiledSchema, calibration: Calibration
 ) -> SlotText:
     raw, complete = compiled.decode_slot(slot.ids)
+    items = None
+    if kind.items is not None:
+        width = len(kind.items)
+        inner = [
+            _slot_text(child, kind.items[place % width], compiled, calibration)
+            for place, child in enumerate(slot.children)
+        ]
+        items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
+    if not slot.logprobs:  # of a server that does not tell them
+        return SlotText(raw, slot.finish_reason, len(slot.ids), complete, items=items)
     legal_at_start, legal = map(exp, slot.legal_logprobs)
     probability = exp(sum(slot.logprobs))
     confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
@@ -99,14 +109,6 @@ def _slot_text(
         least = compiled.decoding.min_probability
         least = calibration.min_probability if least is None else least
         left_out = probability < least and kind.optional
-    items = None
-    if kind.items is not None:
-        width = len(kind.items)
-        inner = [
-            _slot_text(child, kind.items[place % width], compiled, calibration)
-            for place, child in enumerate(slot.children)
-        ]
-        items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
     null = slot.null_logprob
     return SlotText(
         raw,

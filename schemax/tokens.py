@@ -173,6 +173,7 @@ class SlotOutput:
     ids: from the value's beginning on, with what was begun already.
     logprobs: of every token, given those before it, under the model (whatever the temperature of
         sampling), and under a strict grammar among what that allows. 0 where there was no choice.
+        () of a server that does not tell them.
     null_logprob: of `SlotSpec.null_id` as the first token.
     legal_logprobs: how much of the model's probability fell on what the grammar allowed: at the
         first token, and at all tokens together. 0 where nothing was forbidden or nothing chosen.

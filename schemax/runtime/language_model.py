@@ -26,6 +26,13 @@ class PromptSize(Protocol):
     def max_tokens(self) -> int: ...
 
 
+def exceeds(needed: int, bound: int | None) -> str | None:
+    """Why so many position ids exceed a context; None if they fit, or nothing is known of it."""
+    if bound is None or needed <= bound:
+        return None
+    return f"needs {needed:,} positions, and the model's context has {bound:,}"
+
+
 class LanguageModel(ABC):
     """A causal language model whose output head is only computed where it is needed.
 
@@ -59,9 +66,8 @@ class LanguageModel(ABC):
 
     def misfit(self, size: PromptSize) -> str | None:
         """Why a prompt, with its gaps and budgets, exceeds the model; None if it fits."""
-        needed, bound = size.max_position + 1, self.max_positions
-        if bound is not None and needed > bound:
-            return f"needs {needed:,} positions, and the model's context has {bound:,}"
+        if problem := exceeds(size.max_position + 1, self.max_positions):
+            return problem
         tokens, limit = size.max_tokens, self.architecture.max_tokens
         if limit is not None and tokens + SLACK > limit:
             return f"needs up to {tokens:,} tokens, and the model takes {limit - SLACK:,} here"

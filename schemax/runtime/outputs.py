@@ -18,12 +18,14 @@ class DocumentOutput:
     steps: forward passes that it took part in, prefill and retries included.
     problem: why it could not be run.
     document: its place among those of its prompt.
+    is_gone: whether it could not be run for want of a server, and may be later.
     """
 
     slots: tuple[SlotOutput, ...]
     steps: int
     problem: str | None = None
     document: int = 0
+    is_gone: bool = False
 
 
 def passes_of(slots: Sequence[SlotOutput]) -> int:
