@@ -70,10 +70,10 @@ class Extractor:
         # Here and not above, since declaring and compiling must not import torch.
         from schemax.runtime.loading import named_eos_ids
         from schemax.runtime.self_test import prepare
-        from schemax.servers.model import ServerModel
+        from schemax.servers.remote import RemoteModel
 
         self._load_again: partial[Extractor] | None = None
-        self.model: Any = model if isinstance(model, ServerModel) else prepare(model)
+        self.model: Any = model if isinstance(model, RemoteModel) else prepare(model)
         self.tokenizer = tokenizer
         self.format = format
         self.template = template
@@ -185,7 +185,9 @@ class Extractor:
         made = cls(
             found.model,
             found.tokenizer,
-            **settings | {"template": template or found.template},
+            format=format,
+            template=template or found.template,
+            decoding=decoding or found.model.usual_decoding,
             eos_ids=found.tokenizer.eos_ids,
             calibration=found.calibration,
         )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import exp
+from math import exp, isnan
 from typing import TYPE_CHECKING, Any
 
 from schemax.attributes import Attribute
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
+from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.choices import Branches, Choices, choices_of
 from schemax.compiler.grammars import may_be_null
 from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
@@ -36,6 +38,8 @@ def read_out(
     slots: list[SlotText | None]
     if compiled.decoding.layout == "autoregressive":
         slots = _parsed(_plain_text(output.slots[0], compiled), compiled, output.document)
+        if isinstance(compiled.codec, ByteCodec) and output.slots[0].logprobs:
+            slots = list(_told(slots, output.slots[0], compiled))
     else:
         pairs = zip(output.slots, _kinds(compiled), strict=True)
         slots = [_slot_text(slot, kind, compiled, calibration) for slot, kind in pairs]
@@ -210,3 +214,33 @@ def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[Sl
         else SlotText(found[path], "stop", whole.tokens, complete=True)
         for path in paths[document * width : (document + 1) * width]
     ]
+
+
+def _told(
+    slots: Sequence[SlotText | None], whole: SlotOutput, compiled: CompiledSchema
+) -> Iterator[SlotText | None]:
+    """The fields of a chat's answer with their confidences, where they are found in it.
+
+    whole: its bytes, with the log-probability of a token at its first one, NaN at the others.
+    """
+    text, place = bytes(whole.ids), 0
+    for slot, attribute in zip(slots, compiled.attributes, strict=True):
+        key = text.find(json.dumps(attribute.labels[-1], ensure_ascii=False).encode(), place)
+        literal = b"" if slot is None else slot.raw.strip().encode()
+        start = text.find(literal, key + 1) if key >= 0 and literal else -1
+        if slot is None or start < 0:
+            yield slot
+            continue
+        place = start + len(literal)
+        # The token that the literal begins in may begin before it.
+        while isnan(whole.logprobs[start]) and start:
+            start -= 1
+        told = [value for value in whole.logprobs[start:place] if not isnan(value)]
+        probability = exp(sum(told))
+        is_sure = is_typed(attribute)
+        yield replace(
+            slot,
+            confidence=probability if is_sure else mean_probability(told),
+            probability=probability,
+            tokens=len(told),
+        )

@@ -103,6 +103,7 @@ class SlotSpec:
     expansion: None calls for no further slots. Only branches of isolated documents have any.
     branching: None wants to know nothing of what was not taken. As above.
     begun: tokens of the value that stand at the end of the key already.
+    json_schema: of a whole output, for servers that keep to one.
     """
 
     null_id: int = -1
@@ -110,6 +111,7 @@ class SlotSpec:
     expansion: Expansion | None = None
     branching: Branching | None = None
     begun: tuple[int, ...] = ()
+    json_schema: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -318,7 +318,7 @@ def _model_vocab(spec: Mapping[str, Any]) -> dict[str, int]:
 
 
 @lru_cache(maxsize=1)
-def _byte_of_character() -> dict[str, int]:
+def byte_characters() -> dict[str, int]:
     """GPT-2's byte alphabet: printable bytes stand for themselves, the others for U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(printable)]
@@ -328,7 +328,7 @@ def _byte_of_character() -> dict[str, int]:
 
 
 def _byte_level(token: str) -> bytes:
-    table = _byte_of_character()
+    table = byte_characters()
     if all(character in table for character in token):
         return bytes(table[character] for character in token)
     return token.encode()

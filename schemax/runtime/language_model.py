@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.architecture import examine
+from schemax.runtime.outputs import exceeds
 
 # Batch-mates may have more slots than a prompt has itself.
 SLACK = 512
@@ -24,13 +25,6 @@ class PromptSize(Protocol):
     def max_position(self) -> int: ...
     @property
     def max_tokens(self) -> int: ...
-
-
-def exceeds(needed: int, bound: int | None) -> str | None:
-    """Why so many position ids exceed a context; None if they fit, or nothing is known of it."""
-    if bound is None or needed <= bound:
-        return None
-    return f"needs {needed:,} positions, and the model's context has {bound:,}"
 
 
 class LanguageModel(ABC):

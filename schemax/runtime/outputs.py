@@ -42,3 +42,10 @@ def too_long(problem: str, num_tokens: int) -> DocumentOutput:
         f"the document is too long: its prompt {problem} ({num_tokens:,} tokens are the text "
         "itself); shorten the text or choose a model with a longer context",
     )
+
+
+def exceeds(needed: int, bound: int | None) -> str | None:
+    """Why so many position ids exceed a context; None if they fit, or nothing is known of it."""
+    if bound is None or needed <= bound:
+        return None
+    return f"needs {needed:,} positions, and the model's context has {bound:,}"

@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.tokenizer import as_codec
 from schemax.errors import ModelError
 from schemax.runtime.loading.load import Loaded, load_tokenizer
+from schemax.servers.chat import ChatModel
 from schemax.servers.client import Client
+from schemax.servers.completions import CompletionsModel
 from schemax.servers.dialects import find_served
-from schemax.servers.model import ServerModel
 
 
 def connect(
@@ -31,9 +33,12 @@ def connect(
     """
     client = Client(url, api_key=api_key, concurrency=concurrency, timeout=timeout)
     served = find_served(client, model, kind)
+    if tokenizer is None and served.kind == "openai":
+        unknown = ByteCodec()
+        return Loaded(ChatModel(client, served, unknown), unknown, None, None)
     found = _tokenizer(tokenizer, served.model)
     codec = as_codec(found.tokenizer)
-    return replace(found, model=ServerModel(client, served, codec), tokenizer=codec)
+    return replace(found, model=CompletionsModel(client, served, codec), tokenizer=codec)
 
 
 def _tokenizer(tokenizer: Any, model: str) -> Loaded:
@@ -46,5 +51,5 @@ def _tokenizer(tokenizer: Any, model: str) -> Loaded:
             raise
         raise ModelError(
             f"the tokenizer of {model} is not known ({error}); name the folder or Hub id that the "
-            "model was made from as `tokenizer`"
+            'model was made from as `tokenizer`, or have it asked by chat, with the kind "openai"'
         ) from error

@@ -52,7 +52,7 @@ _OWNERS: Mapping[str, Kind] = {
     "me": "llama.cpp",  # as llama-cpp-python calls itself
 }
 # What servers say of a field that they do not take; llama-cpp-python fails at it.
-_NOT_TAKEN = (400, 415, 422, 500, 501)
+NOT_TAKEN = (400, 415, 422, 500, 501)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def find_completions(client: Client, served: Served, ids: Sequence[int], text: s
                         f"{client.url} has no completions ({error}); without a tokenizer it is "
                         "asked by chat, one request per document"
                     ) from error
-                if error.status not in _NOT_TAKEN:
+                if error.status not in NOT_TAKEN:
                     raise
                 refused = error
             else:
