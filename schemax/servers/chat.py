@@ -5,6 +5,7 @@ For servers that offer nothing else, and for models whose tokens are not known.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import nan
 from typing import Any
 
@@ -21,6 +22,8 @@ from schemax.tokens import FinishReason, SlotOutput
 
 # Of an answer, at least: its layout is the server's affair.
 _FEWEST_TOKENS = 1024
+# To ask for the same.
+_MOST_WAYS = 3
 
 
 class ChatModel(RemoteModel):
@@ -48,11 +51,12 @@ class ChatModel(RemoteModel):
         schema = request.layout.specs[0].json_schema
         tokens = max(_FEWEST_TOKENS, int(request.budgets[0]))
         while True:
+            left_out = self._left_out.copy()
             body = self._body(text, schema, tokens, config)
             try:
                 return (_output(await self.client.ask("/chat/completions", body)),)
             except ServerError as error:
-                if not self._leave_out(error, body):
+                if not self._leave_out(error, left_out):
                     raise
 
     def _body(self, text: str, schema: Any, tokens: int, config: DecodingConfig) -> dict[str, Any]:
@@ -76,16 +80,19 @@ class ChatModel(RemoteModel):
                 body |= ways[place]
         return body
 
-    def _leave_out(self, error: ServerError, body: dict[str, Any]) -> bool:
-        """Whether the server names something that is now left out."""
+    def _leave_out(self, error: ServerError, before: Mapping[str, int]) -> bool:
+        """Whether the server names something that is left out by now.
+
+        before: what was left out of the request, which others may have changed since.
+        """
         said = str(error)
-        if error.status not in NOT_TAKEN:
+        names = ("response_format", "logprobs", "max_tokens", "temperature")
+        name = next((name for name in names if name in said), None)
+        known = before.get(name or "", 0)
+        if error.status not in NOT_TAKEN or name is None or known > _MOST_WAYS:
             return False
-        for name in ("response_format", "logprobs", "max_tokens", "temperature"):
-            if name in said and name in body:
-                self._left_out[name] = self._left_out.get(name, 0) + 1
-                return True
-        return False
+        self._left_out[name] = max(self._left_out.get(name, 0), known + 1)
+        return True
 
 
 def _output(reply: dict[str, Any]) -> SlotOutput:

@@ -78,7 +78,7 @@ class Client:
         self._is_gone = False
         loop = asyncio.new_event_loop()
         self._loop = loop
-        thread = threading.Thread(target=loop.run_forever, name="schemax-requests", daemon=True)
+        thread = threading.Thread(target=_run, args=(loop,), name="schemax-requests", daemon=True)
         thread.start()
         self.close = weakref.finalize(self, _close, http, loop, thread)
 
@@ -195,6 +195,11 @@ def _said(response: httpx2.Response) -> str:
     return clipped(str(found))
 
 
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
+
+
 def _close(
     http: httpx2.AsyncClient, loop: asyncio.AbstractEventLoop, thread: threading.Thread
 ) -> None:
@@ -207,4 +212,3 @@ def _close(
     asyncio.run_coroutine_threadsafe(end(), loop)
     if thread is not threading.current_thread():  # which may be who let go of the client
         thread.join()
-        loop.close()

@@ -8,18 +8,18 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import ServerError
 from schemax.runtime.outputs import DocumentOutput, exceeds
 from schemax.runtime.requests import Request
-from schemax.servers.client import Client
-from schemax.servers.dialects import Served
 from schemax.tokens import SlotOutput
 
 if TYPE_CHECKING:
+    from schemax.compiler.tokenizer import TextCodec
     from schemax.runtime.language_model import PromptSize
     from schemax.runtime.stream import Filled, Refused
+    from schemax.servers.client import Client
+    from schemax.servers.dialects import Served
 
 
 class RemoteModel(ABC):
