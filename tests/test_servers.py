@@ -188,9 +188,10 @@ def test_a_server_of_texts(embedded: Extractor) -> None:
         there = Extractor.from_server(server.url, tokenizer=FOLDER)
         # Texts whose last token no line break is merged with.
         texts = [TEAS[1], "Numi Organic Gunpowder Green, loose leaf 16 oz bag"]
-        found = read(there, [*texts, "Yogi <|endoftext|> Ginger"], load_schema("tea"))
+        tea = load_schema("tea")
+        found = read(there, [*texts, "Yogi <|endoftext|> Ginger"], tea)
         assert there.model.served.kind == "llama.cpp"
-        right = [item.value for item in read(embedded, texts, load_schema("tea"))]
+        right = [item.value for item in read(embedded, texts, tea)]
         assert [item.value for item in found[:2]] == right
         # Its tokenizer would read a document's text as the control token.
         assert all("<|endoftext|>" not in body["prompt"] for body in server.asked)

@@ -7,6 +7,7 @@ import os
 import random
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from datetime import UTC, datetime
@@ -43,6 +44,8 @@ class Client:
     A request that finds no server, or a busy one, is made again, after a pause that doubles, or
     that the server asks for (Retry-After).
 
+    usage: tokens so far, by the server's own count and under its names.
+
     Raises ValueError for what is no address.
     """
 
@@ -76,6 +79,7 @@ class Client:
         self._http = http
         self._room = asyncio.Semaphore(concurrency)
         self._is_gone = False
+        self.usage = Counter[str]()
         loop = asyncio.new_event_loop()
         self._loop = loop
         thread = threading.Thread(target=_run, args=(loop,), name="schemax-requests", daemon=True)
@@ -108,7 +112,13 @@ class Client:
                     await asyncio.sleep(failure.delay(tries))
                 else:
                     self._is_gone = False
+                    self._count(found.get("usage"))
                     return found
+
+    def _count(self, usage: Any) -> None:
+        for name, count in usage.items() if isinstance(usage, dict) else ():
+            if isinstance(count, int):
+                self.usage[name] += count
 
     async def _once(self, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         """Raises _Failure."""

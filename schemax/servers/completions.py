@@ -23,8 +23,8 @@ from schemax.servers.remote import RemoteModel
 from schemax.servers.slot_writer import Ask, SlotWriter
 from schemax.tokens import SlotOutput
 
-# Most formats write a value on a line. What else is cut off by it is asked for.
-_STOPS = ["\n"]
+# Most formats write a value on a line, and JSON ends like this. What else is cut off is asked for.
+_STOPS, _STOPS_OF_OUTPUTS = ["\n"], ["\n}"]
 
 
 class CompletionsModel(RemoteModel):
@@ -68,7 +68,13 @@ class CompletionsModel(RemoteModel):
     async def _slot(self, request: Request, branch: Branch, config: DecodingConfig) -> SlotOutput:
         """A slot, and those that its value calls for."""
         head = (*request.prefix, *request.stem.tolist(), *branch.key)
-        writer = SlotWriter(branch.spec, request.stop, branch.budget, self._automata)
+        writer = SlotWriter(
+            branch.spec,
+            request.stop,
+            branch.budget,
+            self._automata,
+            ends_at_stops=config.layout == "autoregressive",
+        )
         choices = branch.spec.branching
         grammar = gbnf(choices.choices) if isinstance(choices, Branches) else None
         while (ask := writer.ask) is not None:
@@ -87,8 +93,9 @@ class CompletionsModel(RemoteModel):
         ids = [*head, *ask.written]
         prompt = ids if self._way.takes_ids else self.codec.text_of(ids)
         body = completion(self.served, self._way, prompt, ask.max_tokens)
-        if ask.stops and config.layout != "autoregressive":
-            body["stop"] = _STOPS
+        if ask.stops:
+            is_output = config.layout == "autoregressive"
+            body["stop"] = _STOPS_OF_OUTPUTS if is_output else _STOPS
         if ask.bias:
             body["logit_bias"] = {str(token): value for token, value in ask.bias.items()}
         elif grammar is not None and self.served.dialect.grammar is not None:

@@ -120,7 +120,8 @@ def find_completions(client: Client, served: Served, ids: Sequence[int], text: s
                 if error.status in (404, 405):
                     raise ServerError(
                         f"{client.url} has no completions ({error}); without a tokenizer it is "
-                        "asked by chat, one request per document"
+                        "asked by chat, one request per document",
+                        status=error.status,
                     ) from error
                 if error.status not in NOT_TAKEN:
                     raise

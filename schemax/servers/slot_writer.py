@@ -44,9 +44,19 @@ class SlotWriter:
     """A slot that is being written.
 
     budget: tokens, retries included. automata: of the grammars of all slots.
+    ends_at_stops: whether a stop string ends it for good, as it does a whole output.
     """
 
-    def __init__(self, spec: SlotSpec, stop: StopTable, budget: int, automata: Automata) -> None:
+    def __init__(
+        self,
+        spec: SlotSpec,
+        stop: StopTable,
+        budget: int,
+        automata: Automata,
+        *,
+        ends_at_stops: bool = False,
+    ) -> None:
+        self._ends_at_stops = ends_at_stops
         self._stop, self._budget, self._null_id = stop, budget, spec.null_id
         self._automata, self._grammar = automata, spec.grammar
         self._state = 0
@@ -107,7 +117,9 @@ class SlotWriter:
             if not self._write(step, biased) or self._reason is not None:
                 return
             biased = {}
-        if answer.ended or not answer.steps:
+        if answer.ended and self._ends_at_stops:
+            self._reason = "eos"
+        elif answer.ended or not answer.steps:
             # By a stop string, which may be part of the delimiter, or by the model.
             self._stops = False
             if not answer.steps and (asked_plainly or biased):
