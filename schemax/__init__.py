@@ -15,6 +15,7 @@ from schemax.errors import (
     ModelError,
     SchemaError,
     SchemaxError,
+    ServerError,
     TemplateError,
 )
 from schemax.extractor import Extractor
@@ -47,6 +48,7 @@ __all__ = [
     "OutputFormat",
     "SchemaError",
     "SchemaxError",
+    "ServerError",
     "Span",
     "Summary",
     "TemplateError",

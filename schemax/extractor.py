@@ -49,7 +49,7 @@ class Options(TypedDict, total=False):
 
 
 class Extractor(AbstractContextManager["Extractor"]):
-    """A loaded model that fills schemas.
+    """A loaded model that fills schemas, or one of a server.
 
     model: a causal language model of transformers; tokenizer: its fast tokenizer.
     format, template, decoding: used where neither the call nor the class says otherwise.
@@ -76,9 +76,10 @@ class Extractor(AbstractContextManager["Extractor"]):
         from schemax.runtime.loading import named_eos_ids  # which imports torch
         from schemax.runtime.self_test import prepare
         from schemax.runtime.shared import SharedEngine
+        from schemax.servers.remote import RemoteModel
 
         self._load_again: partial[Extractor] | None = None
-        self.model = prepare(model)
+        self.model: Any = model if isinstance(model, RemoteModel) else prepare(model)
         self._engine = SharedEngine(self.model)
         self.tokenizer = tokenizer
         self.format = format
@@ -147,6 +148,57 @@ class Extractor(AbstractContextManager["Extractor"]):
         made._load_again = partial(
             cls.from_pretrained, name, template=template, **settings, **loading
         )
+        return made
+
+    @classmethod
+    def from_server(
+        cls,
+        url: str,
+        *,
+        model: str | None = None,
+        tokenizer: Any = None,
+        api_key: str | None = None,
+        kind: str = "auto",
+        concurrency: int = 32,
+        timeout: float = 600.0,
+        format: str | OutputFormat | None = None,
+        template: TemplateLike | None = None,
+        decoding: str | DecodingConfig | None = None,
+    ) -> Extractor:
+        """Has a server fill schemas: vLLM, SGLang, llama-server, any of OpenAI's protocol.
+
+        See docs/servers.md. A document that the server fails at becomes an extraction without a
+        value, whose `errors` say why.
+
+        url: of the API, `/v1` included; model: as the server names it, None takes its first.
+        tokenizer: the model's, as a folder, Hub id or object. With it, every field of a document is
+            a completion of its own behind a common prefix, as in this process. None takes that of
+            the model's name; where the kind is "openai" a document is one chat request, whose
+            response_format is the schema.
+        api_key: None takes $SCHEMAX_API_KEY, else $OPENAI_API_KEY, which is sent over https and to
+            this machine alone.
+        kind: "vllm", "sglang", "llama.cpp" or "openai"; "auto" asks the server.
+        concurrency: requests in flight at most. timeout: seconds that a request may take.
+
+        Raises ServerError for a server that does not answer or refuses, ModelError for a tokenizer
+        that cannot be read, ValueError for what is no address and for an unknown kind.
+        """
+        from schemax.servers.connect import connect
+
+        settings: Any = {"format": format, "template": template, "decoding": decoding}
+        place: Any = {"model": model, "tokenizer": tokenizer, "api_key": api_key, "kind": kind}
+        place |= {"concurrency": concurrency, "timeout": timeout}
+        found = connect(url, **place)
+        made = cls(
+            found.model,
+            found.tokenizer,
+            format=format,
+            template=template or found.template,
+            decoding=decoding or found.model.usual_decoding,
+            eos_ids=found.tokenizer.eos_ids,
+            calibration=found.calibration,
+        )
+        made._load_again = partial(cls.from_server, url, **settings, **place)
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from schemax.familiarity import Familiarity
 from schemax.messages import clipped, some_of
 from schemax.readout import read_out
 from schemax.results import Extraction, failed
-from schemax.runtime.engine import Model, Windows, outputs
+from schemax.runtime.engine import AnyModel, Windows, outputs
 from schemax.runtime.outputs import NO_MEMORY, DocumentOutput
 from schemax.runtime.requests import Request, new_request
 from schemax.runtime.shared import Call, SharedEngine
@@ -149,7 +149,10 @@ class Extractions:
             if output.problem == NO_MEMORY and may_share:
                 self._again.append(document)
             elif output.problem is not None:
-                extractions.append(failed(document.index, document.id, output.problem))
+                gone = output.is_gone
+                extractions.append(
+                    failed(document.index, document.id, output.problem, is_gone=gone)
+                )
             else:
                 extraction = read_out(document, output, schema, self._calibration)
                 self._familiarity.saw(schema, extraction)
@@ -165,7 +168,7 @@ class _Feed:
 
     def __init__(
         self,
-        model: Model,
+        model: AnyModel,
         compiled: Mapping[str, CompiledSchema],
         by_category: bool,
         alone: bool,

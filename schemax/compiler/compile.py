@@ -13,9 +13,11 @@ import numpy as np
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
+from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.choices import with_key
 from schemax.compiler.few_shot import FewShotExample, written_examples
 from schemax.compiler.lists import Compiling, as_decoded, asked_of, asked_of_items
+from schemax.compiler.output_schema import output_schema
 from schemax.compiler.prompt import (
     DEFAULT_TEMPLATE,
     PromptText,
@@ -55,7 +57,7 @@ class CompiledSchema:
         of one document's whole output.
     asked: (N,) what the slots ask for: the attributes, of a list in two phases its count.
     slots: (N,) grammars, how null begins, and what a count calls for; () for the autoregressive
-        layout.
+        layout, but for chats the schema of the output.
     stop, stop_rule: what ends a slot, over tokens and over bytes.
     odd_boundaries: attributes whose slot begins within what the tokenizer would merge.
     """
@@ -231,6 +233,8 @@ def _compile(
         budgets = (len(codec.encode(skeleton)) + sum(budgets),)
         odd: tuple[str, ...] = ()
         slots: tuple[SlotSpec, ...] = ()
+        if isinstance(codec, ByteCodec) and output_format.name == "json":
+            slots = (SlotSpec(json_schema=output_schema(attributes)),)
         rule = output_format.end
     else:
         texts = key_texts(asked, output_format, config, num_documents)

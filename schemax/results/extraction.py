@@ -140,6 +140,7 @@ class Extraction(Generic[T]):
     texts: what the model was shown, by key of the record ("text" for a bare str), as it was given:
         spans are offsets into these. Empty if the document was not read.
     slots: what was decoded, attribute by attribute, of which `build` has made all the rest.
+    is_gone: whether it failed for want of a server, so that the same may succeed later.
     """
 
     value: T | None
@@ -150,6 +151,7 @@ class Extraction(Generic[T]):
     steps: int = 0
     texts: Mapping[str, str] = field(default_factory=dict)
     slots: tuple[SlotText | None, ...] = field(default=(), repr=False, compare=False)
+    is_gone: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.fields, LaterResults):
@@ -252,10 +254,11 @@ def failed(
     field: str | None = None,
     raw: str | None = None,
     steps: int = 0,
+    is_gone: bool = False,
 ) -> Extraction[Any]:
     """The row of a document that could not be read at all."""
     error = FieldError(field, clipped(message), raw)
-    return Extraction(None, index, document_id, errors=(error,), steps=steps)
+    return Extraction(None, index, document_id, errors=(error,), steps=steps, is_gone=is_gone)
 
 
 def check_on_error(on_error: str) -> None:

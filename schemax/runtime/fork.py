@@ -194,7 +194,7 @@ def decode_forked(
     trace: Trace | None = None,
 ) -> list[tuple[SlotOutput, ...]]:
     """Fills the slots of requests whose stems are equally long, and those that values call for."""
-    branches = [branch for n, request in enumerate(requests) for branch in _branches(n, request)]
+    branches = [branch for n, request in enumerate(requests) for branch in branches_of(n, request)]
     found = _fill(model, requests, branches, config, trace)
     return [
         tuple(slot for branch, slot in zip(branches, found, strict=True) if branch.request == n)
@@ -210,7 +210,7 @@ def select_rows(state: Any, rows: Tensor) -> Any:
     return type(state)(part.index_select(0, rows.to(part.device)) for part in state)
 
 
-def _branches(number: int, request: Request) -> Iterator[Branch]:
+def branches_of(number: int, request: Request) -> Iterator[Branch]:
     layout = request.layout
     ends = layout.suffix_lengths.cumsum()
     for n in range(layout.num_slots):
@@ -243,7 +243,7 @@ def _fill(
         children = called_for(branch.spec, output, 0)[0] if whole else ()
         counts.append(len(children))
         called += [
-            _child(branch, place, child, requests[branch.request])
+            child_of(branch, place, child, requests[branch.request])
             for place, child in enumerate(children)
         ]
     if not called:
@@ -255,7 +255,7 @@ def _fill(
     ]
 
 
-def _child(parent: Branch, place: int, child: ChildSlot, request: Request) -> Branch:
+def child_of(parent: Branch, place: int, child: ChildSlot, request: Request) -> Branch:
     position = int(request.stem_positions[-1]) + len(child.key)
     budget = child_budget(child, request, position, parent.budget)
     number = child_number(parent.number, place)

@@ -15,7 +15,9 @@ from typing import Any
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.engine import Model, passes
+from schemax.runtime.engine import AnyModel, passes
+from schemax.runtime.fork import ForkModel
+from schemax.runtime.model import DecoderModel
 from schemax.runtime.requests import Request
 from schemax.runtime.stream import Filled
 
@@ -34,8 +36,9 @@ class SharedEngine:
     a pass each; the calls of a lane take turns, a request each.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: AnyModel) -> None:
         self.model = model
+        self._has_passes = isinstance(model, DecoderModel | ForkModel)
         # Reentrant, since a forgotten call may be closed by the garbage collector, at any time.
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
@@ -124,8 +127,9 @@ class SharedEngine:
         with self.lock:
             if len(lane.layouts) > _MOST_LAYOUTS:
                 return None
-            # So that its passes are full.
-            self._wait_for_sole_call(lambda call: call.given or not call.is_open)
+            if self._has_passes or not lane.owners:
+                # So that its passes are full.
+                self._wait_for_sole_call(lambda call: call.given or not call.is_open)
             for place, call in enumerate(self._calls):
                 if call.key == lane.key and call.has_work:
                     self._calls.append(self._calls.pop(place))

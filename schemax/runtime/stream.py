@@ -56,7 +56,9 @@ class Refused:
     output: DocumentOutput
 
 
-Filled = tuple[Request, tuple[SlotOutput, ...] | None]
+Filled = tuple[Request, tuple[SlotOutput, ...] | DocumentOutput | None]
+"""A request with its slots; with what is said of its documents, where another machine failed at it;
+None: memory does not suffice for it."""
 
 
 def stream(
