@@ -62,8 +62,9 @@ class _Verbs(TyperGroup):
             _explain(f"error: {error}", error)
             status = _BAD_USAGE
         except RuntimeError as error:
-            # By name, since its class is torch's, which need not be imported by now.
-            if type(error).__name__ != "OutOfMemoryError":
+            from schemax.runtime.limits import is_out_of_memory
+
+            if not is_out_of_memory(error):
                 raise
             smaller = _SMALLER.get(ctx.invoked_subcommand, "--batch-size")
             _explain(f"error: out of memory; use a smaller {smaller}", error)

@@ -14,7 +14,9 @@ from schemax.attributes.annotations import allows_none
 from schemax.attributes.made_classes import build_model
 from schemax.attributes.settings import is_unprintable
 from schemax.errors import SchemaError
-from schemax.extractor import extract
+from schemax.one_call import extract
+
+_STANDARD = "https://json-schema.org/draft/2020-12/schema"
 
 
 class AttrSchema(BaseModel):
@@ -88,6 +90,14 @@ class AttrSchema(BaseModel):
         Raises what `schemax.extract` raises.
         """
         return extract(products, cls, **options)
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """The declaration as a JSON Schema document (2020-12): `from_json_schema`'s inverse.
+
+        Raises what Pydantic's `model_json_schema` raises for types without JSON.
+        """
+        return {"$schema": _STANDARD, **cls.model_json_schema()}
 
     @classmethod
     def from_json_schema(

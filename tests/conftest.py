@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import tokenizers
 import torch
 from hypothesis import HealthCheck, settings
 from models_page import models_page
+from simulated_gpu import HAS_COMPILER, simulated_gpu
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
@@ -75,6 +76,18 @@ def _one_thread() -> None:
 def _same_numbers() -> None:
     # Whatever ran before in the same process.
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def cuda() -> Iterator[None]:
+    """A CUDA device: a real one where there is one, else a simulated one."""
+    if torch.cuda.is_available():
+        yield
+        return
+    if not HAS_COMPILER:
+        pytest.skip("a simulated device requires g++")
+    with simulated_gpu():
+        yield
 
 
 class Small(AttrSchema, category="television"):

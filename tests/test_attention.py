@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Any
 
 import pytest
 import torch
 
-from schemax.runtime import attention
-from schemax.runtime.attention import _flash, _matmul, attend, attend_segments
+from schemax.runtime import kernels
+from schemax.runtime.attention import attend_segments
 from schemax.runtime.batch import Kind, KVSegment
+from schemax.runtime.kernels import attend, efficient, flash_on_cpu, plain, varlen
 from schemax.runtime.kv_pool import KVPool
+from schemax.runtime.masks import Mask, least_where
 
 
-@pytest.mark.parametrize("kernel", [_flash, _matmul, attend])
+@pytest.mark.parametrize("kernel", [flash_on_cpu, plain, attend])
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("count", [1, 5, 40, 150])
 @pytest.mark.parametrize("kind", ["plain", "causal", "per query", "per row"])
@@ -36,7 +39,8 @@ def test_kernels_equal_the_definition(kernel: Any, groups: int, count: int, kind
     causal = kind == "causal"
     if causal:
         added = torch.full((count, length), least).triu(1)[None]
-    out, total = kernel(query, key, value, 0.3, mask, causal, None)
+    given = None if mask is None else Mask(mask)
+    out, total = kernel(query, key, value, 0.3, given, causal, None)
     by_head = query.double().transpose(1, 2)
     keys, values = (part.double().repeat_interleave(groups, dim=1) for part in (key, value))
     scores = by_head @ keys.transpose(-1, -2) * 0.3 + added.double()[:, None]
@@ -53,11 +57,11 @@ def test_long_rows_are_multiplied_some_queries_at_a_time(
 ) -> None:
     query = torch.randn(2, 50, 4, 8)
     key, value = torch.randn(2, 2, 50, 8), torch.randn(2, 2, 50, 8)
-    mask = torch.randn(2, 50, 50) if kind == "masked" else None
-    whole = _matmul(query, key, value, 0.3, mask, kind == "causal", 5.0)
-    monkeypatch.setattr(attention, "_MOST_SCORES", 3000)
+    mask = Mask(torch.randn(2, 50, 50)) if kind == "masked" else None
+    whole = plain(query, key, value, 0.3, mask, kind == "causal", 5.0)
+    monkeypatch.setattr(kernels, "_MOST_SCORES", 3000)
     for got, expected in zip(
-        _matmul(query, key, value, 0.3, mask, kind == "causal", 5.0), whole, strict=True
+        plain(query, key, value, 0.3, mask, kind == "causal", 5.0), whole, strict=True
     ):
         torch.testing.assert_close(got, expected)
 
@@ -84,3 +88,118 @@ def test_segments_equal_attention_over_all_keys() -> None:
     weights = torch.cat([scores, sinks[:, None, None].expand(4, 6, 1)], -1).softmax(-1)[..., :-1]
     expected = torch.einsum("htm,hmd->thd", weights, value.repeat_interleave(2, 0))
     torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("spread", [1.0, 4.0, 10.0])
+def test_products_are_as_exact_as_torch_s_own_attention(dtype: torch.dtype, spread: float) -> None:
+    """In half precision, where scores rounded before the softmax are five times as far off."""
+    query, key, value = (torch.randn(4, 8, 300, 64) for _ in range(3))
+    query = (query * spread).to(dtype)
+    key, value = key.to(dtype), value.to(dtype)
+    wide = query.double(), key.double(), value.double()
+    scores = wide[0] @ wide[1].transpose(-1, -2) / 8
+    expected = (scores.softmax(-1) @ wide[2]).transpose(1, 2)
+    own = torch.nn.functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
+    found, total = plain(query.transpose(1, 2), key, value, 1 / 8, None, False, None)
+    error = (found.double() - expected).square().mean().sqrt()
+    assert error <= 1.05 * (own.double() - expected).square().mean().sqrt()
+    assert (total.double() - scores.logsumexp(-1).transpose(1, 2)).abs().max() < 1e-4
+
+
+def test_scores_beyond_half_precision_stay_numbers() -> None:
+    query = torch.full((1, 2, 2, 8), 200.0, dtype=torch.float16)
+    key = torch.full((1, 1, 5, 8), 60.0, dtype=torch.float16)
+    out, total = plain(query, key, key, 1.0, None, False, None)
+    assert torch.equal(out, torch.full_like(out, 60.0))
+    assert torch.allclose(total, torch.full_like(total, 96_000 + log(5)))
+
+
+CUDA_KERNELS = [
+    (efficient, torch.float32),
+    (efficient, torch.float16),
+    (efficient, torch.bfloat16),
+    (varlen, torch.float16),
+    (varlen, torch.bfloat16),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("kernel", "dtype"), CUDA_KERNELS)
+@pytest.mark.parametrize("kind", ["plain", "causal", "counted", "per query", "one document"])
+@pytest.mark.parametrize("lies", ["by head", "by token"])
+def test_kernels_of_cuda_equal_their_twin(
+    kernel: Any, dtype: torch.dtype, kind: str, lies: str, cuda: None
+) -> None:
+    """On parts of larger stores; a simulated device checks what they require."""
+    batch, count, length = (1 if kind == "one document" else 3), 7, 7 if kind == "causal" else 45
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape).to("cuda", dtype)
+
+    query = random(batch, count, 6, 16)
+    if lies == "by head":
+        key, value = (random(batch + 1, 2, 64, 16)[:batch, :, :length] for _ in range(2))
+    else:
+        key, value = (random(batch, length, 2, 16).transpose(1, 2) for _ in range(2))
+    mask = None
+    if kind == "counted":
+        mask = Mask(counts=torch.tensor([1, 45, 20], dtype=torch.int32).cuda(), length=length)
+    elif kind == "per query":
+        if kernel is varlen:
+            pytest.skip("takes no such mask")
+        hidden = torch.rand(batch, count, length) < 0.5
+        hidden[..., 3] = False
+        mask = Mask(least_where(hidden).cuda())
+    found = kernel(query, key, value, 0.3, mask, kind == "causal", None)
+    expected = plain(query, key, value, 0.3, mask, kind == "causal", None)
+    for got, right in zip(found, expected, strict=True):
+        assert got.shape == right.shape
+        assert got.dtype == right.dtype
+        assert (got.float() - right.float()).abs().max() < (
+            1e-5 if dtype == torch.float32 else 0.05
+        )
+
+
+@pytest.mark.gpu
+def test_each_kernel_is_taken_where_it_works(cuda: None, caplog: pytest.LogCaptureFixture) -> None:
+    def taken(dtype: torch.dtype, size: int, mask: Mask | None = None, **changes: Any) -> str:
+        query = torch.zeros(2, 5, 4, size, dtype=dtype).cuda()
+        key = torch.zeros(2, 2, 30, size, dtype=dtype).cuda()
+        return kernels._kernel_for(query, key, key, mask, changes.get("softcap")).__name__
+
+    kernels._works.cache_clear()
+    caplog.set_level("INFO")
+    rows = Mask(torch.zeros(2, 5, 30).cuda())
+    assert taken(torch.bfloat16, 64) == "varlen"
+    assert taken(torch.bfloat16, 64, rows) == "efficient"
+    assert taken(torch.bfloat16, 64, softcap=30.0) == "plain"
+    assert taken(torch.bfloat16, 12) == "plain"
+    assert "attention on cuda:0 in torch.bfloat16: varlen, heads of 64" in caplog.messages
+    assert sum("no varlen" in message for message in caplog.messages) == 1
+
+
+@pytest.mark.gpu
+def test_a_kernel_that_differs_is_left_out(
+    cuda: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def wrong(*arguments: Any) -> Any:
+        out, total = plain(*arguments)
+        return out, total + 1
+
+    caplog.set_level("INFO")
+    sizes = 8, 8
+    assert not kernels._works(wrong, torch.device("cuda:0"), torch.float32, sizes)
+    assert "no wrong (its results differ" in caplog.text
+
+
+@pytest.mark.parametrize(("kernel", "dtype"), CUDA_KERNELS)
+def test_kernels_of_cuda_have_the_shapes_that_torch_says(kernel: Any, dtype: torch.dtype) -> None:
+    """By torch's own shape functions, on the meta device."""
+    with torch.device("meta"):
+        query = torch.empty(3, 7, 6, 16, dtype=dtype)
+        key = torch.empty(3, 2, 64, 16, dtype=dtype)[:, :, :45]
+        mask = Mask(counts=torch.empty(3, dtype=torch.int32), length=45)
+    out, total = kernel(query, key, key, 0.3, mask, False, None)
+    assert (out.shape, out.dtype) == ((3, 7, 6, 16), dtype)
+    assert (total.shape, total.dtype) == ((3, 7, 6), torch.float32)

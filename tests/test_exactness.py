@@ -14,6 +14,7 @@ from decoding import assert_right, expected, run
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import PRESETS, DecodingConfig
 from schemax.runtime.model import DecoderModel
+from schemax.runtime.self_test import prepare
 from schemax.tokens import SlotOutput
 
 COMBINATIONS = [
@@ -230,17 +231,18 @@ def test_bfloat16_runs_and_mostly_agrees(codec: TextCodec, small: Any) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", slow_but({"isolated"}, PRESETS))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_cuda_agrees_with_the_oracle(
-    codec: TextCodec, small: Any, preset: str, dtype: torch.dtype
+    codec: TextCodec, small: Any, preset: str, dtype: torch.dtype, cuda: None
 ) -> None:
-    model = DecoderModel(tiny_model("qwen3", codec.vocab_size).to("cuda", dtype))
+    model = prepare(tiny_model("qwen3", codec.vocab_size).to("cuda", dtype))
+    assert isinstance(model, DecoderModel)
     compiled = compile_schema(small, codec, decoding=preset)
-    fast = run(model, compiled, TITLES, 3)
-    slow = expected(model, compiled, TITLES, fast)
-    same = [
-        a.ids == b.ids for x, y in zip(fast, slow, strict=True) for a, b in zip(x, y, strict=True)
-    ]
-    assert sum(same) > len(same) / 2 if dtype == torch.bfloat16 else all(same)
+    fast = run(model, compiled, TITLES[:3], 3)
+    slow = expected(model, compiled, TITLES[:3], fast)
+    if dtype == torch.float32:
+        assert fast == slow
+    # The oracle's slots end with the first token that differs, which rounding may decide.
+    tokens = [sum(len(slot.ids) for slots in found for slot in slots) for found in (slow, fast)]
+    assert tokens[0] > tokens[1] / 2

@@ -17,9 +17,11 @@ from conftest import TITLES, Small, tiny_model
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
+from transformers.integrations import hub_kernels
 
 from schemax import Extractor
 from schemax.errors import ModelError
+from schemax.runtime.loading import hub_kernels as our_kernels
 from schemax.runtime.loading import load
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -161,9 +163,12 @@ def test_without_accelerate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.gpu
-@needs_cuda
-@pytest.mark.parametrize("device_map", ["auto", 0, "cuda"])
-def test_a_device_map_on_cuda(folder: Path, device_map: Any) -> None:
+@pytest.mark.parametrize(
+    "device_map",
+    # Numbers, which accelerate takes as well, name the devices that torch was built for.
+    [pytest.param("auto", marks=needs_cuda), pytest.param(0, marks=needs_cuda), "cuda:0", "cuda"],
+)
+def test_a_device_map_on_cuda(folder: Path, device_map: Any, cuda: None) -> None:
     pytest.importorskip("accelerate")
     mapped = Extractor.from_pretrained(folder, device_map=device_map, dtype="float32")
     assert mapped.model.device.type == "cuda"
@@ -182,6 +187,25 @@ def test_attention_implementations(folder: Path) -> None:
 def test_a_config_cannot_name_code_on_the_hub(copy: Path) -> None:
     edit(copy / "config.json", attn_implementation="someone/kernel")
     assert Extractor.from_pretrained(copy).model.model.config._attn_implementation == "sdpa"
+
+
+def test_kernels_on_the_hub_are_fetched_by_name_only(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What transformers would fetch by itself: it goes on without, or the model is refused."""
+    fetched: list[str] = []
+    monkeypatch.setattr(our_kernels, "_fetch", lambda name, **_: fetched.append(name))
+    Extractor.from_pretrained(folder)
+    monkeypatch.setattr(hub_kernels, "is_kernels_available", lambda: True)
+    monkeypatch.setattr(hub_kernels, "_kernels_enabled", True)
+    kernel = hub_kernels._HUB_KERNEL_MAPPING["finegrained-fp8"]["repo_id"]
+    assert hub_kernels.lazy_load_kernel("finegrained-fp8", {}) is None
+    with pytest.raises(FileNotFoundError, match=f"set SCHEMAX_HUB_KERNELS={kernel}"):
+        hub_kernels.get_kernel(kernel, version=1)
+    assert not fetched
+    monkeypatch.setenv("SCHEMAX_HUB_KERNELS", f"a/b, {kernel}")
+    hub_kernels.lazy_load_kernel("finegrained-fp8", {})
+    assert fetched == [kernel]
 
 
 # Quantization
@@ -203,8 +227,7 @@ def test_quantization_that_this_machine_cannot_do(
 
 
 @pytest.mark.gpu
-@needs_cuda
-def test_without_bitsandbytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_bitsandbytes(folder: Path, monkeypatch: pytest.MonkeyPatch, cuda: None) -> None:
     hide(monkeypatch, "bitsandbytes")
     refused("bitsandbytes", "pip install", name=folder, quantization="nf4")
 

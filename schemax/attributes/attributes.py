@@ -21,7 +21,7 @@ from schemax.attributes.annotations import (
     text_of,
 )
 from schemax.attributes.constraints import Constraints
-from schemax.attributes.settings import is_unprintable, require_model
+from schemax.attributes.settings import is_unprintable, require_model, spaced
 from schemax.config import BOUNDS
 from schemax.errors import SchemaError
 from schemax.reading.units import check_unit
@@ -225,7 +225,7 @@ def _fields_of(model: type[BaseModel], outer: _Outer) -> dict[str, FieldInfo]:
 
 def _label_of(name: str, field: FieldInfo) -> str:
     if field.title is None:
-        return name.replace("_", " ").strip()
+        return spaced(name)
     if is_unprintable(field.title):
         raise UnsupportedType(
             f"title {field.title!r} must be one line of visible text: the model is shown it"

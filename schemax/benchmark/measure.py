@@ -12,6 +12,7 @@ import torch
 from schemax.benchmark.engines.base import BenchmarkError, Engine, Unavailable
 from schemax.benchmark.memory import peak_memory
 from schemax.benchmark.workload import Workload, first_difference
+from schemax.runtime.limits import is_out_of_memory
 
 
 @dataclass(slots=True)
@@ -143,7 +144,9 @@ def _tune(outcome: EngineRun, work: Workload, device: torch.device) -> None:
         sample = work.part(max(size, 2))
         try:
             outcome.tried[size] = len(sample) / timed(outcome, sample, device)
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             break
     if outcome.tried:
         engine.batch_size = max(outcome.tried, key=lambda size: outcome.tried[size])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from schemax.errors import ExtractionError
 from schemax.messages import clipped
 from schemax.tokens import FinishReason
 
@@ -258,3 +259,19 @@ def failed(
     """The row of a document that could not be read at all."""
     error = FieldError(field, clipped(message), raw)
     return Extraction(None, index, document_id, errors=(error,), steps=steps, is_gone=is_gone)
+
+
+def check_on_error(on_error: str) -> None:
+    if on_error not in ("raise", "null"):
+        raise ValueError(f'on_error must be "raise" or "null", not {on_error!r}')
+
+
+def values_of(found: Iterable[Extraction[Any]], on_error: str) -> list[Any]:
+    """Instances in order of the input, with None for a row that is none.
+
+    Raises ExtractionError for such rows where on_error is "raise".
+    """
+    finished = sorted(found, key=lambda item: item.index)
+    if on_error == "raise" and any(item.value is None for item in finished):
+        raise ExtractionError(finished)
+    return [item.value for item in finished]

@@ -19,128 +19,17 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
 from schemax.runtime.batch import KVSegment
+from schemax.runtime.kernels import attend
 from schemax.runtime.kv_pool import KVLayer
+from schemax.runtime.masks import Mask
 
 NAME = "schemax"
 """What transformers knows this attention by."""
 
-# Queries, or keys, that are few.
-_FEW = 128
-_MOST_SCORES = 1 << 26
-
-
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    mask: Tensor | None = None,
-    causal: bool = False,
-    softcap: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    """(B, n, H, D), (B, Hk, M, D), (B, Hk, M, Dv) -> (B, n, H, Dv) and (B, n, H) log-sum-exps.
-
-    H is a multiple of Hk. mask: (B, 1 or n, M), added to the scores.
-    """
-    plain = softcap is None and query.device.type == "cpu" and key.shape[-1] == value.shape[-1]
-    kernel = _flash if plain and _is_long(query, key) else _matmul
-    return kernel(query, key, value, scale, mask, causal, softcap)
-
-
-def _is_long(query: Tensor, key: Tensor) -> bool:
-    """Whether the kernel is worth it: many groups of a few queries and keys are matrix products.
-
-    Those round scores to the tensors' type, so that in half precision only a token's own keys, few
-    as they are, are left to them.
-    """
-    count, keys = query.shape[1], key.shape[2]
-    if query.dtype != torch.float32:
-        return count > 1 or keys > _FEW
-    return count > _FEW or keys > 2 * _FEW
-
-
-def _flash(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    mask: Tensor | None,
-    causal: bool,
-    _softcap: float | None,
-) -> tuple[Tensor, Tensor]:
-    """torch's own kernel for CPUs; the public function keeps the log-sum-exps to itself."""
-    groups = query.shape[2] // key.shape[1]
-    # Few queries a head would waste the kernel: heads that share keys become queries.
-    folded = groups > 1 and query.shape[1] <= 32 and not causal
-    if mask is not None:
-        if folded and mask.shape[1] > 1:
-            mask = mask.repeat_interleave(groups, dim=1)
-        mask = mask[:, None]
-    queries = _fold(query, groups) if folded else query.transpose(1, 2)
-    out, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        queries, key, value, 0.0, causal, attn_mask=mask, scale=scale
-    )
-    if folded:
-        return _unfold(out, groups), _unfold(total[..., None], groups)[..., 0]
-    return out.transpose(1, 2), total.transpose(1, 2)
-
-
-def _matmul(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    mask: Tensor | None,
-    causal: bool,
-    softcap: float | None,
-) -> tuple[Tensor, Tensor]:
-    """The same by matrix products, on any device and for any head: the kernel's twin."""
-    batch, count, heads, _ = query.shape
-    kv_heads, length = key.shape[1:3]
-    groups = heads // kv_heads
-    keys = key.transpose(-1, -2)
-    # Scores of a long document by itself would not fit: some queries at a time.
-    rows = max(1, _MOST_SCORES // (batch * heads * length))
-    outs, totals = [], []
-    for at in range(0, count, rows):
-        some = _fold(query[:, at : at + rows], groups)
-        scores = (some @ keys).float().mul_(scale)
-        if softcap is not None:
-            scores = scores.div_(softcap).tanh_().mul_(softcap)
-        of_queries = scores.view(batch, kv_heads, -1, groups, length)
-        if causal:
-            queries = torch.arange(at, at + of_queries.shape[2], device=key.device)
-            unseen = torch.arange(length, device=key.device) > queries[:, None, None]
-            of_queries.masked_fill_(unseen, torch.finfo(torch.float32).min)
-        elif mask is not None:
-            shown = mask if mask.shape[1] == 1 else mask[:, at : at + rows]
-            of_queries.add_(shown[:, None, :, None])
-        shares = scores.softmax(dim=-1)
-        # Of the largest score, whose share is far from 0.
-        total = scores.amax(dim=-1) - shares.amax(dim=-1).log()
-        outs.append(_unfold(shares.to(value.dtype) @ value, groups))
-        totals.append(_unfold(total[..., None], groups)[..., 0])
-    if len(outs) == 1:
-        return outs[0], totals[0]
-    return torch.cat(outs, dim=1), torch.cat(totals, dim=1)
-
-
-def _fold(query: Tensor, groups: int) -> Tensor:
-    """(B, n, H, D) -> (B, Hk, n * groups, D): heads that share keys, side by side."""
-    batch, count, heads, size = query.shape
-    return query.view(batch, count, heads // groups, groups, size).transpose(1, 2).flatten(2, 3)
-
-
-def _unfold(found: Tensor, groups: int) -> Tensor:
-    """(B, Hk, n * groups, D) -> (B, n, H, D)."""
-    batch, kv_heads, count, size = found.shape
-    by_query = found.view(batch, kv_heads, count // groups, groups, size)
-    return by_query.transpose(1, 2).flatten(2, 3)
-
 
 def attend_segments(
     query: Tensor,
-    segments: Sequence[tuple[KVSegment, tuple[Tensor | None, ...]]],
+    segments: Sequence[tuple[KVSegment, tuple[Mask | None, ...]]],
     layer: KVLayer,
     layer_type: int,
     scale: float,
@@ -222,10 +111,11 @@ def segment_attention(
         return found
     assert attention_mask is not None
     layer = cache.layer_under_way
-    layer.store(key, value)
+    staged = cache.on(query.device)
+    layer.store(key, value, staged.batch.write)
     out = attend_segments(
         query[0].transpose(0, 1),
-        cache.segments,
+        staged.segments,
         layer,
         attention_mask.shape[-1] - 1,
         query.shape[-1] ** -0.5 if scaling is None else scaling,

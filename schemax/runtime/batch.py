@@ -19,12 +19,9 @@ from enum import Enum, auto
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from schemax.runtime.plan import Ints
 from schemax.runtime.staging import stage
-from schemax.runtime.visibility import Span, within_span
 
 OWN_ONLY = 1 << 32
 """Added to the order of a token that no other slot sees."""
@@ -138,43 +135,3 @@ class Batch:
         batch: Batch = placed(self)
         write = placed(self.write)
         return replace(batch, write=write, segments=tuple(map(placed, self.segments)))
-
-
-def mask_of(segment: KVSegment, span: Span, furthest: int) -> Tensor | None:
-    """(B, 1 or n, M) float32, added to the scores, in layers of a span; None: all are seen.
-
-    Computed on the device, of the numbers that went there. A causal segment gets a mask only where
-    the span hides something; elsewhere its kernel knows what it sees.
-    """
-    bites = span.bites(furthest)
-    seen: Tensor | None = None
-    if segment.labels is not None:
-        labels = segment.labels
-        key, width = labels[:, None, :], labels.shape[1]
-        seen = (key == -1) | (key == labels[:, :, None])
-        seen &= torch.ones(width, width, dtype=torch.bool, device=labels.device).tril()
-    elif segment.orders is not None:
-        column = torch.arange(segment.length, device=segment.orders.device)
-        orders, own = segment.orders[:, None, :], segment.own_orders[:, :, None]
-        seen = torch.where(orders < 0, column < segment.visible[:, :, None], orders <= own)
-        seen |= orders == own + OWN_ONLY
-        seen |= (segment.visible == 0)[:, :, None] & (column == 0)
-    elif segment.visible is not None:
-        # Rows without tokens, and padding, see something: their results are never read.
-        length = segment.length or segment.pool.shape[1]
-        column = torch.arange(length, device=segment.visible.device)
-        seen = column < segment.visible.where(segment.visible > 0, length)[..., None]
-    elif segment.causal and bites:
-        width = segment.queries.shape[1]
-        ones = torch.ones(width, width, dtype=torch.bool, device=segment.queries.device)
-        seen = ones.tril()[None]
-    if bites:
-        query, key = segment.query_positions, segment.key_positions
-        near = within_span(query[:, :, None], key[:, None, :], span)
-        seen = near if seen is None else near & seen
-    if seen is None:
-        return None
-    least = torch.finfo(torch.float32).min
-    return torch.zeros(seen.shape, dtype=torch.float32, device=seen.device).masked_fill_(
-        ~seen, least
-    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Protocol
 
 from schemax.config import DecodingConfig
@@ -25,9 +26,12 @@ class RemoteModel(Protocol):
     def misfit(self, size: PromptSize) -> str | None: ...
     def uses_long_rope(self, size: PromptSize) -> bool: ...
     def bound(self, size: PromptSize) -> int | None: ...
-    def run(
-        self, requests: Iterator[Request | Refused], config: DecodingConfig
-    ) -> Iterator[Filled | Refused]: ...
+    def passes(
+        self,
+        requests: Iterator[Request | Refused],
+        config: DecodingConfig,
+        cancelled: deque[Request],
+    ) -> Iterator[list[Filled | Refused]]: ...
 
 
 Model = DecoderModel | ForkModel
@@ -64,12 +68,24 @@ def run(
     config: DecodingConfig,
     trace: Trace | None = None,
 ) -> Iterator[Filled | Refused]:
-    """Requests as they are done, in the way that the model decodes."""
-    if isinstance(model, ForkModel):
-        return fork_stream(model, requests, config, trace)
+    """Requests as they are done."""
+    return chain.from_iterable(passes(model, requests, config, trace))
+
+
+def passes(
+    model: AnyModel,
+    requests: Iterator[Request | Refused],
+    config: DecodingConfig,
+    trace: Trace | None = None,
+    cancelled: deque[Request] | None = None,
+) -> Iterator[list[Filled | Refused]]:
+    """What is done with every pass, in the way that the model decodes; see `stream.stream`."""
+    cancelled = deque() if cancelled is None else cancelled
     if isinstance(model, DecoderModel):
-        return stream(model, requests, config, trace)
-    return model.run(requests, config)
+        return stream(model, requests, config, trace, cancelled)
+    if isinstance(model, ForkModel):
+        return fork_stream(model, requests, config, trace, cancelled)
+    return model.passes(requests, config, cancelled)
 
 
 class Windows:
@@ -138,7 +154,9 @@ def outputs(done: Iterable[Filled | Refused]) -> Iterator[tuple[int, DocumentOut
         request, slots = item
         for j in range(request.num_documents):
             output = DocumentOutput((), 0, NO_MEMORY)
-            if slots is not None:
+            if isinstance(slots, DocumentOutput):
+                output = slots
+            elif slots is not None:
                 mine = _slots_of(request, slots, j)
                 output = DocumentOutput(mine, passes_of(mine), document=j)
             for first in request.places:
@@ -166,7 +184,7 @@ def decode(
         requests.append(request)
     found: dict[int, tuple[SlotOutput, ...]] = {}
     for item in run(model, iter(requests), config, trace):
-        if isinstance(item, Refused) or item[1] is None:
+        if isinstance(item, Refused) or not isinstance(item[1], tuple):
             raise MemoryError(NO_MEMORY)
         found[item[0].places[0]] = item[1]
     return [found[place] for place in range(len(requests))]

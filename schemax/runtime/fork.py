@@ -9,6 +9,7 @@ equally long, so that nothing is ever padded and no mask is needed.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby, islice
@@ -23,7 +24,13 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.children import called_for, child_budget, child_number
 from schemax.runtime.language_model import LanguageModel, PromptSize
-from schemax.runtime.limits import OUT_OF_MEMORY, AdmissionControl, Limits, is_out_of_memory
+from schemax.runtime.limits import (
+    OUT_OF_MEMORY,
+    AdmissionControl,
+    Limits,
+    is_out_of_memory,
+    release_memory,
+)
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
@@ -121,20 +128,22 @@ def fork_stream(
     model: ForkModel,
     requests: Iterable[Request | Refused],
     config: DecodingConfig,
-    trace: Trace | None = None,
-) -> Iterator[Filled | Refused]:
-    """The twin of `stream.stream` for models of this kind: in batches of stems of equal length."""
+    trace: Trace | None,
+    cancelled: deque[Request],
+) -> Iterator[list[Filled | Refused]]:
+    """The twin of `stream.stream` for models of this kind: in batches of stems of equal length,
+    each of which is run to its end."""
     rest = iter(requests)
     tokens = _AUTO_TOKENS.get(model.device.type, _AUTO_TOKENS["cpu"])
     documents = 1 << 30 if config.batch_size == "auto" else config.batch_size
     control = AdmissionControl(Limits(documents, tokens, capacity=0))
     while window := list(islice(rest, _WINDOW)):
-        yield from (item for item in window if isinstance(item, Refused))
+        yield [item for item in window if isinstance(item, Refused)]
         jobs = [item for item in window if isinstance(item, Request)]
         jobs.sort(key=lambda request: len(request.prefix) + len(request.stem))
         for _, alike in groupby(jobs, key=lambda request: len(request.prefix) + len(request.stem)):
             waiting = list(alike)
-            while waiting:
+            while waiting := _without(cancelled, waiting):
                 size = max(1, control.now.pass_tokens // _row_tokens(waiting[0]))
                 batch = waiting[: min(size, control.now.documents)]
                 found = _in_memory(model, batch, config, trace)
@@ -144,11 +153,17 @@ def fork_stream(
                     continue
                 del waiting[: len(batch)]
                 if found is None:
-                    yield batch[0], None
+                    yield [(batch[0], None)]
                     control.restore()
                 else:
-                    yield from zip(batch, found, strict=True)
                     control.count(len(batch))
+                    yield list(zip(batch, found, strict=True))
+        cancelled.clear()
+
+
+def _without(cancelled: deque[Request], waiting: list[Request]) -> list[Request]:
+    gone = set(cancelled)
+    return [request for request in waiting if request not in gone] if gone else waiting
 
 
 def _row_tokens(request: Request) -> int:
@@ -167,8 +182,7 @@ def _in_memory(
         if not is_out_of_memory(error):
             raise
     # Outside the handler, so that the failed batch's tensors can be freed.
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    release_memory()
     return None
 
 

@@ -8,14 +8,20 @@ room begins as zeros: what a mask hides still takes part, with no weight, and mu
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from schemax.runtime.batch import Kind, KVSegment, KVWrite
+from schemax.runtime.batch import Batch, Kind, KVSegment, KVWrite
+from schemax.runtime.masks import Mask, mask_of
+from schemax.runtime.plan import Ints
+from schemax.runtime.staging import stage
+from schemax.runtime.visibility import Span
 
 
 class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
@@ -30,7 +36,8 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def __init__(self, cache: KVPool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.cache = cache
+        # Weakly: what memory ran out for is freed at once, not when a circle is found.
+        self._cache = weakref.ref(cache)
         self.prefixes: dict[int, tuple[Tensor, Tensor]] = {}
         self.documents: tuple[Tensor, Tensor] | None = None
         self.pool: tuple[Tensor, Tensor] | None = None
@@ -44,7 +51,9 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Whatever the model would keep, as it is: attention says what is stored; see `store`."""
-        self.cache.layer_under_way = self
+        cache = self._cache()
+        assert cache is not None
+        cache.layer_under_way = self
         return key_states, value_states
 
     def fetch(self, segment: KVSegment) -> tuple[Tensor, Tensor]:
@@ -60,12 +69,11 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         length = segment.length or key.shape[2]
         return key[:, :, :length], value[:, :, :length]
 
-    def store(self, key: Tensor, value: Tensor) -> None:
+    def store(self, key: Tensor, value: Tensor, write: KVWrite) -> None:
         """(1, Hk, T, D) of a pass's tokens, put where the pass says.
 
         Taken from attention's arguments: some models (MLA) hand compressed states to their cache.
         """
-        write = self.cache.write
         both = key[0].transpose(0, 1), value[0].transpose(0, 1)
         self.bytes_per_token = sum(
             part.shape[1] * part.shape[2] * part.element_size() for part in both
@@ -110,11 +118,9 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def resize(self, rows: Tensor, num_rows: int, width: int, used: int) -> None:
         """Documents into other rows: those of `rows` become 0, 1, ...; `used` columns are kept."""
-        if self.documents is None:
-            return
         moved = []
-        for part in self.documents:
-            kept = part[rows.to(part.device), :, :used]
+        for part in _both(self.documents):
+            kept = part[rows, :, :used]
             room = part
             if (num_rows, width) != (part.shape[0], part.shape[2]):
                 room = part.new_zeros(num_rows, part.shape[1], width, part.shape[3])
@@ -142,19 +148,49 @@ def _longer(part: Tensor, length: int) -> Tensor:
     return torch.cat([part, part.new_zeros(length - len(part), *part.shape[1:])])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StagedBatch:
+    """A batch on a device, its segments with their masks by kind of layer."""
+
+    batch: Batch
+    segments: Sequence[tuple[KVSegment, tuple[Mask | None, ...]]]
+
+
 class KVPool(Cache):
-    """What all layers keep. Set `write` and `segments`, with their masks, before every pass."""
+    """What all layers keep. Begin every pass with `begin`."""
 
     def __init__(self, num_layers: int) -> None:
-        self.write = KVWrite()
-        self.segments: Sequence[tuple[KVSegment, tuple[Tensor | None, ...]]] = ()
         self.layer_under_way: KVLayer | None = None
         self.kv_layers = [KVLayer(self) for _ in range(num_layers)]
         super().__init__(layers=list(self.kv_layers))
 
-    def resize(self, rows: Tensor, num_rows: int, width: int, used: int) -> None:
+    def begin(self, batch: Batch, spans: Sequence[Span]) -> None:
+        """A pass, as the host has it. spans: of each kind of layer."""
+        self._batch, self._spans = batch, spans
+        self._staged: dict[torch.device, StagedBatch] = {}
+
+    def on(self, device: torch.device) -> StagedBatch:
+        """The pass under way on a device: a model's layers may lie on several."""
+        found = self._staged.get(device)
+        if found is None:
+            batch = self._batch.to(device)
+            masks = [
+                tuple(mask_of(segment, span, batch.furthest) for span in self._spans)
+                for segment in batch.segments
+            ]
+            found = StagedBatch(batch, list(zip(batch.segments, masks, strict=True)))
+            self._staged[device] = found
+        return found
+
+    def resize(self, rows: Ints, num_rows: int, width: int, used: int) -> None:
+        """See `KVLayer.resize`; rows: (r,) numbers on the host, copied once to each device."""
+        staged: dict[torch.device, Tensor] = {}
         for layer in self.kv_layers:
-            layer.resize(rows, num_rows, width, used)
+            if layer.documents is not None:
+                device = layer.documents[0].device
+                if device not in staged:
+                    (staged[device],) = stage([rows], device)
+                layer.resize(staged[device], num_rows, width, used)
 
     @property
     def bytes_per_token(self) -> int:

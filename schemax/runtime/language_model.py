@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.architecture import examine
+from schemax.runtime.limits import bytes_of_pass
 from schemax.runtime.outputs import exceeds
 
 # Batch-mates may have more slots than a prompt has itself.
@@ -50,9 +52,15 @@ class LanguageModel(ABC):
         weights = next(model.parameters())
         self.device: torch.device = weights.device
         self.dtype: torch.dtype = model.dtype
+        self.shares: Mapping[torch.device, float] = _shares(model)
         self.vocab_size: int = head.weight.shape[0]
         self.max_positions = self.architecture.max_positions
         self._selection = HeadSelection.of(head)
+
+    @property
+    def pass_bytes(self) -> int:
+        """What one more token of a pass takes in memory, at most."""
+        return bytes_of_pass(self.config, self.dtype)
 
     @abstractmethod
     def refusal(self, config: DecodingConfig) -> str | None:
@@ -114,6 +122,16 @@ class HeadSelection:
 
     def __reduce__(self) -> Any:
         return HeadSelection, ()  # models are copied and pickled with their hooks
+
+
+def _shares(model: Any) -> dict[torch.device, float]:
+    """How much of a model's weights lies on each device; what is elsewhere comes to the first."""
+    sizes: dict[torch.device, int] = {}
+    for weights in model.parameters():
+        if not weights.is_meta:
+            sizes[weights.device] = sizes.get(weights.device, 0) + weights.numel()
+    fast = {device: size for device, size in sizes.items() if device.type != "cpu"} or sizes
+    return {device: size / sum(fast.values()) for device, size in fast.items()}
 
 
 def head_of(model: Any) -> Any:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 
@@ -12,11 +15,35 @@ from schemax.config import DecodingConfig
 _CGROUP = Path("/sys/fs/cgroup")
 # Tokens of a pass. On a CPU, where a matrix product is at its best; on a GPU, well beyond that.
 _PASS_TOKENS = {"cpu": 1_024, "cuda": 8_192}
-# Of the memory that is free. The rest is for activations, logits and everybody else.
-_SHARE = {"cpu": 0.25, "cuda": 0.6}
+# Of the memory that is free: for keys and values, after a pass has its share; and for a pass. The
+# rest is for what grows while it is copied, for prefixes, and for everybody else.
+_SHARE = {"cpu": 0.25, "cuda": 0.7}
+_PASS_SHARE = 0.3
+_FEWEST_TOKENS = 64
+# As CUDA, cuBLAS, cuDNN, Triton, MPS, XPU and torch's CPU allocator say it.
+_OUT_OF_MEMORY = re.compile(
+    "out[ _]of[ _]([a-z]+[ _])?memory|alloc(ation)?_failed|can't allocate memory", re.IGNORECASE
+)
 OUT_OF_MEMORY = "out of memory with %d documents; going on with %d"
 # Raise the limits again after this many full batches without running out of memory.
 _BACKOFF, _LONGEST_BACKOFF = 16, 1024
+
+
+class Sized(Protocol):
+    """What a model takes of memory.
+
+    shares: of its layers, by device. bytes_per_token: of keys and values; pass_bytes: of a pass,
+    per token; most_tokens: of one pass, None without a bound.
+    """
+
+    device: torch.device
+    shares: Mapping[torch.device, float]
+    bytes_per_token: int
+
+    @property
+    def pass_bytes(self) -> int: ...
+    @property
+    def most_tokens(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +55,27 @@ class Limits:
     capacity: int
 
     @classmethod
-    def of(
-        cls,
-        device: torch.device,
-        bytes_per_token: int,
-        most_tokens: int | None,
-        config: DecodingConfig,
-    ) -> Limits:
-        """What a device can do; `batch_size` bounds the documents, unless it is auto.
-
-        bytes_per_token: of keys and values; most_tokens: of one pass, None without a bound.
-        """
-        tokens = _PASS_TOKENS.get(device.type, _PASS_TOKENS["cpu"])
-        if most_tokens is not None:
-            tokens = min(tokens, most_tokens)
+    def of(cls, model: Sized, config: DecodingConfig) -> Limits:
+        """What there is room for; `batch_size` bounds the documents, unless it is auto."""
+        kind = model.device.type
+        free = min(int(free_bytes(device) / share) for device, share in model.shares.items())
+        tokens = _PASS_TOKENS.get(kind, _PASS_TOKENS["cpu"])
+        # What a pass computes lies on one device at a time.
+        room = int(_PASS_SHARE * min(map(free_bytes, model.shares)))
+        tokens = max(_FEWEST_TOKENS, min(tokens, room // model.pass_bytes))
+        if model.most_tokens is not None:
+            tokens = min(tokens, model.most_tokens)
         documents = 1 << 30 if config.batch_size == "auto" else config.batch_size
-        share = _SHARE.get(device.type, _SHARE["cpu"])
-        capacity = int(share * free_bytes(device)) // max(1, bytes_per_token)
+        share = _SHARE.get(kind, _SHARE["cpu"])
+        capacity = int(share * (free - tokens * model.pass_bytes)) // max(1, model.bytes_per_token)
         return cls(documents, tokens, max(capacity, 1))
 
     def halved(self, in_flight: int) -> Limits:
         """After memory ran out with so many documents in flight."""
         return replace(
-            self, documents=max(1, in_flight // 2), pass_tokens=max(64, self.pass_tokens // 2)
+            self,
+            documents=max(1, in_flight // 2),
+            pass_tokens=max(_FEWEST_TOKENS, self.pass_tokens // 2),
         )
 
     def doubled(self, usual: Limits) -> Limits:
@@ -94,10 +119,35 @@ class AdmissionControl:
             self.now, self._done = self.now.doubled(self._usual), 0
 
 
-def is_out_of_memory(error: Exception) -> bool:
-    """Accelerators and numpy raise classes of their own; torch's CPU allocator only says so."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Accelerators and numpy raise classes of their own; libraries only say so."""
     known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-    return known or "can't allocate memory" in str(error)
+    return known or _OUT_OF_MEMORY.search(str(error)) is not None
+
+
+def release_memory() -> None:
+    """Gives back to accelerators what torch holds and does not use."""
+    if torch.accelerator.is_available():
+        torch.accelerator.empty_cache()
+
+
+def bytes_of_pass(config: Any, dtype: torch.dtype) -> int:
+    """What one more token of a pass takes, at most: in the largest layer, and of logits.
+
+    config: of the text model, in the names of transformers.
+    """
+
+    def largest(name: str) -> int:
+        value = getattr(config, name, None) or 0
+        return max(value) if isinstance(value, (list, tuple)) else int(value)
+
+    hidden = largest("hidden_size")
+    experts = largest("num_experts_per_tok") * largest("moe_intermediate_size")
+    inner = max(largest("intermediate_size"), experts) or 4 * hidden
+    # Residuals, queries, keys, values and what attention merges; gate, up, their product. Norms
+    # compute in float32.
+    numbers = 12 * hidden + 4 * inner + largest("vocab_size")
+    return numbers * dtype.itemsize + 2 * 4 * hidden
 
 
 def free_bytes(device: torch.device) -> int:

@@ -16,7 +16,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime import attention
 from schemax.runtime.architecture import takes_masks_by_type
-from schemax.runtime.batch import Batch, mask_of
+from schemax.runtime.batch import Batch
 from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.language_model import SLACK, LanguageModel, PromptSize
 from schemax.runtime.longrope import Longrope
@@ -111,12 +111,8 @@ class DecoderModel(LanguageModel):
 
     def run_batch(self, batch: Batch, cache: KVPool) -> Tensor:
         """One packed pass -> (S, V) logits at its selection; keys and values go to the cache."""
-        batch = batch.to(self.device)
-        cache.write = batch.write
-        cache.segments = [
-            (segment, tuple(mask_of(segment, span, batch.furthest) for span in self.spans))
-            for segment in batch.segments
-        ]
+        cache.begin(batch, self.spans)
+        batch = cache.on(self.device).batch
         stand_ins = attention.markers(len(self._spans), self.device)
         by_type = {name: mark for (name, _), mark in zip(self._spans, stand_ins, strict=True)}
         rows = torch.zeros_like(batch.selection)

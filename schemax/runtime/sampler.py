@@ -21,7 +21,6 @@ from schemax.runtime.plan import Ints
 from schemax.runtime.sampling import Draw, choose, log_totals
 from schemax.runtime.slot_grammars import MATCHER, NODE, TEXT, UNBOUND, SlotGrammars
 from schemax.runtime.slot_table import SlotTable
-from schemax.runtime.staging import stage
 from schemax.tokens import Alternatives
 
 Floats = npt.NDArray[np.float32]
@@ -53,7 +52,7 @@ class Sampler:
     def choose(self, logits: Tensor, slots: Ints) -> Chosen:
         """(S, V) logits -> the next token of each of (S,) slots.
 
-        All that the device needs goes there at once, and one tensor comes back.
+        Grammars are asked before the logits are waited for, while the device computes them.
         """
         table, count = self._table, len(slots)
         given = table.given(slots)
@@ -62,34 +61,18 @@ class Sampler:
         modes = np.where(taken < 0, table.mode[slots], UNBOUND)
         unknown = np.full(count, np.nan, np.float32)
         chosen = Chosen(taken, unknown, unknown.copy(), np.zeros(count, np.float32))
-        totals = unknown.copy()
         few, nodes, bits = self._ask(slots, modes)
         everything = np.ones(count, bool)
         everything[few] = False
         (rows,) = np.nonzero(everything)
-        flat, owner, starts = _flattened([node.ids for node in nodes if node.ids is not None])
         is_strict = set(np.flatnonzero(modes == NODE).tolist())
-        draw, places = self._draw(
-            slots, rows, taken[rows], bits, is_strict, logits.device, (few, few[owner], flat)
-        )
-        found = [draw.run(logits).flatten()] if len(rows) else []
-        if len(few):
-            found += [logits[places[1], places[2]].float(), log_totals(logits, places[0])]
-        values = (torch.cat(found) if len(found) > 1 else found[0]).cpu().numpy()
-        drawn = values[: 5 * len(rows)].reshape(5, -1)
+        ids = [node.ids for node in nodes if node.ids is not None]
+        drawn, of_few = self._look(logits, slots, rows, taken[rows], bits, is_strict, few, ids)
         chosen.ids[rows], chosen.logprobs[rows], chosen.null_logprobs[rows] = drawn[:3]
-        chosen.legal_logprobs[rows], totals[rows] = drawn[3:]
+        chosen.legal_logprobs[rows] = drawn[3]
         if len(few):
-            of_few = _Few(
-                slots[few],
-                nodes,
-                flat,
-                owner,
-                starts,
-                *np.split(values[5 * len(rows) :], [len(flat)]),
-            )
-            self._choose_of_few(few, of_few, chosen)
-        self._accept(logits, slots, modes, totals, chosen)
+            self._choose_of_few(slots[few], few, nodes, of_few, chosen)
+        self._accept(logits, slots, modes, chosen)
         chosen.null_logprobs[table.null_id[slots] < 0] = np.nan
         chosen.logprobs[deferred] = 0.0
         return chosen
@@ -117,23 +100,26 @@ class Sampler:
             bits.update({row: allowance.bits for row, allowance in allowed.items()})
         return np.array(few, np.int64), few_nodes, bits
 
-    def _draw(
+    def _look(
         self,
+        logits: Tensor,
         slots: Ints,
         rows: Ints,
         given: Ints,
         bits: Mapping[int, Bits],
         is_strict: Container[int],
-        device: torch.device,
-        others: Sequence[Ints] = (),
-    ) -> tuple[Draw, list[Tensor]]:
-        """The choice for (n,) rows that looks at all of their logits. bits, is_strict: by row.
+        few: Ints,
+        ids: Sequence[Ints],
+    ) -> tuple[Floats, _Few]:
+        """What is asked of the logits: one copy to the device, and one back, which is waited for.
 
-        others: arrays that go to the device with it.
+        rows: (n,) of which all logits are looked at; see `Draw`. bits, is_strict: by row.
+        few: (m,) rows of which those of some `ids` are. Returns (4, n) choices, and the others.
         """
         table, mine = self._table, slots[rows]
         places = {row: place for place, row in enumerate(rows.tolist())} if bits else {}
-        return Draw.of(
+        flat, owner, starts = _flattened(ids)
+        draw, others = Draw.of(
             rows=None if len(rows) == len(slots) else rows,
             given=given,
             null_ids=table.null_id[mine],
@@ -142,11 +128,19 @@ class Sampler:
             bits={places[row]: mask for row, mask in bits.items()},
             is_strict={places[row]: row in is_strict for row in bits},
             config=self._config,
-            device=device,
-            others=others,
+            device=logits.device,
+            others=(few, few[owner], flat),
         )
+        found = [draw.run(logits).flatten()] if len(rows) else []
+        if len(few):
+            found += [logits[others[1], others[2]].float(), log_totals(logits, others[0])]
+        values = (torch.cat(found) if len(found) > 1 else found[0]).cpu().numpy()
+        drawn, found_few, totals = np.split(values, np.cumsum([4 * len(rows), len(flat)]))
+        return drawn.reshape(4, -1), _Few(flat, owner, starts, found_few, totals)
 
-    def _choose_of_few(self, rows: Ints, few: _Few, chosen: Chosen) -> None:
+    def _choose_of_few(
+        self, slots: Ints, rows: Ints, nodes: Sequence[Node], few: _Few, chosen: Chosen
+    ) -> None:
         """For rows of which few tokens are allowed: a choice among these, probable among these."""
         counts = np.bincount(few.owner)
         picked, top = _best(few.logits, few.owner, few.starts)
@@ -155,25 +149,25 @@ class Sampler:
         logprobs = shifted - mass[few.owner]
         chosen.legal_logprobs[rows] = np.minimum(mass + top - few.totals, 0)
         if self._config.temperature > 0:
-            picked = few.starts + self._drawn_of_few(few, counts)
+            picked = few.starts + self._drawn_of_few(slots, few, counts)
         chosen.ids[rows] = few.ids[picked]
         chosen.logprobs[rows] = logprobs[picked]
-        is_null = few.ids == self._table.null_id[few.slots][few.owner]
+        is_null = few.ids == self._table.null_id[slots][few.owner]
         chosen.null_logprobs[rows] = -np.inf
         chosen.null_logprobs[rows[few.owner[is_null]]] = logprobs[is_null]
-        for place, node in enumerate(few.nodes):
+        for place, node in enumerate(nodes):
             if node.automaton.grammar.choices and counts[place] > 1:
                 some = slice(int(few.starts[place]), int(few.starts[place] + counts[place]))
                 token = int(few.ids[picked[place]])
-                self._keep(int(few.slots[place]), few.ids[some], np.exp(logprobs[some]), token)
+                self._keep(int(slots[place]), few.ids[some], np.exp(logprobs[some]), token)
 
-    def _drawn_of_few(self, few: _Few, counts: Ints) -> Ints:
+    def _drawn_of_few(self, slots: Ints, few: _Few, counts: Ints) -> Ints:
         """(n,) places among each row's tokens, drawn at random."""
         table = self._table
-        padded = np.full((len(few.slots), int(counts.max())), -np.inf, np.float32)
+        padded = np.full((len(slots), int(counts.max())), -np.inf, np.float32)
         padded[few.owner, np.arange(len(few.owner)) - few.starts[few.owner]] = few.logits
-        keys = np.stack([table.digest[few.slots], table.number[few.slots]], axis=1)
-        steps = torch.from_numpy(table.step[few.slots])
+        keys = np.stack([table.digest[slots], table.number[slots]], axis=1)
+        steps = torch.from_numpy(table.step[slots])
         drawn = choose(torch.from_numpy(padded), torch.from_numpy(keys), steps, self._config)
         # Drawn at the very end, rounding could take a place beyond the last one.
         places: Ints = np.minimum(drawn.numpy(), counts - 1)
@@ -194,13 +188,8 @@ class Sampler:
             )
         )
 
-    def _accept(
-        self, logits: Tensor, slots: Ints, modes: Ints, totals: Floats, chosen: Chosen
-    ) -> None:
-        """Has grammars of free text accept the chosen tokens, or chooses others.
-
-        totals: (S,) log-sum-exps of the logits.
-        """
+    def _accept(self, logits: Tensor, slots: Ints, modes: Ints, chosen: Chosen) -> None:
+        """Has grammars of free text accept the chosen tokens, or chooses others."""
         grammars = self.grammars
         bound = np.flatnonzero((modes == TEXT) | (modes == MATCHER))
         refused = grammars.refused(slots, bound, chosen.ids)
@@ -210,49 +199,37 @@ class Sampler:
         allowed = grammars.allowed_in_texts(slots, refused, modes)
         sampled = self._config.temperature > 0
         few = [row for row in refused if row in allowed and allowed[row].is_few and not sampled]
-        if few:
-            self._take_best(logits, np.array(few), [allowed[r].ids for r in few], totals, chosen)
         rows = np.array([row for row in refused if row not in few], np.int64)
-        if len(rows):
-            bits = {row: allowed[row].bits for row in rows.tolist() if row in allowed}
-            given = np.full(len(rows), -1)
-            draw, _ = self._draw(slots, rows, given, bits, (), logits.device)
-            drawn = draw.run(logits).cpu().numpy()
-            chosen.ids[rows], chosen.logprobs[rows], chosen.legal_logprobs[rows] = drawn[[0, 1, 3]]
+        bits = {row: allowed[row].bits for row in rows.tolist() if row in allowed}
+        ids, given = [allowed[row].ids for row in few], np.full(len(rows), -1)
+        few_rows = np.array(few, np.int64)
+        drawn, of_few = self._look(logits, slots, rows, given, bits, (), few_rows, ids)
+        chosen.ids[rows], chosen.logprobs[rows], chosen.legal_logprobs[rows] = drawn[[0, 1, 3]]
+        if few:
+            _take_best(few_rows, of_few, chosen)
         again = np.array(refused)
         for row in grammars.refused(slots, again[modes[again] != UNBOUND], chosen.ids):
             grammars.give_up(int(slots[row]))
 
-    def _take_best(
-        self,
-        logits: Tensor,
-        rows: Ints,
-        ids: Sequence[Ints],
-        totals: Floats,
-        chosen: Chosen,
-    ) -> None:
-        """The most probable among a few tokens of each row; probable among all."""
-        flat, owner, starts = _flattened(ids)
-        places = stage([rows[owner], flat], logits.device)
-        found = logits[places[0], places[1]].float().cpu().numpy()
-        picked, _ = _best(found, owner, starts)
-        chosen.ids[rows] = flat[picked]
-        chosen.logprobs[rows] = found[picked] - totals[rows]
-        mass = np.add.reduceat(np.exp(found - totals[rows][owner]), starts)
-        chosen.legal_logprobs[rows] = np.log(np.clip(mass, _LEAST_MASS, 1))
+
+def _take_best(rows: Ints, few: _Few, chosen: Chosen) -> None:
+    """The most probable among a few tokens of each row; probable among all."""
+    picked, top = _best(few.logits, few.owner, few.starts)
+    chosen.ids[rows] = few.ids[picked]
+    chosen.logprobs[rows] = top - few.totals
+    mass = np.add.reduceat(np.exp(few.logits - few.totals[few.owner]), few.starts)
+    chosen.legal_logprobs[rows] = np.log(np.clip(mass, _LEAST_MASS, 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Few:
-    """Slots that may write few tokens: n slots and their nodes; F tokens, slot by slot.
+    """Slots that may write few tokens: F tokens, slot by slot, of n slots.
 
     ids, owner, logits: (F,) the tokens, the place of each one's slot, and its logit.
     starts: (n,) where each slot's tokens start.
     totals: (n,) log-sum-exps of all of a slot's logits.
     """
 
-    slots: Ints
-    nodes: Sequence[Node]
     ids: Ints
     owner: Ints
     starts: Ints

@@ -16,8 +16,9 @@ from schemax.runtime.staging import stage
 
 # Logits whose maximum is found at once.
 _BLOCK = 512
-# Slots whose whole vocabulary is worked on at once: as many logits as a CPU's caches hold.
-_CACHED, _FEWEST_ROWS, _MOST_ROWS = 1 << 18, 8, 256
+# Logits that are worked on at once, in float32: as many as a CPU's caches hold; on an accelerator,
+# as memory has room for beside all else. And slots, at least.
+_AT_ONCE, _FEWEST_ROWS = {"cpu": 1 << 18, "cuda": 1 << 26}, 8
 
 
 def choose(logits: Tensor, keys: Tensor, step: int | Tensor, config: DecodingConfig) -> Tensor:
@@ -123,13 +124,13 @@ class Draw:
         return draw, staged[5:]
 
     def run(self, logits: Tensor) -> Tensor:
-        """(S, V) logits -> (5, n) float32: tokens, their log-probabilities, nulls', those of all
-        that is allowed, log-sum-exps.
+        """(S, V) logits -> (4, n) float32: tokens, their log-probabilities, nulls', and those of
+        all that is allowed.
 
         In parts of a few rows, because float32 copies of all logits may be larger than all else.
         """
         count, step = len(self.given), _rows_at_once(logits)
-        found = torch.empty(5, count, dtype=torch.float32, device=logits.device)
+        found = torch.empty(4, count, dtype=torch.float32, device=logits.device)
         for first in range(0, count, step):
             some = slice(first, min(first + step, count))
             part = logits[some] if self.rows is None else logits[self.rows[some]]
@@ -156,8 +157,7 @@ class Draw:
         wanted = torch.stack([ids, self.null_ids[some]], dim=1)
         # One kernel, which reads the logits once while they are in the cache.
         logprobs = part.log_softmax(dim=-1, dtype=torch.float32).gather(1, wanted)
-        total = part.gather(1, wanted[:, :1]).float() - logprobs[:, :1]
-        return torch.cat([ids[None].float(), logprobs.T, legal, total.T])
+        return torch.cat([ids[None].float(), logprobs.T, legal])
 
 
 def log_totals(logits: Tensor, rows: Tensor) -> Tensor:
@@ -174,9 +174,8 @@ def _as_int64(bits: npt.NDArray[np.int32]) -> Ints:
 
 
 def _rows_at_once(logits: Tensor) -> int:
-    if logits.device.type != "cpu":
-        return _MOST_ROWS
-    return max(_FEWEST_ROWS, _CACHED // logits.shape[1])
+    most = _AT_ONCE.get(logits.device.type, _AT_ONCE["cuda"])
+    return max(_FEWEST_ROWS, most // logits.shape[1])
 
 
 def _ruled_out(logits: Tensor, rows: Tensor, bits: Tensor) -> Tensor:

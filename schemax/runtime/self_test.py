@@ -19,7 +19,7 @@ from schemax.errors import ModelError
 from schemax.runtime.architecture import examine
 from schemax.runtime.fork import ForkModel, select_rows
 from schemax.runtime.language_model import head_of
-from schemax.runtime.limits import AdmissionControl, Limits
+from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.packing import make_batch
 from schemax.runtime.plan import Ids
@@ -57,9 +57,11 @@ def prepare(model: Any) -> DecoderModel | ForkModel:
         forked = ForkModel(model, obstacle)
         prove_forks(forked)
         return forked
-    except (ModelError, torch.OutOfMemoryError):
+    except ModelError:
         raise
     except Exception as error:  # model code of any kind, run as it was not written for
+        if is_out_of_memory(error):
+            raise
         raise ModelError(
             f"{type(model).__name__} fails when it is run as schemax runs it ({_said(error)}); "
             "choose another model, or another release of transformers"
@@ -87,9 +89,9 @@ def why_not_packed(model: DecoderModel) -> str | None:
     """
     try:
         got, expected = _packed(model)
-    except torch.OutOfMemoryError:
-        raise
     except Exception as error:  # model code of any kind, run as it was not written for
+        if is_out_of_memory(error):
+            raise
         return f"fails in packed passes ({_said(error)})"
     finally:
         model.forget_prefixes()

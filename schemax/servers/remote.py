@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from schemax.config import DecodingConfig
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from schemax.runtime.stream import Filled, Refused
     from schemax.servers.client import Client
     from schemax.servers.dialects import Served
+
+# Seconds after which others get a turn, and new requests are looked for, though none is done.
+_TURN = 0.05
 
 
 class RemoteModel(ABC):
@@ -63,41 +68,54 @@ class RemoteModel(ABC):
             "asked": type(self).__name__,
         }
 
-    def run(
-        self, requests: Iterator[Request | Refused], config: DecodingConfig
-    ) -> Iterator[Filled | Refused]:
-        """Requests as they are done. One that the server fails at is refused, and says why."""
+    def passes(
+        self,
+        requests: Iterator[Request | Refused],
+        config: DecodingConfig,
+        cancelled: deque[Request],
+    ) -> Iterator[list[Filled | Refused]]:
+        """Requests as they are done, with a word of what the server fails at.
+
+        requests: an iterator that may have nothing for now and go on later, as long as something is
+        in flight. cancelled: requests that nobody waits for any more.
+        """
         most = self.client.concurrency if config.batch_size == "auto" else config.batch_size
-        done: SimpleQueue[Future[list[Filled | Refused]]] = SimpleQueue()
-        under_way: set[Future[list[Filled | Refused]]] = set()
-        is_open = True
+        done: SimpleQueue[Future[Filled]] = SimpleQueue()
+        under_way: dict[Future[Filled], Request] = {}
         try:
-            while is_open or under_way:
-                if is_open and len(under_way) < most:
-                    if (item := next(requests, None)) is None:
-                        is_open = False
-                    elif isinstance(item, Request):
-                        future = self.client.start(self._filled(item, config))
-                        under_way.add(future)
-                        future.add_done_callback(done.put)
-                    else:
-                        yield item
-                must_wait = not is_open or len(under_way) == most
-                while under_way and (must_wait or not done.empty()):
-                    must_wait = False
-                    under_way.discard(future := done.get())
-                    yield from future.result()
+            while True:
+                found: list[Filled | Refused] = []
+                while len(under_way) < most and (item := next(requests, None)) is not None:
+                    if not isinstance(item, Request):
+                        found.append(item)
+                        continue
+                    future = self.client.start(self._filled(item, config))
+                    under_way[future] = item
+                    future.add_done_callback(done.put)
+                gone = set(cancelled)
+                cancelled.clear()
+                for future in [future for future, request in under_way.items() if request in gone]:
+                    del under_way[future]
+                    future.cancel()
+                with suppress(Empty):
+                    if under_way and not found:
+                        found += _results(done.get(timeout=_TURN), under_way)
+                    while True:
+                        found += _results(done.get_nowait(), under_way)
+                if not found and not under_way:
+                    return
+                yield found
         finally:
             for future in under_way:
                 future.cancel()
 
-    async def _filled(self, request: Request, config: DecodingConfig) -> list[Filled | Refused]:
-        # Here and not above, since commands that load no model must not import torch.
-        from schemax.runtime.stream import Refused
-
+    async def _filled(self, request: Request, config: DecodingConfig) -> Filled:
         try:
-            return [(request, await self.fill(request, config))]
+            return request, await self.fill(request, config)
         except ServerError as error:
-            output = DocumentOutput((), 0, str(error), is_gone=error.is_gone)
-            places = (first + j for first in request.places for j in range(request.num_documents))
-            return [Refused(place, output) for place in places]
+            return request, DocumentOutput((), 0, str(error), is_gone=error.is_gone)
+
+
+def _results(future: Future[Filled], under_way: dict[Future[Filled], Request]) -> Iterator[Filled]:
+    if under_way.pop(future, None) is not None:
+        yield future.result()

@@ -17,12 +17,12 @@ def sizes_of_cuda(pass_tokens: int = 0) -> Iterator[None]:
 
     pass_tokens: at least so many tokens a pass.
     """
-    usual, fewest = limits._PASS_TOKENS["cpu"], sampling._FEWEST_ROWS
+    usual, at_once = limits._PASS_TOKENS["cpu"], sampling._AT_ONCE["cpu"]
     limits._PASS_TOKENS["cpu"] = max(limits._PASS_TOKENS["cuda"], pass_tokens)
-    sampling._FEWEST_ROWS = sampling._MOST_ROWS
+    sampling._AT_ONCE["cpu"] = sampling._AT_ONCE["cuda"]
     staging.SHARED.remove("cpu")
     try:
         yield
     finally:
-        limits._PASS_TOKENS["cpu"], sampling._FEWEST_ROWS = usual, fewest
+        limits._PASS_TOKENS["cpu"], sampling._AT_ONCE["cpu"] = usual, at_once
         staging.SHARED.add("cpu")

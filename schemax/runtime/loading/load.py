@@ -15,6 +15,7 @@ from schemax.calibration import Calibration, read_calibration
 from schemax.errors import ModelError
 from schemax.runtime.loading.adapters import put_adapter
 from schemax.runtime.loading.files import find_file
+from schemax.runtime.loading.hub_kernels import guard_hub_kernels
 from schemax.runtime.loading.quantization import DeviceMap, Quantization, placement
 from schemax.runtime.loading.refusals import NOT_FOUND, brief, refusing, some
 from schemax.runtime.loading.sources import Source, find_source, load_config
@@ -59,6 +60,7 @@ def load(
     quantization, and for a device together with a device_map.
     """
     _check_options(device, device_map, quantization)
+    guard_hub_kernels()
     place = pick_device(device) if device_map is None else _first_choice(device_map)
     source = find_source(str(name), None if adapter is None else str(adapter), revision)
     config = load_config(source)

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from textwrap import shorten
 
-import torch
 from safetensors import SafetensorError
 
 from schemax.errors import ModelError
+from schemax.runtime.limits import is_out_of_memory
 
 NOT_FOUND = "is not a folder on this machine and cannot be fetched from the Hub"
 
@@ -23,17 +23,17 @@ def refusing(name: str, what: str = "cannot be loaded") -> Iterator[None]:
         yield
     except ModelError:
         raise
-    except torch.OutOfMemoryError as error:
-        raise ModelError(
-            f"{name} does not fit into the memory of its device; use `quantization`, a "
-            "`device_map` or a smaller model"
-        ) from error
     except (json.JSONDecodeError, SafetensorError) as error:
         raise ModelError(
             f"{name} holds a damaged file, or a pointer of Git LFS in place of a file that was not "
             f"fetched ({brief(error)}); download it again"
         ) from error
     except Exception as error:
+        if is_out_of_memory(error):
+            raise ModelError(
+                f"{name} does not fit into the memory of its device; use `quantization`, a "
+                "`device_map` or a smaller model"
+            ) from error
         raise ModelError(f"{name} {what}: {brief(error)}") from error
 
 

@@ -1,0 +1,299 @@
+"""Attention's kernels: outputs and log-sum-exps of queries beside keys, by whichever is best.
+
+Every kernel adds up in float32 and has the same signature as `attend`. `plain` is the definition,
+for any device and head; the others are torch's own. Those of CUDA are tried beside it once, on the
+device, before the first use, and are left out where they fail or differ.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from functools import cache, lru_cache
+
+import torch
+from torch import Tensor
+
+from schemax.runtime.limits import is_out_of_memory
+from schemax.runtime.masks import Mask
+
+logger = logging.getLogger(__name__)
+
+# Queries, or keys, that are few.
+_FEW = 128
+_MOST_SCORES = 1 << 26
+# Errors of a kernel that is tried beside `plain`, whose outputs are about 1.
+_WRONG = 0.05
+
+
+Kernel = Callable[
+    [Tensor, Tensor, Tensor, float, Mask | None, bool, float | None], tuple[Tensor, Tensor]
+]
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Mask | None = None,
+    causal: bool = False,
+    softcap: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(B, n, H, D), (B, Hk, M, D), (B, Hk, M, Dv) -> (B, n, H, Dv) and (B, n, H) log-sum-exps.
+
+    H is a multiple of Hk. causal: M is n, and each query sees the keys up to its own.
+    """
+    kernel = _kernel_for(query, key, value, mask, softcap)
+    return kernel(query, key, value, scale, mask, causal, softcap)
+
+
+def _kernel_for(
+    query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, softcap: float | None
+) -> Kernel:
+    """The best of those that take tensors like these."""
+    sizes = query.shape[-1], value.shape[-1]
+    if softcap is not None or not _is_long(query, key):
+        return plain
+    if query.device.type == "cpu":
+        return flash_on_cpu if sizes[0] == sizes[1] else plain
+    if query.device.type != "cuda":
+        return plain
+    is_counted = mask is None or mask.counts is not None
+    if is_counted and _works(varlen, query.device, query.dtype, sizes):
+        return varlen
+    return efficient if _works(efficient, query.device, query.dtype, sizes) else plain
+
+
+def _is_long(query: Tensor, key: Tensor) -> bool:
+    """Whether a kernel is worth it: many groups of a few queries and keys are matrix products."""
+    count, keys = query.shape[1], key.shape[2]
+    if query.dtype != torch.float32:
+        return count > 1 or keys > _FEW
+    return count > _FEW or keys > 2 * _FEW
+
+
+@cache
+def _works(
+    kernel: Kernel, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
+) -> bool:
+    """Whether a kernel of CUDA gives what `plain` gives, for heads of these sizes; says so once."""
+    made = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=made).to(device, dtype)
+
+    query, key, value = (
+        random(2, 5, 4, sizes[0]),
+        random(2, 2, 40, sizes[0])[:, :, :37],
+        random(2, 2, 40, sizes[1])[:, :, :37],
+    )
+    counts = torch.tensor([37, 20], dtype=torch.int32).to(device)
+    tried = (None, 37), (Mask(counts=counts, length=37), 37), (None, 5)
+    try:
+        for mask, length in tried:
+            keys, values = key[:, :, :length], value[:, :, :length]
+            found = kernel(query, keys, values, 0.3, mask, length == 5, None)
+            expected = plain(query, keys, values, 0.3, mask, length == 5, None)
+            for got, right in zip(found, expected, strict=True):
+                if not bool(((got.float() - right.float()).abs() <= _WRONG).all()):
+                    raise ValueError("its results differ from those of matrix products")
+    except Exception as error:  # whatever a kernel does that this device or release lacks
+        if is_out_of_memory(error):
+            raise
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        logger.info("attention on %s in %s: no %s (%s)", device, dtype, kernel.__name__, reason)
+        return False
+    logger.info("attention on %s in %s: %s, heads of %d", device, dtype, kernel.__name__, sizes[0])
+    return True
+
+
+def flash_on_cpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Mask | None,
+    causal: bool,
+    _softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """torch's own kernel for CPUs; the public function keeps the log-sum-exps to itself."""
+    groups = query.shape[2] // key.shape[1]
+    # Few queries a head would waste the kernel: heads that share keys become queries.
+    if groups > 1 and query.shape[1] <= 32 and not causal:
+        added = None if mask is None else mask.folded(groups)
+        out, total = _on_cpu(_fold(query, groups), key, value, causal, added, scale)
+        return _unfold(out, groups), _unfold(total[..., None], groups)[..., 0]
+    added = None if mask is None else mask.folded(1)
+    out, total = _on_cpu(query.transpose(1, 2), key, value, causal, added, scale)
+    return out.transpose(1, 2), total.transpose(1, 2)
+
+
+def _on_cpu(
+    query: Tensor, key: Tensor, value: Tensor, causal: bool, added: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor]:
+    found: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, causal, attn_mask=added, scale=scale
+    )
+    return found
+
+
+def efficient(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Mask | None,
+    causal: bool,
+    _softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """torch's memory-efficient kernel for CUDA, of any dtype and under any mask."""
+    batch, count, heads, _ = query.shape
+    groups = heads // key.shape[1]
+    if causal:  # rows of folded queries would not be in order
+        key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
+        groups = 1
+    queries, bias = _fold(query, groups), None
+    if mask is not None:
+        shape = (batch, queries.shape[1], queries.shape[2], key.shape[2])
+        bias = mask.aligned(groups, query.dtype).expand(shape)
+    out, total, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(
+        queries, key, value, bias, True, 0.0, causal, scale=scale
+    )
+    total = total[..., : count * groups, None]  # the kernel pads them
+    return _unfold(out, groups), _unfold(total, groups)[..., 0]
+
+
+def varlen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Mask | None,
+    causal: bool,
+    _softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """FlashAttention on CUDA, in half precision: keys where they lie, without masks or padding."""
+    from torch.nn.attention import varlen as module
+
+    batch, count, heads, _ = query.shape
+    length = key.shape[2]
+    keys, step = _by_token(key)
+    values, step_of_values = _by_token(value)
+    if step != step_of_values:
+        raise NotImplementedError("keys and values that lie differently")
+    used = None if mask is None else mask.counts
+    if used is None and step != length:
+        used = _full(batch, length, query.device)
+    # Without splits, results do not depend on the longest row beside them.
+    options = {"enable_gqa": heads > key.shape[1], "num_splits": 1, "seqused_k": used}
+    taken = {name: value for name, value in options.items() if name in _varlen_takes()}
+    out, total = module.varlen_attn(
+        query.flatten(0, 1),
+        keys,
+        values,
+        _starts(batch, count, query.device),
+        _starts(batch, step, query.device),
+        count,
+        length,
+        return_aux=module.AuxRequest(lse=True),
+        scale=scale,
+        window_size=(-1, 0) if causal else (-1, -1),
+        **taken,  # type: ignore[arg-type]
+    )
+    return out.view(batch, count, heads, -1), total.view(heads, batch, count).permute(1, 2, 0)
+
+
+@cache
+def _varlen_takes() -> frozenset[str]:
+    """Parameters of this release's function."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    return frozenset(inspect.signature(varlen_attn).parameters)
+
+
+def _by_token(part: Tensor) -> tuple[Tensor, int]:
+    """(B, Hk, M, D) -> a view (tokens, Hk, D) of where it lies, and tokens from row to row."""
+    batch, heads, length, size = part.shape
+    row, head, token, number = part.stride()
+    step, rest = (length, 0) if batch == 1 else divmod(row, token)
+    if number != 1 or rest or step < length:
+        part, step = part.contiguous(), heads * length
+        _, head, token, _ = part.stride()
+    return part.as_strided(((batch - 1) * step + length, heads, size), (token, head, 1)), step
+
+
+@lru_cache(maxsize=256)
+def _starts(count: int, step: int, device: torch.device) -> Tensor:
+    """(count + 1,) where rows of equal length begin."""
+    return torch.arange(0, count * step + 1, step, dtype=torch.int32, device=device)
+
+
+@lru_cache(maxsize=256)
+def _full(count: int, value: int, device: torch.device) -> Tensor:
+    return torch.full((count,), value, dtype=torch.int32, device=device)
+
+
+def plain(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Mask | None,
+    causal: bool,
+    softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """The same by matrix products, on any device and for any head: every kernel's twin."""
+    batch, count, heads, _ = query.shape
+    kv_heads, length = key.shape[1:3]
+    groups = heads // kv_heads
+    keys = key.transpose(-1, -2)
+    # Scores of a long document by itself would not fit: some queries at a time.
+    rows = max(1, _MOST_SCORES // (batch * heads * length))
+    outs, totals = [], []
+    for at in range(0, count, rows):
+        some = _fold(query[:, at : at + rows], groups)
+        scores = _product(some, keys).mul_(scale)
+        if softcap is not None:
+            scores = scores.div_(softcap).tanh_().mul_(softcap)
+        of_queries = scores.view(batch, kv_heads, -1, groups, length)
+        if causal:
+            queries = torch.arange(at, at + of_queries.shape[2], device=key.device)
+            unseen = torch.arange(length, device=key.device) > queries[:, None, None]
+            of_queries.masked_fill_(unseen, torch.finfo(torch.float32).min)
+        elif mask is not None:
+            added = mask.added
+            shown = added if added.shape[1] == 1 else added[:, at : at + rows]
+            of_queries.add_(shown[:, None, :, None])
+        shares = scores.softmax(dim=-1)
+        # Of the largest score, whose share is far from 0.
+        total = scores.amax(dim=-1) - shares.amax(dim=-1).log()
+        outs.append(_unfold((shares @ value.float()).to(value.dtype), groups))
+        totals.append(_unfold(total[..., None], groups)[..., 0])
+    if len(outs) == 1:
+        return outs[0], totals[0]
+    return torch.cat(outs, dim=1), torch.cat(totals, dim=1)
+
+
+def _product(query: Tensor, keys: Tensor) -> Tensor:
+    """(B, Hk, n, D) @ (B, Hk, D, M) -> float32: in half precision, scores would be rounded."""
+    if query.dtype == torch.float32:
+        return query @ keys
+    if query.device.type == "cuda":
+        found = torch.bmm(query.flatten(0, 1), keys.flatten(0, 1), out_dtype=torch.float32)
+        return found.view(*query.shape[:3], -1)
+    return query.float() @ keys.float()
+
+
+def _fold(query: Tensor, groups: int) -> Tensor:
+    """(B, n, H, D) -> (B, Hk, n * groups, D): heads that share keys, side by side."""
+    batch, count, heads, size = query.shape
+    return query.view(batch, count, heads // groups, groups, size).transpose(1, 2).flatten(2, 3)
+
+
+def _unfold(found: Tensor, groups: int) -> Tensor:
+    """(B, Hk, n * groups, D) -> (B, n, H, D)."""
+    batch, kv_heads, count, size = found.shape
+    by_query = found.view(batch, kv_heads, count // groups, groups, size)
+    return by_query.transpose(1, 2).flatten(2, 3)

@@ -1,0 +1,98 @@
+"""What the queries of a segment see, in the form that each kernel of attention wants.
+
+Masks are made once a pass, on the device, of the numbers that went there; layers share them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from schemax.runtime.batch import OWN_ONLY, KVSegment
+from schemax.runtime.visibility import Span, within_span
+
+# Rows of a mask for CUDA's kernel begin at multiples of so many numbers.
+_ALIGNED = 16
+
+
+class Mask:
+    """Which of M keys each query of B groups sees.
+
+    added: (B, 1 or n, M), added to the scores. counts: (B,) int32 from 1 to M, where a group sees
+    the first keys alone; then `added` is made if a kernel asks for it.
+    """
+
+    def __init__(
+        self, added: Tensor | None = None, counts: Tensor | None = None, length: int = 0
+    ) -> None:
+        self.counts, self._added, self._length = counts, added, length
+        self._folded: dict[int, Tensor] = {}
+
+    @property
+    def added(self) -> Tensor:
+        if self._added is None:
+            assert self.counts is not None
+            column = torch.arange(self._length, device=self.counts.device)
+            self._added = least_where(column >= self.counts[:, None, None])
+        return self._added
+
+    def folded(self, groups: int) -> Tensor:
+        """(B, 1, 1 or n * groups, M) for folded queries, made once for all layers of a pass."""
+        if groups not in self._folded:
+            every = self.added
+            if every.shape[1] > 1:
+                every = every.repeat_interleave(groups, dim=1)
+            self._folded[groups] = every[:, None]
+        return self._folded[groups]
+
+    def aligned(self, groups: int, dtype: torch.dtype) -> Tensor:
+        """The same in a dtype, its rows at multiples of `_ALIGNED`."""
+        if -groups not in self._folded:
+            mask = self.folded(groups).clamp(min=torch.finfo(dtype).min).to(dtype)
+            length = mask.shape[-1]
+            padded = torch.nn.functional.pad(mask, (0, -length % _ALIGNED))
+            self._folded[-groups] = padded[..., :length]
+        return self._folded[-groups]
+
+
+def mask_of(segment: KVSegment, span: Span, furthest: int) -> Mask | None:
+    """What a segment's queries see in layers of a span; None: all keys.
+
+    Computed on the device, of the numbers that went there. A causal segment gets a mask only where
+    the span hides something; elsewhere its kernel knows what it sees.
+    """
+    bites = span.bites(furthest)
+    seen: Tensor | None = None
+    if segment.labels is not None:
+        labels = segment.labels
+        key, width = labels[:, None, :], labels.shape[1]
+        seen = (key == -1) | (key == labels[:, :, None])
+        seen &= torch.ones(width, width, dtype=torch.bool, device=labels.device).tril()
+    elif segment.orders is not None:
+        column = torch.arange(segment.length, device=segment.orders.device)
+        orders, own = segment.orders[:, None, :], segment.own_orders[:, :, None]
+        seen = torch.where(orders < 0, column < segment.visible[:, :, None], orders <= own)
+        seen |= orders == own + OWN_ONLY
+        seen |= (segment.visible == 0)[:, :, None] & (column == 0)
+    elif segment.visible is not None:
+        # Rows without tokens, and padding, see something: their results are never read.
+        length = segment.length or segment.pool.shape[1]
+        counts = segment.visible.where(segment.visible > 0, length)
+        if counts.shape[1] == 1 and not bites:
+            return Mask(counts=counts[:, 0].int(), length=length)
+        seen = torch.arange(length, device=counts.device) < counts[..., None]
+    elif segment.causal and bites:
+        width = segment.queries.shape[1]
+        ones = torch.ones(width, width, dtype=torch.bool, device=segment.queries.device)
+        seen = ones.tril()[None]
+    if bites:
+        query, key = segment.query_positions, segment.key_positions
+        near = within_span(query[:, :, None], key[:, None, :], span)
+        seen = near if seen is None else near & seen
+    return None if seen is None else Mask(least_where(~seen))
+
+
+def least_where(unseen: Tensor) -> Tensor:
+    """float32: the least number where it is true, and 0 elsewhere."""
+    least = torch.finfo(torch.float32).min
+    return torch.zeros(unseen.shape, device=unseen.device).masked_fill_(unseen, least)
