@@ -14,7 +14,8 @@ import torch
 from conftest import TITLES, slow_but, tiny_model
 from decoding import TEMPLATE, WAYS, Outputs, compiled_in, counted, run
 from families import FORK, IN_SEQUENCE, Family
-from simulated_gpu import HAS_COMPILER, Event, guard, simulated_gpu
+from simulated_gpu import Event, simulated_gpu
+from simulated_guard import HAS_COMPILER, guard
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from schemax import AttrSchema, Extractor, attr, doctor
