@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from schemax.benchmark.report import EngineRow, Report
 
