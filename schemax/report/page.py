@@ -59,17 +59,8 @@ class Report:
     def html(self) -> str:
         """The page. Can be encoded as UTF-8, whatever the texts hold."""
         script = "\n".join(["", '"use strict";', *map(_asset, _SCRIPTS)])
-        style = _asset("page.css")
-        policy = (
-            f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-            "base-uri 'none'; form-action 'none'"
-        )
-        return Template(_asset("page.html")).substitute(
-            policy=policy,
-            title=escape(self._title).encode("utf-8", "replace").decode(),
-            style=style,
-            data=self._data(),
-            script=script,
+        return page_of(
+            _asset("page.html"), _asset("page.css"), script, title=self._title, data=self._data()
         )
 
     def _data(self) -> str:
@@ -80,6 +71,21 @@ class Report:
             "layouts": self._field_sets.plain(),
         }
         return f'{to_json(head)[:-1]},"rows":[{",".join(self._rows)}]}}'
+
+
+def page_of(template: str, style: str, script: str, *, title: str, data: str) -> str:
+    """A page that loads nothing, and runs no other script than its own.
+
+    template: with $policy, $title, $style, $data and $script. data: JSON, of `to_json`.
+    """
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    shown = escape(title).encode("utf-8", "replace").decode()
+    return Template(template).substitute(
+        policy=policy, title=shown, style=style, data=data, script=script
+    )
 
 
 @contextmanager

@@ -1,0 +1,82 @@
+"""`schemax trace`: what every pass wrote for one document."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from schemax.attributes import settings_of
+from schemax.commands import options
+from schemax.commands.console import UsageError, plain_warnings, refused_settings, say, show, table
+from schemax.commands.declarations import read_schema
+
+_TOKENS = 24  # characters of a cell
+
+
+def trace(
+    schema: options.Schema,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help='The document; "-" reads stdin.')],
+    model: options.Model = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    format: options.Format = None,
+    template: options.Template = None,
+    decoding: options.Decoding = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE.html", help="A page that plays it back."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="As JSON, with token ids and likeliest tokens.")
+    ] = False,
+) -> None:
+    """Shows what every pass wrote for one document, with probabilities.
+
+    A row per field, a column per pass; "?" marks tokens of a probability below one half.
+    """
+    if output is not None and output.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"-o writes a page: {output} must end with .html")
+    declared = read_schema(schema)
+    settings = options.checked_settings(format, template, decoding)
+    document = sys.stdin.read() if text == "-" else text
+    with plain_warnings():
+        extractor = options.load_extractor(model, device, dtype)
+        from schemax.diagnosis.tracing import trace as traced  # which imports torch
+
+        with refused_settings():
+            found = traced(extractor, document, declared, **settings)
+    if as_json:
+        print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2))
+    elif output is None:
+        names = list(dict.fromkeys(one.field for written in found.passes for one in written))
+        columns: dict[str, Any] = {"field": lambda name: name}
+        for number, written in enumerate(found.passes):
+            cells = {one.field: _cell(one.text, one.probability) for one in written}
+            columns[f"pass {number + 1}"] = lambda name, cells=cells: cells.get(name, "")
+        results = found.extraction.fields
+        columns["value"] = lambda name: _value(results[name].value if name in results else None)
+        show(table(names, columns, left=len(columns)))
+    if output is not None:
+        from schemax.diagnosis.playback import playback
+        from schemax.report.page import write_whole
+
+        write_whole(output, playback(found, settings_of(declared).category))
+        say(f"wrote {output}")
+    say(
+        f"{found.prompt_tokens:,} tokens read, {len(found.passes)} passes; one token at a time "
+        f"takes {found.one_by_one}"
+    )
+
+
+def _cell(text: str, probability: float) -> str:
+    shown = text.replace("\n", "\\n")
+    shown = shown if len(shown) <= _TOKENS else shown[: _TOKENS - 3] + "..."
+    return shown + (" ?" if probability < 0.5 else "")
+
+
+def _value(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else str(value)

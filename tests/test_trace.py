@@ -1,0 +1,122 @@
+"""What `schemax trace` says is what was decoded, pass by pass."""
+
+from __future__ import annotations
+
+import json
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import Browser, find_chromium
+from typer.testing import CliRunner
+
+from schemax import AttrSchema, Extractor, InputError, attr, load_schema
+from schemax.cli import app
+from schemax.diagnosis.playback import playback
+from schemax.diagnosis.tracing import Trace, trace
+from schemax.resources import resource_dir
+
+TITLE = "Sony 55-Inch BRAVIA 4K UHD Smart TV </script><b>é 😀"
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Extractor:
+    return Extractor.from_pretrained(resource_dir("embedded"), device="cpu")
+
+
+def written(found: Trace, field: str) -> list[int]:
+    return [
+        token
+        for one in found.passes
+        for item in one
+        if item.field == field
+        for token in item.token_ids
+    ]
+
+
+@pytest.mark.parametrize("way", ["isolated", "paper", "autoregressive"])
+def test_passes_put_together_are_what_was_extracted(embedded: Extractor, way: str) -> None:
+    """Probabilities are those by which confidences are told, and rivals come first."""
+    schema = load_schema("television")
+    found = trace(embedded, TITLE, schema, decoding=way)
+    (item,) = embedded.stream([TITLE], schema, decoding=way)
+    assert found.extraction.value == item.value
+    assert len(found.passes) == item.steps
+    codec = embedded.compile(schema).codec
+    if way == "autoregressive":
+        assert {one.field for row in found.passes for one in row} == {"output"}
+        assert found.one_by_one >= len(found.passes)
+        return
+    for name, result in found.extraction.fields.items():
+        text = codec.decode_bytes(written(found, name)).decode()
+        assert text.startswith(result.raw)
+        assert len(written(found, name)) == result.tokens
+    assert found.one_by_one > 3 * len(found.passes)
+    for row in found.passes:
+        for one in row:
+            assert 0 <= one.probability <= 1
+            shares = [share for _, share in one.rivals]
+            assert shares == sorted(shares, reverse=True)
+            if one.text == one.rivals[0][0] and way == "paper":
+                assert isclose(one.probability, shares[0], rel_tol=1e-4)
+
+
+class Listing(AttrSchema):
+    brand: str | None = None
+    parts: list[str] = attr(long=True, default_factory=list)
+
+
+def test_lists_and_what_cannot_be_read(embedded: Extractor) -> None:
+    found = trace(embedded, {"title": TITLE, "seller": "Shop"}, Listing)
+    assert "seller" in found.text
+    assert {one.field for row in found.passes for one in row} == {"brand", "parts"}
+    with pytest.raises(InputError, match="too long|positions"):
+        trace(embedded, "word " * 40_000, Listing)
+    with pytest.raises(InputError):
+        trace(embedded, {"id": "1"}, Listing)
+
+
+def run(*args: str) -> Any:
+    return CliRunner().invoke(app, ["trace", "television", *args])
+
+
+def test_the_command(tmp_path: Path) -> None:
+    result = run(TITLE)
+    assert result.exit_code == 0
+    assert "pass 2" in result.stdout
+    assert "one token at a time takes" in result.stderr
+    found = json.loads(run(TITLE, "--json").stdout)
+    assert found["text"] == TITLE
+    assert found["passes"][0][0]["field"] == "brand"
+    page = tmp_path / "page.html"
+    assert run(TITLE, "-o", str(page)).exit_code == 0
+    assert "</script><b>" not in page.read_text("utf-8")
+    refused = run(TITLE, "-o", "page.txt")
+    assert (refused.exit_code, "must end with .html" in refused.stderr) == (2, True)
+
+
+@pytest.mark.skipif(find_chromium() is None, reason="no Chromium")
+def test_the_page_plays_in_a_browser(embedded: Extractor, tmp_path: Path) -> None:
+    found, page = trace(embedded, TITLE, load_schema("television")), tmp_path / "page.html"
+    page.write_text(playback(found, "television"), "utf-8")
+    try:
+        browser = Browser(str(find_chromium()), tmp_path / "profile")
+    except (OSError, AssertionError):
+        pytest.skip("Chromium does not start")
+    try:
+        browser.open(page)
+        passes = len(found.passes)
+        browser.wait(f"document.getElementById('at').max === '{passes}'")
+        visible = "document.querySelectorAll('td:not(.later) .token').length"
+        assert browser.run(visible) == sum(map(len, found.passes))
+        assert browser.run("document.getElementById('document').textContent") == TITLE
+        assert "Sony" in browser.run("document.querySelector('mark').textContent")
+        browser.click("#play")
+        browser.wait("document.getElementById('at').value === '1'")
+        assert browser.run(visible) == len(found.passes[0])
+        browser.wait(f"document.getElementById('at').value === '{passes}'")
+        assert browser.trouble == []
+        assert browser.requests == [page.as_uri()]
+    finally:
+        browser.close()
