@@ -103,19 +103,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
-for _verb in (
-    demo,
-    extract,
-    explain,
-    doctor,
-    train,
-    calibrate,
-    evaluate,
-    bench,
-    serve,
-    schemas,
-    trace,
-):
+_VERBS = (demo, extract, explain, trace, doctor, train, calibrate, evaluate, bench, serve, schemas)
+for _verb in _VERBS:
     app.command()(_verb)
 
 

@@ -11,9 +11,8 @@ from schemax.report.rows import to_json
 
 def playback(trace: Trace, title: str) -> str:
     """The page. Can be encoded as UTF-8, whatever the text holds."""
-    template, style, script = (
-        (Path(__file__).parent / f"page.{kind}").read_text("utf-8")
-        for kind in ("html", "css", "js")
-    )
+    folder = Path(__file__).parent
+    parts = ((folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
+    template, style, script = parts
     data = trace.to_dict() | {"field": next(iter(trace.extraction.texts), "text")}
     return page_of(template, style, "\n" + script, title=title, data=to_json(data))
