@@ -29,6 +29,7 @@ from schemax.progress import track
 from schemax.resources import EMBEDDED_WARNING, resource_dir
 from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
+from schemax.servers.remote import RemoteModel
 
 if TYPE_CHECKING:
     from schemax.pipeline import Extractions
@@ -76,7 +77,6 @@ class Extractor(AbstractContextManager["Extractor"]):
         from schemax.runtime.loading import named_eos_ids  # which imports torch
         from schemax.runtime.self_test import prepare
         from schemax.runtime.shared import SharedEngine
-        from schemax.servers.remote import RemoteModel
 
         self._load_again: partial[Extractor] | None = None
         self.model: Any = model if isinstance(model, RemoteModel) else prepare(model)
@@ -362,6 +362,8 @@ class Extractor(AbstractContextManager["Extractor"]):
         """Finishes what the model was given. Calls with more documents, and later calls, raise
         ModelError. `with` closes as well."""
         self._engine.close()
+        if isinstance(self.model, RemoteModel):
+            self.model.client.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()

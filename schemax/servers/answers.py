@@ -53,7 +53,7 @@ class Vocabulary:
         """
         try:
             choice = reply["choices"][0]
-            text, reason = choice["text"], choice.get("finish_reason")
+            text, reason = str(choice["text"] or ""), choice.get("finish_reason")
             steps = list(self._steps(choice.get("logprobs") or {}))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise ServerError(
@@ -86,24 +86,31 @@ class Vocabulary:
         token = self._id(item)
         if token is None:
             return None
-        logprob = item.get("logprob")
         top = {
-            number: float(other["logprob"])
+            number: _logprob(other["logprob"])
             for other in others
             if (number := self._id(other)) is not None
         }
-        if logprob is not None:
-            top[token] = logprob = float(logprob)
-        return Step(token, logprob, top)
+        logprob = None if item.get("logprob") is None else _logprob(item["logprob"])
+        return Step(token, logprob, top if logprob is None else top | {token: logprob})
 
     def _id(self, item: Mapping[str, Any]) -> int | None:
-        if isinstance(number := item.get("id"), int):
-            return number
+        """None also for an id beyond the codec's: models have more, which stand for nothing."""
         token = str(item["token"])
+        number = item.get("id")
         if found := _BY_ID.fullmatch(token):
-            return int(found[1])
+            number = int(found[1])
+        if isinstance(number, int):
+            return number if 0 <= number < self._codec.vocab_size else None
         if data := item.get("bytes"):
             return self._ids.get(bytes(data))
         if found := _BY_BYTES.fullmatch(token):
             return self._ids.get(bytes.fromhex(found[1].replace("\\x", "")))
         return None if _UNREADABLE in token else self._ids.get(token.encode("utf-8", "replace"))
+
+
+def _logprob(value: Any) -> float:
+    """Raises ValueError for what is none."""
+    if (found := float(value)) != found:
+        raise ValueError("a log-probability is no number")
+    return min(0.0, found)
