@@ -165,16 +165,12 @@ class Extractor(AbstractContextManager["Extractor"]):
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
     ) -> Extractor:
-        """Has a server fill schemas: vLLM, SGLang, llama-server, any of OpenAI's protocol.
-
-        See docs/servers.md. A document that the server fails at becomes an extraction without a
-        value, whose `errors` say why.
+        """Has a server fill schemas: vLLM, SGLang, llama-server, hosted models; docs/servers.md.
 
         url: of the API, `/v1` included; model: as the server names it, None takes its first.
-        tokenizer: the model's, as a folder, Hub id or object. With it, every field of a document is
-            a completion of its own behind a common prefix, as in this process. None takes that of
-            the model's name; where the kind is "openai" a document is one chat request, whose
-            response_format is the schema.
+        tokenizer: the model's, as a folder, Hub id or object, so that every field is a completion of
+            its own. None takes that of the model's name; of the kind "openai" a document is then
+            one chat.
         api_key: None takes $SCHEMAX_API_KEY, else $OPENAI_API_KEY, which is sent over https and to
             this machine alone.
         kind: "vllm", "sglang", "llama.cpp" or "openai"; "auto" asks the server.

@@ -452,6 +452,10 @@ def test_answers_in_every_dialect(codec: TextCodec) -> None:
         {"tokens": ["a"], "token_logprobs": [-1], "top_logprobs": [{"b": 0, "\ufffd": -2}]},
     ]
     (other,) = codec.encode("b")
+    beside = {"tokens": ["\ufffd"], "token_logprobs": [-1]}
+    choice = {"text": "a", "logprobs": beside, "token_ids": [token]}
+    (step,) = Vocabulary(codec).answer({"choices": [choice]}).steps
+    assert (step.token, step.logprob) == (token, -1)
     for logprobs in told:
         answer = Vocabulary(codec).answer({"choices": [{"text": "a", "logprobs": logprobs}]})
         assert [step.token for step in answer.steps] == [token]

@@ -54,7 +54,7 @@ class Vocabulary:
         try:
             choice = reply["choices"][0]
             text, reason = str(choice["text"] or ""), choice.get("finish_reason")
-            steps = list(self._steps(choice.get("logprobs") or {}))
+            steps = self._steps(choice.get("logprobs") or {}, choice.get("token_ids"))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise ServerError(
                 f"the server answered without a completion: {clipped(str(reply))}"
@@ -67,19 +67,20 @@ class Vocabulary:
             known += [Step(token) for token in self._codec.encode(rest)]
         return Answer(tuple(known), reason != "length")
 
-    def _steps(self, told: Mapping[str, Any]) -> list[Step | None]:
-        """None for a token that cannot be told."""
+    def _steps(self, told: Mapping[str, Any], ids: Sequence[int] | None) -> list[Step | None]:
+        """None for a token that cannot be told. ids: of all tokens, where they are told beside."""
         if "content" in told:  # as chats have them, and llama.cpp all completions
             return [self._step(item, item.get("top_logprobs") or ()) for item in told["content"]]
         tokens: Sequence[str] = told.get("tokens") or ()
         logprobs = told.get("token_logprobs") or [None] * len(tokens)
         tops = told.get("top_logprobs") or [None] * len(tokens)
+        numbers = ids if ids and len(ids) == len(tokens) else [None] * len(tokens)
         return [
             self._step(
-                {"token": token, "logprob": logprob},
+                {"token": token, "logprob": logprob, "id": number},
                 [{"token": name, "logprob": value} for name, value in (top or {}).items()],
             )
-            for token, logprob, top in zip(tokens, logprobs, tops, strict=True)
+            for token, logprob, top, number in zip(tokens, logprobs, tops, numbers, strict=True)
         ]
 
     def _step(self, item: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Step | None:
