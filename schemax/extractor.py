@@ -168,9 +168,9 @@ class Extractor(AbstractContextManager["Extractor"]):
         """Has a server fill schemas: vLLM, SGLang, llama-server, hosted models; docs/servers.md.
 
         url: of the API, `/v1` included; model: as the server names it, None takes its first.
-        tokenizer: the model's, as a folder, Hub id or object, so that every field is a completion of
-            its own. None takes that of the model's name; of the kind "openai" a document is then
-            one chat.
+        tokenizer: the model's, as a folder, Hub id or object: every field is a completion of its
+            own. None takes that of the model's name; of the kind "openai" a document is then one
+            chat.
         api_key: None takes $SCHEMAX_API_KEY, else $OPENAI_API_KEY, which is sent over https and to
             this machine alone.
         kind: "vllm", "sglang", "llama.cpp" or "openai"; "auto" asks the server.
