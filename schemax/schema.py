@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-from schemax.attributes import settings_of
+from schemax.attributes import asked_fields, settings_of
 from schemax.attributes.annotations import allows_none
 from schemax.attributes.made_classes import build_model
 from schemax.attributes.settings import is_unprintable
@@ -77,10 +77,14 @@ class AttrSchema(BaseModel):
         resolved = handler.resolve_ref_schema(document)
         resolved.update(named)
         # Pydantic invents titles; one that nobody chose must not become what the model is shown.
+        asked = asked_fields(cls)
         for name, field in cls.model_fields.items():
+            shown = resolved.get("properties", {})
+            declared = shown.get(field.alias or name, shown.get(name, {}))
             if field.title is None:
-                shown = resolved.get("properties", {})
-                shown.get(field.alias or name, shown.get(name, {})).pop("title", None)
+                declared.pop("title", None)
+            if name not in asked:
+                declared["skip"] = True
         return document
 
     @classmethod

@@ -12,7 +12,8 @@ import tokenizers
 import torch
 from hypothesis import HealthCheck, settings
 from models_page import models_page
-from simulated_gpu import HAS_COMPILER, simulated_gpu
+from simulated_gpu import simulated_gpu
+from simulated_guard import HAS_COMPILER
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 

@@ -17,10 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
@@ -35,52 +32,13 @@ from unittest.mock import patch
 import numpy as np
 import torch
 import torchgen
+from simulated_guard import guard
 from simulated_kernels import KERNELS
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 aten = torch.ops.aten
-
-# What torch asks of every kind of device, in C++; a build without CUDA has no answers.
-_GUARD = """
-#include <c10/core/impl/DeviceGuardImplInterface.h>
-namespace {
-using namespace c10;
-struct Guard final : public impl::NoOpDeviceGuardImpl<DeviceType::CUDA> {
-  Device getDevice() const override { return Device(DeviceType::CUDA, 0); }
-  Device exchangeDevice(Device) const override { return Device(DeviceType::CUDA, 0); }
-  DeviceIndex deviceCount() const noexcept override { return 2; }
-  static Stream plain() { return Stream(Stream::DEFAULT, Device(DeviceType::CUDA, 0)); }
-  Stream getStream(Device) const noexcept override { return plain(); }
-  Stream getNewStream(Device, int = 0) const override { return plain(); }
-  Stream exchangeStream(Stream) const noexcept override { return plain(); }
-  void record(void**, const Stream&, const DeviceIndex, const EventFlag) const override {}
-  void block(void*, const Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-};
-C10_REGISTER_GUARD_IMPL(CUDA, Guard)
-}
-#ifdef GRADIENTS
-#include <ATen/detail/CUDAHooksInterface.h>
-struct Hooks : public at::CUDAHooksInterface {
-  Hooks(at::CUDAHooksArgs) {}
-  void init() const override {}
-  bool hasCUDA() const override { return true; }
-  bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return true; }
-  bool hasPrimaryContext(at::DeviceIndex) const override { return true; }
-  at::DeviceIndex deviceCount() const override { return 2; }
-  at::DeviceIndex getCurrentDevice() const override { return 0; }
-  int getNumGPUs() const override { return 2; }
-  at::DeviceIndex current_device() const override { return 0; }
-};
-namespace at {
-C10_REGISTER_TYPED_CLASS(CUDAHooksRegistry, "CUDAHooks", Hooks)
-}
-#endif
-"""
-HAS_COMPILER = shutil.which("g++") is not None
 
 # As many kernels as these take on CUDA; all others take one.
 _LAUNCHES = {"logsumexp": 6, "sort": 2, "nonzero": 3, "_unique2": 5, "bincount": 3, "topk": 2}
@@ -413,28 +371,6 @@ def _line() -> str:
             other = f"{path[path.rindex('/transformers/') + 1 :]}:{frame.f_lineno}"
         frame = frame.f_back
     return other
-
-
-@cache
-def guard(*, gradients: bool = False) -> Path:
-    """The library that answers for the device, built once for every release of torch.
-
-    gradients: whether autograd finds the device; such a library is loaded before torch is imported,
-    in a process of its own.
-    """
-    name = f"simulated-gpu-{torch.__version__}{'-gradients' if gradients else ''}.so"
-    built = Path(tempfile.gettempdir()) / name
-    if not built.exists():
-        root = Path(torch.__file__).parent
-        with tempfile.TemporaryDirectory() as folder:
-            source, made = Path(folder, "guard.cpp"), Path(folder, "guard.so")
-            source.write_text(_GUARD, "ascii")
-            command = ["g++", "-std=c++20", "-fPIC", "-shared", f"-I{root / 'include'}"]
-            command += ["-DGRADIENTS"] if gradients else []
-            command += [str(source), "-o", str(made), f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu"]
-            subprocess.run([*command, f"-Wl,-rpath,{root / 'lib'}"], check=True)
-            shutil.move(made, built)
-    return built
 
 
 # --- what says that there is a device ------------------------------------------------------------

@@ -14,7 +14,8 @@ import torch
 from conftest import TITLES, slow_but, tiny_model
 from decoding import TEMPLATE, WAYS, Outputs, compiled_in, counted, run
 from families import FORK, IN_SEQUENCE, Family
-from simulated_gpu import HAS_COMPILER, Event, guard, simulated_gpu
+from simulated_gpu import Event, simulated_gpu
+from simulated_guard import HAS_COMPILER, guard
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from schemax import AttrSchema, Extractor, attr, doctor
@@ -216,6 +217,43 @@ def test_a_step_of_training_equals_the_cpu() -> None:
     command = [sys.executable, "-c", TRAINS, str(guard(gradients=True)), str(tests)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tests.parent, check=False)
     assert done.stdout.strip().endswith("alike"), done.stderr
+
+
+PARALLEL = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.distributed import DistributedConfig
+from conftest import TITLES
+from schemax import Extractor
+from schemax.runtime.model import DecoderModel
+from test_gpu import Typed
+
+def read(**loading):
+    model = AutoModelForCausalLM.from_pretrained(sys.argv[1], **loading)
+    extractor = Extractor(model, AutoTokenizer.from_pretrained(sys.argv[1]))
+    assert isinstance(extractor.model, DecoderModel)
+    assert extractor.model.is_sharded == bool(loading)
+    items = sorted(extractor.stream(TITLES[:3], Typed), key=lambda item: item.index)
+    return [{name: field.raw for name, field in item.fields.items()} for item in items]
+
+expected = read()
+assert read(distributed_config=DistributedConfig(tp_plan="auto")) == expected
+print("alike")
+"""
+
+
+@pytest.mark.slow
+def test_tensor_parallel_processes_equal_one(saved_model: Path) -> None:
+    """Two processes under torchrun, each with half of every layer; gloo carries what they share."""
+    tests = Path(__file__).parent
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    script = saved_model.parent / "parallel.py"
+    script.write_text(PARALLEL, "ascii")
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
+    command += [str(script), str(saved_model), str(tests)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tests.parent, check=False)
+    assert done.stdout.count("alike") == 2, done.stderr
 
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY)

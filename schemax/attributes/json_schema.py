@@ -97,6 +97,8 @@ class Builder:
                 "of them in properties",
             )
         properties = node.get("properties") or {}
+        if isinstance(properties, Mapping):
+            properties = {key: child for key, child in properties.items() if not _skips(child)}
         if not isinstance(properties, Mapping) or not properties:
             raise self._error(place, "has no properties; declare at least one")
         if len(properties) > MOST_ATTRIBUTES:
@@ -285,6 +287,10 @@ class Builder:
 
     def _error(self, place: Place, reason: str) -> SchemaError:
         return self._document.error(place, reason)
+
+
+def _skips(node: Any) -> bool:
+    return isinstance(node, Mapping) and node.get("skip") is True
 
 
 def _is_of_pydantic(node: Node) -> bool:

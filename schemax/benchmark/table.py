@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from schemax.benchmark.report import EngineRow, Report
@@ -79,10 +79,10 @@ def _dollars(server: Mapping[str, Any]) -> str:
 
 def markdown(report: Report) -> str:
     """The report as a section of a page."""
-    lines = [headline(report) + ".", "", *_markdown_table(columns(report), table_rows(report))]
+    lines = [headline(report) + ".", "", *markdown_table(columns(report), table_rows(report))]
     if report.sweep:
         lines += ["", "Documents per prompt (J) and prompts per batch (B):", ""]
-        lines += _markdown_table(columns(report), table_rows(report, report.sweep))
+        lines += markdown_table(columns(report), table_rows(report, report.sweep))
     said = [f"- {note}" for note in notes(report)]
     return "\n".join([*lines, *(["", *said] if said else [])])
 
@@ -94,7 +94,8 @@ def number(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
 
 
-def _markdown_table(names: Sequence[str], rows: Iterator[tuple[str, ...]]) -> list[str]:
+def markdown_table(names: Sequence[str], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """The lines of a table, numbers to the right."""
     rule = ["---", *("---:" for _ in names[1:])]
     return ["| " + " | ".join(row) + " |" for row in (names, rule, *rows)]
 

@@ -45,6 +45,10 @@ def bench(
             is_given = bench_special.is_given(context, "documents")
             few = work.documents if is_given else None
             bench_special.host(few, work.seed, output.as_json, tell)
+        elif special.gpu_suite is not None:
+            options.hush_libraries()
+            few = work.documents if bench_special.is_given(context, "documents") else None
+            bench_special.gpu_suite(special.gpu_suite, few, run.repeats, machine, tell)
         elif special.transfers:
             bench_special.transfers(work.seed, output.as_json)
         elif special.earlier is not None:

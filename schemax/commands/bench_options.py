@@ -97,6 +97,10 @@ class SpecialOptions:
     tables: int | None = option(
         "What runs over tables cost beside the model, up to so many rows.", min=1, metavar="ROWS"
     )
+    gpu_suite: Path | None = option(
+        "All that is told of a card, in less than half an hour: a folder with a page.",
+        metavar="FOLDER",
+    )
     earlier: Path | None = option(
         "Shows the results of --json; measures nothing.", "--from", metavar="FILE"
     )

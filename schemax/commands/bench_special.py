@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ _USED = {
         *("model", "shape", "tokenizer", "device", "dtype", "threads"),
     ),
     "tables": ("documents", "model", "device", "dtype", "threads", "quiet"),
+    "gpu_suite": ("documents", "repeats", "shape", "device", "price_per_hour", "quiet"),
     "earlier": ("as_json", "picture", "page", "quiet"),
 }
 
@@ -131,6 +133,28 @@ def tables(rows: int, documents: int, machine: MachineOptions, tell: Callable[[s
     loading = (machine.model, machine.device, machine.dtype)
     for line in measure_tables(rows, documents, *loading, tell=tell):
         show(line)
+
+
+def gpu_suite(
+    out: Path,
+    documents: int | None,
+    repeats: int,
+    machine: MachineOptions,
+    tell: Callable[[str], None],
+) -> None:
+    """documents: of every comparison; None takes as many as fill a card."""
+    from schemax.commands.gpu_suite import SHAPES_OF_CARDS, Suite, run_suite
+
+    with refused_settings():
+        suite = Suite(
+            out,
+            device=machine.device,
+            shapes=SHAPES_OF_CARDS if machine.shape is None else (machine.shape,),
+            repeats=repeats,
+            price_per_hour=machine.price_per_hour,
+        )
+        page = run_suite(suite if documents is None else replace(suite, documents=documents), tell)
+    show(f"written: {page}")
 
 
 def _write(name: str, rows: Sequence[dict[str, Any]], path: Path | None) -> None:

@@ -14,7 +14,7 @@ from schemax.attributes import Attribute
 from schemax.formats import OutputFormat
 from schemax.results.extraction import Extraction, FieldResult, LaterResults, SlotText, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
-from schemax.results.instance import instance_of
+from schemax.results.instance import instance_of, partial_of
 from schemax.results.lists import taken_together
 from schemax.results.row import MOVED, Row
 from schemax.results.spans import Source
@@ -71,6 +71,7 @@ def build(
         fields=LaterResults(results),
         steps=steps,
         texts=texts or {},
+        partial=partial_of(row, schema) if instance is None else {},
         slots=tuple(slots),
     )
 

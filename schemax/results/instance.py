@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from functools import lru_cache
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from schemax.attributes.made_classes import problems_of
 from schemax.messages import joined, reason_of
@@ -39,6 +40,43 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
         if not _blamed_timestamps(row, instance) and not _blamed_by_document(row, instance):
             row.errors += row.discarded(row.tree.root)
             return instance
+
+
+def partial_of(row: Row, schema: type[BaseModel]) -> dict[str, Any]:
+    """What was read for the fields of a row that has no instance: values that fit their types."""
+    found: dict[str, Any] = {}
+    for name, child in row.tree.root.children.items():
+        data = _read_below(row, child)
+        if isinstance(data, Fallback):
+            continue
+        try:
+            found[name] = _adapter(schema, name).validate_python(data, strict=False)
+        except Exception:  # of a validator; what it says is among the row's errors
+            continue
+    return {name: _as_data(value) for name, value in found.items() if value not in (None, [])}
+
+
+def _read_below(row: Row, node: Leaf | Group) -> Any:
+    node = row.node(node)
+    if isinstance(node, Leaf):
+        return row.chosen[node.index]
+    below = {name: _read_below(row, child) for name, child in node.children.items()}
+    stated = {name: data for name, data in below.items() if not isinstance(data, Fallback)}
+    return (list(stated.values()) if node.is_list else stated) if stated else Fallback.OMIT
+
+
+@lru_cache(maxsize=512)
+def _adapter(schema: type[BaseModel], name: str) -> TypeAdapter[Any]:
+    field = schema.model_fields[name]
+    kind: Any = Annotated[field.annotation, field]
+    return TypeAdapter(kind)
+
+
+def _as_data(value: Any) -> Any:
+    """Models as dicts."""
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    return [_as_data(item) for item in value] if isinstance(value, list) else value
 
 
 def _blamed_timestamps(row: Row, instance: BaseModel) -> bool:

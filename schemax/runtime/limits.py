@@ -33,12 +33,14 @@ class Sized(Protocol):
     """What a model takes of memory.
 
     shares: of its layers, by device. bytes_per_token: of keys and values; pass_bytes: of a pass,
-    per token; most_tokens: of one pass, None without a bound.
+    per token; most_tokens: of one pass, None without a bound. is_sharded: whether other processes
+    hold parts of it, which have to take the same passes.
     """
 
     device: torch.device
     shares: Mapping[torch.device, float]
     bytes_per_token: int
+    is_sharded: bool
 
     @property
     def pass_bytes(self) -> int: ...
@@ -68,6 +70,10 @@ class Limits:
         documents = 1 << 30 if config.batch_size == "auto" else config.batch_size
         share = _SHARE.get(kind, _SHARE["cpu"])
         capacity = int(share * (free - tokens * model.pass_bytes)) // max(1, model.bytes_per_token)
+        if model.is_sharded:
+            least = torch.tensor([tokens, capacity], device=model.device)
+            torch.distributed.all_reduce(least, torch.distributed.ReduceOp.MIN)
+            tokens, capacity = least.tolist()
         return cls(documents, tokens, max(capacity, 1))
 
     def halved(self, in_flight: int) -> Limits:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+from transformers.utils.import_utils import is_flash_attn_2_available
 
-from schemax.benchmark.engines.base import Emitted, Engine, EngineOptions
+from schemax.benchmark.engines.base import Emitted, Engine, EngineOptions, Unavailable
 from schemax.benchmark.engines.replay import DraftedReplay, Replay, ReplayStop
 from schemax.benchmark.random_models import random_model, shallow_replica, shape_config
 from schemax.benchmark.workload import Ids, Workload
@@ -81,6 +82,18 @@ class Generate(Replayed):
     def __init__(self, model: Any, options: EngineOptions) -> None:
         super().__init__(model, options)
         self.batch_sizes = options.generate_batches
+
+
+class GenerateFlash(Generate):
+    """The same with FlashAttention, which many install for it."""
+
+    name, title = "generate-flash", "transformers generate, FlashAttention"
+
+    def setup(self, work: Workload) -> None:
+        if not is_flash_attn_2_available():
+            raise Unavailable("flash-attn is not installed, or the device is no CUDA device")
+        super().setup(work)
+        self.module.set_attn_implementation("flash_attention_2")
 
 
 class Lookup(Replayed):

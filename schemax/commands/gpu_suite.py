@@ -1,0 +1,250 @@
+"""`schemax bench --gpu-suite`: what one card does, in one command, part by part.
+
+Every part writes a file of its own as soon as it is done, and a part whose file is there is not
+measured again; the page is made of the files.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from schemax.benchmark.compare import Comparison, compare_engines
+from schemax.benchmark.engines.base import EngineOptions
+from schemax.benchmark.generated import Sizes
+from schemax.benchmark.measure import Rules
+from schemax.benchmark.plot import plot
+from schemax.benchmark.random_models import SHAPES, shape_config
+from schemax.benchmark.report import EngineRow, Report, describe_environment
+from schemax.benchmark.table import markdown, markdown_table
+from schemax.compiler import load_codec
+from schemax.diagnosis.agreement import agreements
+from schemax.errors import ModelError
+from schemax.evaluation.plots import can_plot
+from schemax.resources import resource_dir
+from schemax.runtime.limits import is_out_of_memory, release_memory
+from schemax.runtime.loading import pick_device
+from schemax.runtime.self_test import prepare
+
+SHAPES_OF_CARDS = ("qwen3-8b", "qwen3-0.6b", "qwen3-1.7b")
+# Seconds after which no part is begun.
+TIME = 25 * 60
+_TOKENS, _ATTRIBUTES = (250, 120), (16, 4, 48)
+_BOUNDED = ("floor", "isolated")
+_RIVALS = ("generate", "generate-flash", "continuous", "per-attribute-cached")
+_COMMON = {
+    "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 64, "max_position_embeddings": 4096,
+    "initializer_range": 0.1, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": None,
+}  # fmt: skip
+_SLIDING = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 32}
+# Windows, sinks, caps on scores and experts among them.
+_FAMILIES: Mapping[str, Mapping[str, Any]] = {
+    "qwen3": {},
+    "llama": {},
+    "mistral": {"sliding_window": 32},
+    "phi3": {},
+    "olmo2": {},
+    "gemma2": _SLIDING,
+    "gemma3_text": _SLIDING,
+    "gpt_oss": {**_SLIDING, "num_local_experts": 4, "num_experts_per_tok": 2},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Where it goes, and on what. documents: of every comparison; seconds: see `TIME`."""
+
+    out: Path
+    device: str = "auto"
+    shapes: Sequence[str] = SHAPES_OF_CARDS
+    documents: int = 256
+    repeats: int = 3
+    price_per_hour: float | None = None
+    seconds: float = TIME
+
+
+def run_suite(suite: Suite, tell: Callable[[str], None]) -> Path:
+    """Measures what is not there yet. The page, which says what is missing.
+
+    Raises ValueError for an unknown shape, and ModelError for a device that is not there.
+    """
+    for shape in suite.shapes:
+        shape_config(shape)
+    device, started = pick_device(suite.device), time.monotonic()
+    suite.out.mkdir(parents=True, exist_ok=True)
+    missing = []
+    for name, measure in _parts(suite, device, tell):
+        path = suite.out / f"{name}.json"
+        if path.exists():
+            continue
+        if name != "card" and time.monotonic() - started > suite.seconds:
+            missing.append(f"{name}: no time was left; the same command goes on with it")
+            continue
+        tell(f"{name} ...")
+        try:
+            found = measure()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            missing.append(f"{name}: the card has too little memory")
+            continue
+        finally:
+            gc.collect()
+            release_memory()
+        path.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+        _write_page(suite.out, missing)
+    return _write_page(suite.out, missing)
+
+
+def _parts(
+    suite: Suite, device: torch.device, tell: Callable[[str], None]
+) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    """What matters most comes first."""
+    yield "card", lambda: _card(device)
+    yield "agreement", lambda: {"rows": list(_agreement(device))}
+    plain = Comparison(
+        engines=_BOUNDED,
+        shape=suite.shapes[0],
+        sizes=Sizes(suite.documents),
+        rules=Rules(suite.repeats, rival_documents=min(64, suite.documents)),
+        options=EngineOptions(generate_batches=(8, 32, 64)),
+        device=suite.device,
+        price_per_hour=suite.price_per_hour,
+    )
+
+    def compare(
+        shape: str, tokens: int, attributes: int, few: int = suite.documents, **changes: Any
+    ) -> Callable[[], dict[str, Any]]:
+        sizes = Sizes(few, document_tokens=tokens, attributes=attributes)
+        comparison = replace(plain, shape=shape, sizes=sizes, **changes)
+        return lambda: compare_engines(comparison, tell).to_dict()
+
+    for shape in suite.shapes:
+        yield f"{shape}-rivals", compare(shape, 250, 16, engines=(*_BOUNDED, *_RIVALS))
+    for tokens in _TOKENS:
+        for attributes in _ATTRIBUTES:
+            for shape in suite.shapes:
+                yield f"{shape}-{tokens}x{attributes}", compare(shape, tokens, attributes)
+    small, few = min(suite.shapes, key=lambda shape: SHAPES[shape]["hidden_size"]), suite.documents
+    rules = Rules(1, rival_documents=few)
+    grid = compare(small, 250, 16, engines=("floor",), rules=rules, sweep=True, few=min(64, few))
+    yield f"{small}-grid", grid
+
+
+def _card(device: torch.device) -> dict[str, Any]:
+    """The machine, and what its largest matrix products reach."""
+    size, rounds = (8192, 20) if device.type != "cpu" else (512, 2)
+    left = torch.ones(size, size, dtype=torch.bfloat16, device=device)
+    left @ left
+    _finish(device)
+    started = time.perf_counter()
+    for _ in range(rounds):
+        left @ left
+    _finish(device)
+    flops = 2 * size**3 * rounds / (time.perf_counter() - started)
+    total = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else None
+    return {**describe_environment(device), "bfloat16_flops": flops, "memory": total}
+
+
+def _finish(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def _agreement(device: torch.device) -> Iterator[dict[str, Any]]:
+    """Families beside the oracle: exact in float32, and how often alike in bfloat16."""
+    codec = load_codec(resource_dir("embedded"))
+    for name, settings in _FAMILIES.items():
+        torch.manual_seed(0)
+        config = AutoConfig.for_model(
+            name, **{**_COMMON, "vocab_size": codec.vocab_size}, **settings
+        )
+        attention = "eager" if getattr(config, "attn_logit_softcapping", None) else None
+        make: Any = AutoModelForCausalLM.from_config
+        model = make(config, attn_implementation=attention).eval()
+        for dtype in (torch.float32, torch.bfloat16):
+            row = {"family": name, "dtype": str(dtype).removeprefix("torch.")}
+            try:
+                found = list(agreements(prepare(model.to(device, dtype)), codec))
+            except ModelError as error:
+                yield {**row, "problem": str(error)}
+                continue
+            yield {
+                **row,
+                "tokens": sum(way.tokens for way in found),
+                "agreeing": sum(way.agreeing for way in found),
+                "difference": max(way.difference for way in found),
+                "exact": all(way.exact or way.refused for way in found),
+            }
+
+
+# The page
+
+
+def _write_page(out: Path, missing: Sequence[str]) -> Path:
+    found = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(out.glob("*.json"))}
+    card = found.pop("card")
+    name = card["accelerator"] or card["cpu"]
+    lines = [f"# schemax on {name}", "", f"torch {card['torch']}, {card['date']}. Matrix products"]
+    lines[-1] += f" in bfloat16 reach {card['bfloat16_flops'] / 1e12:,.1f} TFLOP/s."
+    if "agreement" in found:
+        rows = found.pop("agreement")["rows"]
+        lines += ["", "## Agreement with the oracle", "", *_agreement_table(rows)]
+    reports = {part: Report.from_dict(data) for part, data in found.items()}
+    if reports:
+        cells = [cell for part, report in reports.items() for cell in _speeds(part, report, card)]
+        names = ("part", "engine", "documents/s", "of the floor", "MFU", "$ per million")
+        lines += ["", "## Speed", "", *markdown_table(names, cells)]
+    for part, report in reports.items():
+        lines += ["", f"## {part}", "", markdown(report)]
+        if can_plot():
+            plot(report, out / f"{part}.svg")
+            lines += ["", f"![{part}]({part}.svg)"]
+    lines += ["", *(f"- {item}" for item in missing)]
+    page = out / "index.md"
+    page.write_text("\n".join(lines).rstrip() + "\n", "utf-8")
+    return page
+
+
+def _agreement_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+        if "problem" in row:
+            return row["family"], row["dtype"], row["problem"], "", ""
+        share = f"{row['agreeing'] / row['tokens']:.2%}"
+        exact = ("yes" if row["exact"] else "no") if row["dtype"] == "float32" else ""
+        return row["family"], row["dtype"], share, exact, f"{row['difference']:.1e}"
+
+    names = ("family", "dtype", "tokens alike", "exact", "largest difference of logits")
+    return markdown_table(names, map(cells, rows))
+
+
+def _speeds(part: str, report: Report, card: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for row in report.engines:
+        price = row.dollars_per_1000
+        yield (
+            part,
+            row.name,
+            f"{row.products_per_second:,.1f}",
+            "" if row.of_floor is None else f"{row.of_floor:.2f}",
+            f"{_flops(report, row) / card['bfloat16_flops']:.2f}" if row.kind != "rival" else "",
+            "" if price is None else f"{1000 * price:,.2f}",
+        )
+
+
+def _flops(report: Report, row: EngineRow) -> float:
+    """A second, by the tokens that must be passed: no engine is paid for passing more."""
+    shape, tokens = report.model["shape"], report.work["tokens"]
+    head = shape["vocab_size"] * shape["hidden_size"]
+    tied = SHAPES[report.model["name"]]["tie_word_embeddings"]
+    layers = report.model["parameters"] - head * (1 if tied else 2)
+    work = 2 * (layers * tokens["passed"] + head * tokens["head"])
+    return float(work / report.work["listings"] * row.products_per_second)

@@ -1,0 +1,50 @@
+"""`schemax bench --gpu-suite`: what one card does, in one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import refused
+from typer.testing import CliRunner
+
+from schemax.cli import app
+from schemax.commands import gpu_suite
+
+
+@pytest.mark.parametrize("others", [("--host",), ("--engines", "floor"), ("--dtype", "float32")])
+def test_what_means_nothing_to_it_is_refused(tmp_path: Path, others: tuple[str, ...]) -> None:
+    out = tmp_path / "card"
+    refused(CliRunner().invoke(app, ["bench", "--gpu-suite", str(out), *others]), others[0])
+    assert not out.exists()
+
+
+def test_an_unknown_shape_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    command = ["bench", "--gpu-suite", str(tmp_path / "card"), "--shape", "qwen3-1b"]
+    refused(CliRunner().invoke(app, command), "unknown shape 'qwen3-1b'")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_one_command_tells_all_of_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shortened, on a CPU: what is measured is kept, and the next run goes on."""
+    out = tmp_path / "card"
+    command = ["bench", "--gpu-suite", str(out), "--shape", "qwen3-tiny", "--device", "cpu", "-q"]
+    command += ["--documents", "2", "--repeats", "1", "--price-per-hour", "3"]
+    defaults = gpu_suite.Suite.__init__.__defaults__
+    monkeypatch.setattr(gpu_suite.Suite.__init__, "__defaults__", (*defaults[:-1], 0))
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert [path.name for path in sorted(out.iterdir())] == ["card.json", "index.md"]
+    assert "agreement: no time was left" in (out / "index.md").read_text("utf-8")
+    monkeypatch.setattr(gpu_suite.Suite.__init__, "__defaults__", defaults)
+    assert CliRunner().invoke(app, command).exit_code == 0
+    page = (out / "index.md").read_text("utf-8")
+    assert page.count("| float32 | 100.00% | yes |") == 8
+    for part in ("rivals", "250x16", "120x48", "grid"):
+        assert f"## qwen3-tiny-{part}" in page
+    assert "no time was left" not in page
+    speed = next(line for line in page.splitlines() if line.startswith("| qwen3-tiny-250x16 | iso"))
+    assert all(float(cell.replace(",", "")) > 0 for cell in speed.split("|")[3:5])
+    monkeypatch.setattr(gpu_suite, "compare_engines", None)  # nothing is measured again
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert (out / "index.md").read_text("utf-8") == page
