@@ -29,6 +29,7 @@ from schemax.progress import track
 from schemax.resources import EMBEDDED_WARNING, resource_dir
 from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
+from schemax.servers.remote import RemoteModel
 
 if TYPE_CHECKING:
     from schemax.pipeline import Extractions
@@ -76,7 +77,6 @@ class Extractor(AbstractContextManager["Extractor"]):
         from schemax.runtime.loading import named_eos_ids  # which imports torch
         from schemax.runtime.self_test import prepare
         from schemax.runtime.shared import SharedEngine
-        from schemax.servers.remote import RemoteModel
 
         self._load_again: partial[Extractor] | None = None
         self.model: Any = model if isinstance(model, RemoteModel) else prepare(model)
@@ -165,16 +165,12 @@ class Extractor(AbstractContextManager["Extractor"]):
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
     ) -> Extractor:
-        """Has a server fill schemas: vLLM, SGLang, llama-server, any of OpenAI's protocol.
-
-        See docs/servers.md. A document that the server fails at becomes an extraction without a
-        value, whose `errors` say why.
+        """Has a server fill schemas: vLLM, SGLang, llama-server, hosted models; docs/servers.md.
 
         url: of the API, `/v1` included; model: as the server names it, None takes its first.
-        tokenizer: the model's, as a folder, Hub id or object. With it, every field of a document is
-            a completion of its own behind a common prefix, as in this process. None takes that of
-            the model's name; where the kind is "openai" a document is one chat request, whose
-            response_format is the schema.
+        tokenizer: the model's, as a folder, Hub id or object: every field is a completion of its
+            own. None takes that of the model's name; of the kind "openai" a document is then one
+            chat.
         api_key: None takes $SCHEMAX_API_KEY, else $OPENAI_API_KEY, which is sent over https and to
             this machine alone.
         kind: "vllm", "sglang", "llama.cpp" or "openai"; "auto" asks the server.
@@ -362,6 +358,8 @@ class Extractor(AbstractContextManager["Extractor"]):
         """Finishes what the model was given. Calls with more documents, and later calls, raise
         ModelError. `with` closes as well."""
         self._engine.close()
+        if isinstance(self.model, RemoteModel):
+            self.model.client.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -6,7 +6,6 @@ Where llama_cpp with its `server` requirements, and gguf, are installed: `pytest
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -20,12 +19,13 @@ import pytest
 from command_line import jsonl, rows
 from typer.testing import CliRunner
 
-from schemax import AttrSchema, Extractor, attr
+from schemax import AttrSchema, Extractor, attr, extract_files
 from schemax.benchmark.engines.gguf_file import write_gguf
 from schemax.cli import app
 from schemax.compiler import as_codec
 from schemax.errors import ServerError
 from schemax.resources import resource_dir
+from schemax.servers import client as client_module
 from schemax.servers.client import Client
 
 NEEDED = ("llama_cpp", "gguf", "fastapi", "uvicorn", "starlette_context", "pydantic_settings")
@@ -74,33 +74,50 @@ def here() -> Extractor:
     return Extractor.from_pretrained(FOLDER, device="cpu", dtype="float32")
 
 
+class LlamaServer:
+    """Its process, which may be killed and started again at the same port."""
+
+    def __init__(self, model: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.command = [sys.executable, "-m", "llama_cpp.server", "--model", str(model)]
+        self.command += ["--host", "127.0.0.1", "--port", str(self.port), "--n_ctx", "2048"]
+        # Probabilities need the logits of all places; the cache is float32 as the weights are.
+        self.command += ["--logits_all", "true", "--type_k", "0", "--type_v", "0"]
+        self.command += ["--n_threads", "1", "--model_alias", "tea", "--flash_attn", "false"]
+        self.log = model.with_name("log")
+        self.url = f"http://127.0.0.1:{self.port}/v1"
+
+    def start(self) -> None:
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+        for _ in range(240):
+            if self.process.poll() is not None:
+                pytest.fail(self.log.read_text("utf-8", "replace")[-3000:])
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.25)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(20)
+
+
 @pytest.fixture(scope="module")
-def url(here: Extractor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("gguf")
-    write_gguf(here.model.model, folder / "tea.gguf", add_tokens)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "llama_cpp.server", "--model", str(folder / "tea.gguf")]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--n_ctx", "2048"]
-    # Probabilities need the logits of all places; the cache of float32 weights is float32 as well.
-    command += ["--logits_all", "true", "--type_k", "0", "--type_v", "0", "--n_threads", "1"]
-    command += ["--model_alias", "tea", "--flash_attn", "false"]
-    with open(folder / "log", "wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ})
-        address = f"http://127.0.0.1:{port}/v1"
-        try:
-            for _ in range(120):
-                if server.poll() is not None:
-                    pytest.fail((folder / "log").read_text("utf-8", "replace")[-3000:])
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.5)
-            yield address
-        finally:
-            server.terminate()
-            server.wait(20)
+def llama(here: Extractor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServer]:
+    model = tmp_path_factory.mktemp("gguf") / "tea.gguf"
+    write_gguf(here.model.model, model, add_tokens)
+    server = LlamaServer(model)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def url(llama: LlamaServer) -> str:
+    return llama.url
 
 
 def test_it_writes_the_tokens_of_transformers(here: Extractor, url: str) -> None:
@@ -144,3 +161,32 @@ def test_it_says_what_it_does_not_take(url: str) -> None:
     with pytest.raises(ServerError) as error:
         Client(url).call("/completions", {"prompt": [1, 2]})
     assert error.value.status in (400, 422, 500)
+
+
+def test_it_is_killed_and_started_again(
+    here: Extractor, llama: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "TRIES", 2)
+    texts = [f"{text} {n}" for n in range(3) for text in TEXTS]
+    source = jsonl(tmp_path / "in.jsonl", [{"id": n, "t": text} for n, text in enumerate(texts)])
+    done: list[int] = []
+
+    def kill(item: Any) -> None:
+        done.append(item.index)
+        if len(done) == 3:
+            llama.kill()
+
+    def run(**more: Any) -> Any:
+        there = Extractor.from_server(
+            llama.url, tokenizer=FOLDER, template=here.template, concurrency=2
+        )
+        return extract_files(Tea, source, tmp_path / "out.jsonl", extractor=there, **more)
+
+    with pytest.raises(ServerError, match="does not answer"):
+        run(on_extraction=kill)
+    llama.start()
+    again: list[int] = []
+    run(on_extraction=lambda item: again.append(item.index))
+    assert sorted(done + again) == list(range(len(texts)))
+    found = rows((tmp_path / "out.jsonl").read_text())
+    assert [row["attributes"]["brand"] for row in found] == ["Twinings", "Numi", "Tazo"] * 3

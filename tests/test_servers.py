@@ -34,6 +34,7 @@ from schemax.compiler import TextCodec, as_codec
 from schemax.resources import resource_dir
 from schemax.servers import client as client_module
 from schemax.servers import dialects
+from schemax.servers.answers import Vocabulary
 from schemax.servers.client import Client
 
 FOLDER = str(resource_dir("embedded"))
@@ -413,3 +414,76 @@ def test_a_closed_stream_lets_go(server: CompletionsServer, codec: TextCodec) ->
     asked = len(server.asked)
     assert asked < 100
     assert read(there, TITLES[:1], Word)[0].value is not None
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        None,
+        {},
+        {"text": 5, "logprobs": {"tokens": ["a"], "token_logprobs": ["b"]}},
+        {"text": "a", "logprobs": {"tokens": ["a"], "token_logprobs": [float("nan")]}},
+        {"text": "a", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-1.0]}},
+        {"text": "a", "logprobs": {"content": [{"token": "a", "bytes": [999]}]}},
+        {"text": "a", "logprobs": {"content": ["a"]}},
+    ],
+)
+def test_answers_that_are_none(codec: TextCodec, choice: Any) -> None:
+    with pytest.raises(ServerError, match="without a completion"):
+        Vocabulary(codec).answer({"choices": [choice]})
+
+
+def test_answers_in_every_dialect(codec: TextCodec) -> None:
+    """Tokens by id, by bytes and by text; what cannot be told is read off the text."""
+    (token,) = codec.encode("a")
+    told: list[Any] = [
+        {"tokens": [f"token_id:{token}"], "token_logprobs": [-1], "top_logprobs": [{"b": 9e9}]},
+        {"tokens": ["bytes:\\x61"], "token_logprobs": [-1], "top_logprobs": [{"b": -0.0}]},
+        {
+            "content": [
+                {
+                    "id": token,
+                    "token": "?",
+                    "logprob": -1,
+                    "top_logprobs": [{"token": "b", "logprob": 0, "bytes": [98]}],
+                }
+            ]
+        },
+        {"tokens": ["a"], "token_logprobs": [-1], "top_logprobs": [{"b": 0, "\ufffd": -2}]},
+    ]
+    (other,) = codec.encode("b")
+    beside = {"tokens": ["\ufffd"], "token_logprobs": [-1]}
+    choice = {"text": "a", "logprobs": beside, "token_ids": [token]}
+    (step,) = Vocabulary(codec).answer({"choices": [choice]}).steps
+    assert (step.token, step.logprob) == (token, -1)
+    for logprobs in told:
+        answer = Vocabulary(codec).answer({"choices": [{"text": "a", "logprobs": logprobs}]})
+        assert [step.token for step in answer.steps] == [token]
+        assert answer.steps[0].logprob == -1
+        assert answer.steps[0].top == {token: -1.0, other: 0.0}
+    unknown = {"tokens": ["\ufffd", "token_id:99999"], "token_logprobs": [-1, -1]}
+    for logprobs in (None, unknown):
+        reply = {"text": "ab", "finish_reason": "length", "logprobs": logprobs}
+        answer = Vocabulary(codec).answer({"choices": [reply]})
+        assert codec.decode_bytes(step.token for step in answer.steps) == b"ab"
+        assert not answer.ended
+        assert all(step.logprob is None for step in answer.steps)
+
+
+def test_without_probabilities(
+    server: CompletionsServer, here: Extractor, codec: TextCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete = server.complete
+    monkeypatch.setattr(server, "complete", lambda body: complete({**body, "logprobs": None}))
+    there = Extractor.from_server(server.url, tokenizer=codec, decoding="isolated:constrain=false")
+    found = read(there, ["x"], Word)
+    assert found[0].fields["brand"].confidence is None
+    assert found[0].fields["brand"].raw is not None
+
+
+def test_closing(server: CompletionsServer, codec: TextCodec) -> None:
+    with Extractor.from_server(server.url, tokenizer=codec) as there:
+        assert there.extract(TITLES[:1], Word, on_error="null")
+    assert not there.model.client.close.alive
+    with pytest.raises(ModelError):
+        there.extract(TITLES[:1], Word)

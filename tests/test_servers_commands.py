@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import jsonl, refused, rows
+from command_line import jsonl, process, refused, rows
 from completions_server import CompletionsServer, served
 from typer.testing import CliRunner
 
@@ -138,3 +140,26 @@ def test_what_no_server_is_asked(
     monkeypatch.setattr(client_module, "TRIES", 1)
     source = jsonl(tmp_path / "in.jsonl", [{"t": "x"}])
     refused(run("extract", "tea", source, *arguments), said)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    any(find_spec(name) is None for name in ("fastapi", "uvicorn", "prometheus_client")),
+    reason="the extra serve is not installed",
+)
+def test_schemax_itself_is_the_server(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = process("-m", "schemax", "serve", FOLDER, "--port", str(port), cwd=tmp_path)
+    try:
+        source = jsonl(tmp_path / "in.jsonl", [{"id": row["id"], "t": row["text"]} for row in GOLD])
+        command = ["extract", "tea", source, "--server", f"http://127.0.0.1:{port}/v1", "--details"]
+        done = run(*command)  # which waits for it
+        assert done.exit_code == 0, done.output
+        tea, _ = rows(done.stdout)
+        assert tea["attributes"]["brand"] == "Twinings"
+        assert 0 < tea["fields"]["brand"]["confidence"] <= 1
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)

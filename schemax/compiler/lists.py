@@ -51,7 +51,8 @@ def as_decoded(
                 schema,
                 attribute.name,
                 "a list of nested models requires isolated documents in the layout 'branched' (the "
-                f"preset 'isolated'), not {config.documents} ones in {config.layout!r}",
+                "preset 'isolated'; of a model that a server runs, with its tokenizer), not "
+                f"{config.documents} ones in {config.layout!r}",
             )
     return tuple(replace(attribute, two_phase=False) for attribute in attributes)
 

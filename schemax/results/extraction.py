@@ -54,7 +54,8 @@ class FieldResult:
     confidence: how probable the value is under the model. Of a typed value, among all that it
         could write; of free text, the geometric mean over its tokens. Of a calibrated model, how
         often such values are right (schemax.calibration), but for null. None where the model wrote
-        keys and values itself, and for a field that the output did not mention.
+        keys and values itself, where a server tells no probabilities, and for a field that the
+        output did not mention.
     probability: of the whole value: the product over its tokens, where `confidence` is a mean. One
     left_out: whether what was written is too improbable (the decoding's `min_probability`) to be
         taken for a value: `raw` and `confidence` tell of it, `value` is what stands for none.

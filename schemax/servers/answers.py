@@ -53,8 +53,8 @@ class Vocabulary:
         """
         try:
             choice = reply["choices"][0]
-            text, reason = choice["text"], choice.get("finish_reason")
-            steps = list(self._steps(choice.get("logprobs") or {}))
+            text, reason = str(choice["text"] or ""), choice.get("finish_reason")
+            steps = self._steps(choice.get("logprobs") or {}, choice.get("token_ids"))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise ServerError(
                 f"the server answered without a completion: {clipped(str(reply))}"
@@ -67,43 +67,51 @@ class Vocabulary:
             known += [Step(token) for token in self._codec.encode(rest)]
         return Answer(tuple(known), reason != "length")
 
-    def _steps(self, told: Mapping[str, Any]) -> list[Step | None]:
-        """None for a token that cannot be told."""
+    def _steps(self, told: Mapping[str, Any], ids: Sequence[int] | None) -> list[Step | None]:
+        """None for a token that cannot be told. ids: of all tokens, where they are told beside."""
         if "content" in told:  # as chats have them, and llama.cpp all completions
             return [self._step(item, item.get("top_logprobs") or ()) for item in told["content"]]
         tokens: Sequence[str] = told.get("tokens") or ()
         logprobs = told.get("token_logprobs") or [None] * len(tokens)
         tops = told.get("top_logprobs") or [None] * len(tokens)
+        numbers = ids if ids and len(ids) == len(tokens) else [None] * len(tokens)
         return [
             self._step(
-                {"token": token, "logprob": logprob},
+                {"token": token, "logprob": logprob, "id": number},
                 [{"token": name, "logprob": value} for name, value in (top or {}).items()],
             )
-            for token, logprob, top in zip(tokens, logprobs, tops, strict=True)
+            for token, logprob, top, number in zip(tokens, logprobs, tops, numbers, strict=True)
         ]
 
     def _step(self, item: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Step | None:
         token = self._id(item)
         if token is None:
             return None
-        logprob = item.get("logprob")
         top = {
-            number: float(other["logprob"])
+            number: _logprob(other["logprob"])
             for other in others
             if (number := self._id(other)) is not None
         }
-        if logprob is not None:
-            top[token] = logprob = float(logprob)
-        return Step(token, logprob, top)
+        logprob = None if item.get("logprob") is None else _logprob(item["logprob"])
+        return Step(token, logprob, top if logprob is None else top | {token: logprob})
 
     def _id(self, item: Mapping[str, Any]) -> int | None:
-        if isinstance(number := item.get("id"), int):
-            return number
+        """None also for an id beyond the codec's: models have more, which stand for nothing."""
         token = str(item["token"])
+        number = item.get("id")
         if found := _BY_ID.fullmatch(token):
-            return int(found[1])
+            number = int(found[1])
+        if isinstance(number, int):
+            return number if 0 <= number < self._codec.vocab_size else None
         if data := item.get("bytes"):
             return self._ids.get(bytes(data))
         if found := _BY_BYTES.fullmatch(token):
             return self._ids.get(bytes.fromhex(found[1].replace("\\x", "")))
         return None if _UNREADABLE in token else self._ids.get(token.encode("utf-8", "replace"))
+
+
+def _logprob(value: Any) -> float:
+    """Raises ValueError for what is none."""
+    if (found := float(value)) != found:
+        raise ValueError("a log-probability is no number")
+    return min(0.0, found)

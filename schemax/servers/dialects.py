@@ -33,7 +33,11 @@ DIALECTS: Mapping[Kind, Dialect] = MappingProxyType(
             {"return_tokens_as_token_ids": True, "include_stop_str_in_output": True},
             lambda grammar: {"structured_outputs": {"grammar": grammar}},
         ),
-        "sglang": Dialect(20, {"no_stop_trim": True}, lambda grammar: {"ebnf": grammar}),
+        "sglang": Dialect(
+            20,
+            {"no_stop_trim": True, "return_token_ids": True},
+            lambda grammar: {"ebnf": grammar},
+        ),
         "llama.cpp": Dialect(
             20,
             # Where the server's own default would not leave probabilities as they are.

@@ -8,7 +8,7 @@ asked to go on behind that. So values are those of the engine in this process.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from math import exp, log
 from typing import Any
@@ -146,10 +146,10 @@ class SlotWriter:
             if not legal:
                 return self._ask_again(step, allowed, biased)
             token = _best(legal)
-        mass = log(max(_LEAST_MASS, sum(map(exp, legal.values()))))
+        mass = _log_mass(legal)
         if legal:
             self._note_legal(mass, biased)
-        if legal and len(allowed) > 1 and node.automaton.grammar.choices:
+        if legal and node.automaton.grammar.choices and len(allowed) > 1:
             kept = tuple(exp(value - mass) for value in legal.values())
             self._alternatives.append(Alternatives(len(self._ids), tuple(legal), kept))
         logprob = legal[token] - mass if token in legal else None
@@ -167,7 +167,7 @@ class SlotWriter:
     def _replace(self, step: Step, biased: Mapping[int, float]) -> bool:
         """The most probable token that a free text allows, in the place of one that it does not."""
         (bits,) = self._automata.masks([self._matcher])
-        allowed = _ids(bits)
+        allowed = _Bits(bits)
         legal = {token: value for token, value in step.top.items() if token in allowed}
         if not allowed:
             self._matcher = None
@@ -176,11 +176,11 @@ class SlotWriter:
             return self._ask_again(step, allowed, biased)
         token = _best(legal)
         self._matcher.try_consume_tokens([token])
-        self._note_legal(log(sum(map(exp, legal.values()))), biased)
+        self._note_legal(_log_mass(legal), biased)
         self._add(token, legal[token], step.top, 0.0)
         return False
 
-    def _ask_again(self, step: Step, allowed: frozenset[int], biased: Mapping[int, float]) -> bool:
+    def _ask_again(self, step: Step, allowed: Set[int], biased: Mapping[int, float]) -> bool:
         """Has the server choose once more, since it has told of no token that is allowed."""
         others = 1 - sum(map(exp, step.top.values()))
         self._note_legal(log(max(_LEAST_MASS, others)), biased)
@@ -224,18 +224,36 @@ class SlotWriter:
         elif len(self._ids) >= self._budget:
             self._reason = "length"
 
-    def _allowed(self, node: Node) -> frozenset[int] | None:
+    def _allowed(self, node: Node) -> Set[int] | None:
         """None where the grammar has failed."""
         self._automata.explore([node])
         if node.ids is not None:
             return frozenset(node.ids.tolist())
-        return None if node.bits is None else _ids(node.bits)
+        return None if node.bits is None else _Bits(node.bits)
 
 
-def _ids(bits: Bits) -> frozenset[int]:
-    return frozenset(allowed_ids(bits).tolist())
+class _Bits(Set[int]):
+    """A set of tokens, of which there may be as many as a vocabulary has: 32 a word."""
+
+    def __init__(self, bits: Bits) -> None:
+        self._bits = bits
+
+    def __contains__(self, token: object) -> bool:
+        assert isinstance(token, int)
+        return bool(self._bits[token >> 5] >> (token & 31) & 1)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(allowed_ids(self._bits).tolist())
+
+    def __len__(self) -> int:
+        return len(allowed_ids(self._bits))
 
 
 def _best(logprobs: Mapping[int, float]) -> int:
     """The most probable token, the first of equal ones."""
     return max(logprobs, key=lambda token: (logprobs[token], -token))
+
+
+def _log_mass(logprobs: Mapping[int, float]) -> float:
+    """Of several tokens together."""
+    return log(max(_LEAST_MASS, sum(map(exp, logprobs.values()))))
