@@ -15,10 +15,12 @@ from schemax.errors import (
     ModelError,
     SchemaError,
     SchemaxError,
+    ServerError,
     TemplateError,
 )
-from schemax.extractor import Extractor, extract
+from schemax.extractor import Extractor
 from schemax.formats import OutputFormat, register_format
+from schemax.one_call import extract
 from schemax.report import report
 from schemax.results import Extraction, FieldError, FieldResult, Span
 from schemax.schema import AttrSchema
@@ -46,6 +48,7 @@ __all__ = [
     "OutputFormat",
     "SchemaError",
     "SchemaxError",
+    "ServerError",
     "Span",
     "Summary",
     "TemplateError",

@@ -26,6 +26,7 @@ from schemax.commands.explain import explain
 from schemax.commands.extract import extract
 from schemax.commands.process import Terminated, make_up_for_closed_streams
 from schemax.commands.schemas import schemas
+from schemax.commands.serve import serve
 from schemax.commands.train import train
 from schemax.errors import SchemaxError
 from schemax.processors import share_processors
@@ -101,7 +102,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
-for _verb in (demo, extract, explain, doctor, train, calibrate, evaluate, bench, schemas):
+for _verb in (demo, extract, explain, doctor, train, calibrate, evaluate, bench, serve, schemas):
     app.command()(_verb)
 
 

@@ -4,6 +4,7 @@
     ├── SchemaError       a declaration that cannot be compiled: which class, which field, why
     ├── TemplateError     a prompt template that is missing, broken, or does not show the documents
     ├── ModelError        a model or tokenizer that cannot be run, and why
+    │   └── ServerError   a server that does not answer, or refuses
     ├── InputError        a record that cannot be read: which one, which line
     └── ExtractionError   some rows could not become instances; carries every finished extraction
 
@@ -46,6 +47,17 @@ class TemplateError(SchemaxError):
 
 class ModelError(SchemaxError):
     """A model or tokenizer that cannot be run; the message names the cause and the remedy."""
+
+
+class ServerError(ModelError):
+    """A server that does not answer, or refuses what it is asked.
+
+    is_gone: whether the server is at fault, so that the same may succeed later. status: of HTTP.
+    """
+
+    def __init__(self, message: str, *, is_gone: bool = False, status: int | None = None) -> None:
+        self.is_gone, self.status = is_gone, status
+        super().__init__(message)
 
 
 class InputError(SchemaxError):

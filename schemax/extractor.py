@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import AbstractContextManager, aclosing
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakSet
 
 from pydantic import BaseModel
@@ -20,12 +22,16 @@ from schemax.compiler.prompt import TemplateLike
 from schemax.compiler.stops import checked_eos_ids
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.documents import Shown, read_documents, shown_text
-from schemax.errors import ExtractionError, ModelError, SchemaError
+from schemax.errors import ModelError, SchemaError
 from schemax.familiarity import Familiarity
 from schemax.formats import OutputFormat
 from schemax.progress import track
 from schemax.resources import EMBEDDED_WARNING, resource_dir
 from schemax.results import Extraction
+from schemax.results.extraction import check_on_error, values_of
+
+if TYPE_CHECKING:
+    from schemax.pipeline import Extractions
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -42,8 +48,8 @@ class Options(TypedDict, total=False):
     examples: FewShotExamples | None
 
 
-class Extractor:
-    """A loaded model that fills schemas.
+class Extractor(AbstractContextManager["Extractor"]):
+    """A loaded model that fills schemas, or one of a server.
 
     model: a causal language model of transformers; tokenizer: its fast tokenizer.
     format, template, decoding: used where neither the call nor the class says otherwise.
@@ -67,12 +73,14 @@ class Extractor:
         eos_ids: Sequence[int] | None = None,
         calibration: Calibration | None = None,
     ) -> None:
-        # Here and not above, since declaring and compiling must not import torch.
-        from schemax.runtime.loading import named_eos_ids
+        from schemax.runtime.loading import named_eos_ids  # which imports torch
         from schemax.runtime.self_test import prepare
+        from schemax.runtime.shared import SharedEngine
+        from schemax.servers.remote import RemoteModel
 
         self._load_again: partial[Extractor] | None = None
-        self.model = prepare(model)
+        self.model: Any = model if isinstance(model, RemoteModel) else prepare(model)
+        self._engine = SharedEngine(self.model)
         self.tokenizer = tokenizer
         self.format = format
         self.template = template
@@ -142,6 +150,57 @@ class Extractor:
         )
         return made
 
+    @classmethod
+    def from_server(
+        cls,
+        url: str,
+        *,
+        model: str | None = None,
+        tokenizer: Any = None,
+        api_key: str | None = None,
+        kind: str = "auto",
+        concurrency: int = 32,
+        timeout: float = 600.0,
+        format: str | OutputFormat | None = None,
+        template: TemplateLike | None = None,
+        decoding: str | DecodingConfig | None = None,
+    ) -> Extractor:
+        """Has a server fill schemas: vLLM, SGLang, llama-server, any of OpenAI's protocol.
+
+        See docs/servers.md. A document that the server fails at becomes an extraction without a
+        value, whose `errors` say why.
+
+        url: of the API, `/v1` included; model: as the server names it, None takes its first.
+        tokenizer: the model's, as a folder, Hub id or object. With it, every field of a document is
+            a completion of its own behind a common prefix, as in this process. None takes that of
+            the model's name; where the kind is "openai" a document is one chat request, whose
+            response_format is the schema.
+        api_key: None takes $SCHEMAX_API_KEY, else $OPENAI_API_KEY, which is sent over https and to
+            this machine alone.
+        kind: "vllm", "sglang", "llama.cpp" or "openai"; "auto" asks the server.
+        concurrency: requests in flight at most. timeout: seconds that a request may take.
+
+        Raises ServerError for a server that does not answer or refuses, ModelError for a tokenizer
+        that cannot be read, ValueError for what is no address and for an unknown kind.
+        """
+        from schemax.servers.connect import connect
+
+        settings: Any = {"format": format, "template": template, "decoding": decoding}
+        place: Any = {"model": model, "tokenizer": tokenizer, "api_key": api_key, "kind": kind}
+        place |= {"concurrency": concurrency, "timeout": timeout}
+        found = connect(url, **place)
+        made = cls(
+            found.model,
+            found.tokenizer,
+            format=format,
+            template=template or found.template,
+            decoding=decoding or found.model.usual_decoding,
+            eos_ids=found.tokenizer.eos_ids,
+            calibration=found.calibration,
+        )
+        made._load_again = partial(cls.from_server, url, **settings, **place)
+        return made
+
     def __reduce__(self) -> tuple[Any, ...]:
         if self._load_again is None:
             raise TypeError(
@@ -159,7 +218,7 @@ class Extractor:
         named = os.environ.get("SCHEMAX_MODEL")
         if not named:
             warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
-        return _loaded(named or str(resource_dir("embedded")))
+        return loaded(named or str(resource_dir("embedded")))
 
     def compile(
         self,
@@ -222,30 +281,53 @@ class Extractor:
         Raises ExtractionError, after all rows are done, if some could not become instances; with
         on_error="null" these are None in the list.
         """
-        if on_error not in ("raise", "null"):
-            raise ValueError(f'on_error must be "raise" or "null", not {on_error!r}')
+        check_on_error(on_error)
         stream = self.stream(products, schema, **options)
         if show_progress:
             stream = track(stream, total=len(products) if isinstance(products, Sized) else None)
-        finished = sorted(stream, key=lambda item: item.index)
-        if on_error == "raise" and any(item.value is None for item in finished):
-            raise ExtractionError(finished)
-        return [item.value for item in finished]
+        return values_of(stream, on_error)
+
+    @overload
+    async def aextract(
+        self,
+        products: Iterable[Any],
+        schema: type[T],
+        *,
+        on_error: Literal["raise"] = ...,
+        **options: Unpack[Options],
+    ) -> list[T]: ...
+
+    @overload
+    async def aextract(
+        self,
+        products: Iterable[Any],
+        schema: type[T] | Mapping[str, type[T]],
+        *,
+        on_error: Literal["raise", "null"] = ...,
+        **options: Unpack[Options],
+    ) -> list[T | None]: ...
+
+    async def aextract(
+        self,
+        products: Iterable[Any],
+        schema: type[T] | Mapping[str, type[T]],
+        *,
+        on_error: Literal["raise", "null"] = "raise",
+        **options: Unpack[Options],
+    ) -> list[Any]:
+        """`extract` for a task, which shares passes with others; see `astream`."""
+        check_on_error(on_error)
+        found = [item async for item in self.astream(products, schema, **options)]
+        return values_of(found, on_error)
 
     def stream(
         self,
         products: Iterable[Any],
         schema: type[T] | Mapping[str, type[T]],
-        *,
-        text: str | Sequence[str] | None = None,
-        id: str = "id",
-        category: str | None = None,
-        format: str | OutputFormat | None = None,
-        template: TemplateLike | None = None,
-        decoding: str | DecodingConfig | None = None,
-        examples: FewShotExamples | None = None,
+        **options: Unpack[Options],
     ) -> Iterator[Extraction[T]]:
         """Extractions as they finish, in bounded memory; `index` tells the place in the input.
+        Calls of several threads and tasks share passes of the model.
 
         schema: a Pydantic model, or one per category, named by the value of the key `category`.
         text: the keys of a record that the model is shown; None shows all but id and category.
@@ -258,6 +340,43 @@ class Extractor:
         Raises InputError for a bare str and for examples that do not fit, SchemaError,
         TemplateError, ModelError and ValueError before the first product is read.
         """
+        return iter(self._extractions(products, schema, **options))
+
+    async def astream(
+        self,
+        products: Iterable[Any],
+        schema: type[T] | Mapping[str, type[T]],
+        **options: Unpack[Options],
+    ) -> AsyncGenerator[Extraction[T]]:
+        """`stream` for a task. A task that is cancelled leaves the model's passes to others.
+
+        Products are read in threads of the loop's executor, so that the loop goes on; what is wrong
+        with the options is raised in place of the first extraction.
+        """
+        compile_all = partial(self._extractions, products, schema, **options)
+        async with aclosing(aiter(await asyncio.to_thread(compile_all))) as stream:
+            async for item in stream:
+                yield item
+
+    def close(self) -> None:
+        """Finishes what the model was given. Calls with more documents, and later calls, raise
+        ModelError. `with` closes as well."""
+        self._engine.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _extractions(
+        self,
+        products: Iterable[Any],
+        schema: type[T] | Mapping[str, type[T]],
+        *,
+        text: str | Sequence[str] | None = None,
+        id: str = "id",
+        category: str | None = None,
+        examples: FewShotExamples | None = None,
+        **settings: Any,
+    ) -> Extractions:
         mixed = isinstance(schema, Mapping)
         schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
         if not schemas:
@@ -266,85 +385,19 @@ class Extractor:
         shots = read_few_shot_examples(
             examples, schemas, mixed, lambda document: shown_text(document, shown)[0]
         )
-        settings: Any = {"format": format, "template": template, "decoding": decoding}
         compiled = {
             name: self.compile(item, examples=shots.get(name, ()), **settings)
             for name, item in schemas.items()
         }
-        documents = read_documents(products, shown)
-        # Here and not above, since declaring and compiling must not import torch.
-        from schemax.pipeline import extractions
+        from schemax.pipeline import Extractions  # which imports torch
 
+        documents = read_documents(products, shown)
         familiarity = Familiarity(self.calibration, self._unfamiliar)
-        return extractions(
-            self.model, documents, compiled, self.calibration, familiarity, by_category=mixed
-        )
+        found = self._engine, documents, compiled, self.calibration, familiarity
+        return Extractions(*found, by_category=mixed)
 
 
 @lru_cache(maxsize=1)
-def _loaded(name: str) -> Extractor:
+def loaded(name: str) -> Extractor:
+    """A model that stays loaded until another one is named."""
     return Extractor.from_pretrained(name)
-
-
-@overload
-def extract(
-    products: Iterable[Any],
-    schema: type[T],
-    *,
-    model: str | Path | None = ...,
-    extractor: Extractor | None = ...,
-    on_error: Literal["raise"] = ...,
-    show_progress: bool = ...,
-    **options: Unpack[Options],
-) -> list[T]: ...
-
-
-@overload
-def extract(
-    products: Iterable[Any],
-    schema: type[T] | Mapping[str, type[T]],
-    *,
-    model: str | Path | None = ...,
-    extractor: Extractor | None = ...,
-    on_error: Literal["raise", "null"] = ...,
-    show_progress: bool = ...,
-    **options: Unpack[Options],
-) -> list[T | None]: ...
-
-
-def extract(
-    products: Iterable[Any],
-    schema: type[T] | Mapping[str, type[T]],
-    *,
-    model: str | Path | None = None,
-    extractor: Extractor | None = None,
-    on_error: Literal["raise", "null"] = "raise",
-    show_progress: bool = False,
-    **options: Unpack[Options],
-) -> list[Any]:
-    """Reads the attributes of a schema from every product: instances, in order.
-
-    products: texts, or mappings whose values are shown to the model.
-    schema: an `AttrSchema` or any Pydantic model, or several of them by category.
-    model: a folder or Hub id; extractor: one that is loaded already. Without either,
-        `Extractor.default()`. A model named here stays loaded until another one is named.
-    options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
-        takes them.
-
-    Raises InputError, SchemaError, TemplateError, ModelError and ValueError before anything is
-    computed, and ExtractionError, which carries every finished extraction, if some rows could not
-    become instances; on_error="null" puts None in their place.
-    """
-    if model is not None and extractor is not None:
-        raise ValueError("give a model or an extractor, not both")
-    # Refused before a model is loaded.
-    if strange := sorted(options.keys() - Options.__annotations__.keys()):
-        known = ", ".join(Options.__annotations__)
-        raise TypeError(f"extract() has no option {strange[0]!r}; it has {known}")
-    if isinstance(products, (str, bytes, Mapping)):
-        read_documents(products, Shown())
-    if extractor is None:
-        extractor = Extractor.default() if model is None else _loaded(str(model))
-    return extractor.extract(
-        products, schema, on_error=on_error, show_progress=show_progress, **options
-    )

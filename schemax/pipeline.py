@@ -1,15 +1,15 @@
 """Documents in, extractions out: what runs between a compiled schema and the caller.
 
-Documents are read and extractions built on the caller's thread, while the model runs on another.
+Documents are read and extractions built on the caller's side, while the model runs in a thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import Any
 
-from schemax.background import Ready, in_background
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
 from schemax.documents import Document
@@ -18,74 +18,146 @@ from schemax.familiarity import Familiarity
 from schemax.messages import clipped, some_of
 from schemax.readout import read_out
 from schemax.results import Extraction, failed
-from schemax.runtime.engine import Model, Windows, outputs, run
+from schemax.runtime.engine import AnyModel, Windows, outputs
 from schemax.runtime.outputs import NO_MEMORY, DocumentOutput
 from schemax.runtime.requests import Request, new_request
+from schemax.runtime.shared import Call, SharedEngine
 from schemax.runtime.stream import Refused
 from schemax.tokens import PromptIds, StopTable
 
-# Documents that are read ahead, and outputs that wait to be read; characters read at a time.
-_WINDOW, _WINDOW_CHARACTERS = 1024, 4_000_000
+# Characters of documents that are read at a time; outputs that are read out at a time.
+_WINDOW_CHARACTERS, _AT_ONCE = 4_000_000, 16
 
-_Item = tuple[int, DocumentOutput] | Extraction[Any]
+_Window = tuple[list[Extraction[Any]], list[Request | Refused]]
 
 
-def extractions(
-    model: Model,
-    documents: Iterator[Document],
-    compiled: Mapping[str, CompiledSchema],
-    calibration: Calibration,
-    familiarity: Familiarity,
-    *,
-    by_category: bool,
-    alone: bool = False,
-) -> Iterator[Extraction[Any]]:
+class Extractions:
     """Extractions of documents as they are done; of unreadable ones as they are met.
 
     compiled: all of one decoding. by_category: whether a document's category names its schema; else
-    there is one for all documents. alone: whether every document gets a prompt of its own.
+    there is one for all documents.
     Documents that memory does not suffice for in one prompt are read again in the end, alone.
     """
-    config = next(iter(compiled.values())).decoding
-    may_share = config.documents == "stacked" and not alone
-    feed = _Feed(model, compiled, by_category, alone)
-    again: list[Document] = []
 
-    def decoded(requests: Iterator[Request | Refused]) -> Iterator[_Item]:
-        return outputs(run(model, requests, config))
+    def __init__(
+        self,
+        engine: SharedEngine,
+        documents: Iterator[Document],
+        compiled: Mapping[str, CompiledSchema],
+        calibration: Calibration,
+        familiarity: Familiarity,
+        *,
+        by_category: bool,
+    ) -> None:
+        self._engine, self._documents, self._compiled = engine, documents, compiled
+        self._calibration, self._familiarity = calibration, familiarity
+        self._by_category = by_category
+        self._config = next(iter(compiled.values())).decoding
+        self._again: list[Document] = []
+        self._call: Call | None = None
+        self._is_closed = False
 
-    def found() -> Iterator[Extraction[Any]]:
-        requests: Iterator[Any] = feed.requests(documents)
-        for item in in_background(decoded, requests, ahead=_WINDOW, unread=_WINDOW):
-            if isinstance(item, Extraction):
-                yield item
-                continue
-            place, output = item
+    def __iter__(self) -> Iterator[Extraction[Any]]:
+        try:
+            for step in self._steps():
+                if isinstance(step, Call):
+                    step.wait()
+                else:
+                    yield from step
+        finally:
+            self._close()
+            if self._call is not None:
+                self._engine.wait_until_left(self._call)
+
+    async def __aiter__(self) -> AsyncGenerator[Extraction[Any]]:
+        steps = self._steps()
+        try:
+            while (step := await asyncio.to_thread(next, steps, None)) is not None:
+                if isinstance(step, Call):
+                    await step.changed()
+                else:
+                    for item in step:
+                        yield item
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._is_closed = True
+        if self._call is not None:
+            self._call.close()
+
+    def _steps(self) -> Iterator[list[Extraction[Any]] | Call]:
+        """Extractions, some at a time; or the call, where there is nothing to do but to wait."""
+        failure: Exception | None = None
+        try:
+            yield from self._read(self._documents, alone=False)
+        except Exception as error:  # the input's; what was taken of it is finished first
+            if not self._again:
+                raise
+            failure = error
+        if self._again:
+            yield from self._read(iter(self._again), alone=True)
+        if failure is not None:
+            raise failure
+        self._familiarity.end()
+
+    def _read(
+        self, documents: Iterator[Document], *, alone: bool
+    ) -> Iterator[list[Extraction[Any]] | Call]:
+        """alone: whether every document gets a prompt of its own."""
+        feed = _Feed(self._engine.model, self._compiled, self._by_category, alone)
+        may_share = self._config.documents == "stacked" and not alone
+        windows, failure = feed.windows(documents), None
+        call = self._call = self._engine.call(self._config)
+        try:
+            while not self._is_closed:
+                # One that has little left to do is fed first; else results go first.
+                if call.has_room and not (call.results and call.is_busy):
+                    ready: list[Extraction[Any]] = []
+                    requests: list[Request | Refused] = []
+                    try:
+                        ready, requests = next(windows)
+                        call.give(item for item in requests if isinstance(item, Request))
+                    except StopIteration:
+                        call.end()
+                    except Exception as error:
+                        failure = error
+                        call.end()
+                    refused = [item for item in requests if isinstance(item, Refused)]
+                    ready += self._read_out(feed, outputs(refused), may_share)
+                    if ready:
+                        yield ready
+                    if call.has_room:
+                        continue
+                if found := call.take(_AT_ONCE):
+                    yield self._read_out(feed, outputs(found), may_share)
+                elif call.is_done:
+                    break
+                else:
+                    yield call
+        finally:
+            call.close()
+        if failure is not None:
+            raise failure
+
+    def _read_out(
+        self, feed: _Feed, found: Iterator[tuple[int, DocumentOutput]], may_share: bool
+    ) -> list[Extraction[Any]]:
+        extractions = []
+        for place, output in found:
             schema, document = feed.owners.pop(place)
             if output.problem == NO_MEMORY and may_share:
-                again.append(document)
+                self._again.append(document)
             elif output.problem is not None:
-                yield failed(document.index, document.id, output.problem)
+                gone = output.is_gone
+                extractions.append(
+                    failed(document.index, document.id, output.problem, is_gone=gone)
+                )
             else:
-                extraction = read_out(document, output, schema, calibration)
-                familiarity.saw(schema, extraction)
-                yield extraction
-
-    failure: Exception | None = None
-    try:
-        yield from found()
-    except Exception as error:  # the input's; what was taken of it is finished first
-        if not again:
-            raise
-        failure = error
-    if again:
-        rest = iter(again)
-        yield from extractions(
-            model, rest, compiled, calibration, familiarity, by_category=by_category, alone=True
-        )
-    if failure is not None:
-        raise failure
-    familiarity.end()
+                extraction = read_out(document, output, schema, self._calibration)
+                self._familiarity.saw(schema, extraction)
+                extractions.append(extraction)
+        return extractions
 
 
 class _Feed:
@@ -96,7 +168,7 @@ class _Feed:
 
     def __init__(
         self,
-        model: Model,
+        model: AnyModel,
         compiled: Mapping[str, CompiledSchema],
         by_category: bool,
         alone: bool,
@@ -106,8 +178,8 @@ class _Feed:
         self._places = count()
         self.owners: dict[int, tuple[CompiledSchema, Document]] = {}
 
-    def requests(self, documents: Iterator[Document]) -> Iterator[Request | Refused | Ready[_Item]]:
-        """Documents as requests; what cannot be read is ready as it is met."""
+    def windows(self, documents: Iterator[Document]) -> Iterator[_Window]:
+        """Documents as requests, and those that cannot be read, a window at a time."""
         only = next(iter(self._compiled))
         windows = Windows(self._model, self._compiled[only].decoding)
         failure: Exception | None = None
@@ -115,11 +187,12 @@ class _Feed:
             window, failure = _window(documents, windows.size)
             if not window:
                 break
+            unread: list[Extraction[Any]] = []
             groups: dict[str, list[Document]] = {}
             for document in window:
                 category = (document.category or "") if self._by_category else only
                 if problem := document.problem or self._unknown(category, document):
-                    yield Ready(failed(document.index, document.id, problem))
+                    unread.append(failed(document.index, document.id, problem))
                 else:
                     groups.setdefault(category, []).append(document)
             prompts: list[tuple[PromptIds, StopTable]] = []
@@ -129,11 +202,11 @@ class _Feed:
                     made = self._prompts(schema, group)
                 except InputError:
                     group, failures = _encodable(schema, group)
-                    yield from failures
+                    unread += failures
                     made = self._prompts(schema, group)
                 self.owners.update((next(self._places), (schema, item)) for item in group)
                 prompts += ((prompt, schema.stop) for prompt in made)
-            yield from windows.requests(prompts)
+            yield unread, list(windows.requests(prompts))
         if failure is not None:
             raise failure
 
@@ -164,16 +237,16 @@ class _Feed:
 
 def _encodable(
     compiled: CompiledSchema, group: Sequence[Document]
-) -> tuple[list[Document], list[Ready[_Item]]]:
+) -> tuple[list[Document], list[Extraction[Any]]]:
     """The documents that the tokenizer reads; and of the others, what is said of each."""
     good: list[Document] = []
-    failures: list[Ready[_Item]] = []
+    failures: list[Extraction[Any]] = []
     for document in group:
         try:
             compiled.encode([document.text or ""])
             good.append(document)
         except InputError as error:
-            failures.append(Ready(failed(document.index, document.id, str(error))))
+            failures.append(failed(document.index, document.id, str(error)))
     return good, failures
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import exp
+from math import exp, isnan
 from typing import TYPE_CHECKING, Any
 
 from schemax.attributes import Attribute
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
+from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.choices import Branches, Choices, choices_of
 from schemax.compiler.grammars import may_be_null
 from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
@@ -36,6 +38,8 @@ def read_out(
     slots: list[SlotText | None]
     if compiled.decoding.layout == "autoregressive":
         slots = _parsed(_plain_text(output.slots[0], compiled), compiled, output.document)
+        if isinstance(compiled.codec, ByteCodec) and output.slots[0].logprobs:
+            slots = list(_told(slots, output.slots[0], compiled))
     else:
         pairs = zip(output.slots, _kinds(compiled), strict=True)
         slots = [_slot_text(slot, kind, compiled, calibration) for slot, kind in pairs]
@@ -76,6 +80,16 @@ def _slot_text(
     slot: SlotOutput, kind: _Kind, compiled: CompiledSchema, calibration: Calibration
 ) -> SlotText:
     raw, complete = compiled.decode_slot(slot.ids)
+    items = None
+    if kind.items is not None:
+        width = len(kind.items)
+        inner = [
+            _slot_text(child, kind.items[place % width], compiled, calibration)
+            for place, child in enumerate(slot.children)
+        ]
+        items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
+    if not slot.logprobs:  # of a server that does not tell them
+        return SlotText(raw, slot.finish_reason, len(slot.ids), complete, items=items)
     legal_at_start, legal = map(exp, slot.legal_logprobs)
     probability = exp(sum(slot.logprobs))
     confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
@@ -99,14 +113,6 @@ def _slot_text(
         least = compiled.decoding.min_probability
         least = calibration.min_probability if least is None else least
         left_out = probability < least and kind.optional
-    items = None
-    if kind.items is not None:
-        width = len(kind.items)
-        inner = [
-            _slot_text(child, kind.items[place % width], compiled, calibration)
-            for place, child in enumerate(slot.children)
-        ]
-        items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
     null = slot.null_logprob
     return SlotText(
         raw,
@@ -208,3 +214,33 @@ def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[Sl
         else SlotText(found[path], "stop", whole.tokens, complete=True)
         for path in paths[document * width : (document + 1) * width]
     ]
+
+
+def _told(
+    slots: Sequence[SlotText | None], whole: SlotOutput, compiled: CompiledSchema
+) -> Iterator[SlotText | None]:
+    """The fields of a chat's answer with their confidences, where they are found in it.
+
+    whole: its bytes, with the log-probability of a token at its first one, NaN at the others.
+    """
+    text, place = bytes(whole.ids), 0
+    for slot, attribute in zip(slots, compiled.attributes, strict=True):
+        key = text.find(json.dumps(attribute.labels[-1], ensure_ascii=False).encode(), place)
+        literal = b"" if slot is None else slot.raw.strip().encode()
+        start = text.find(literal, key + 1) if key >= 0 and literal else -1
+        if slot is None or start < 0:
+            yield slot
+            continue
+        place = start + len(literal)
+        # The token that the literal begins in may begin before it.
+        while isnan(whole.logprobs[start]) and start:
+            start -= 1
+        told = [value for value in whole.logprobs[start:place] if not isnan(value)]
+        probability = exp(sum(told))
+        is_sure = is_typed(attribute)
+        yield replace(
+            slot,
+            confidence=probability if is_sure else mean_probability(told),
+            probability=probability,
+            tokens=len(told),
+        )

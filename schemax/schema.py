@@ -9,12 +9,14 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-from schemax.attributes import settings_of
+from schemax.attributes import asked_fields, settings_of
 from schemax.attributes.annotations import allows_none
 from schemax.attributes.made_classes import build_model
 from schemax.attributes.settings import is_unprintable
 from schemax.errors import SchemaError
-from schemax.extractor import extract
+from schemax.one_call import extract
+
+_STANDARD = "https://json-schema.org/draft/2020-12/schema"
 
 
 class AttrSchema(BaseModel):
@@ -75,10 +77,14 @@ class AttrSchema(BaseModel):
         resolved = handler.resolve_ref_schema(document)
         resolved.update(named)
         # Pydantic invents titles; one that nobody chose must not become what the model is shown.
+        asked = asked_fields(cls)
         for name, field in cls.model_fields.items():
+            shown = resolved.get("properties", {})
+            declared = shown.get(field.alias or name, shown.get(name, {}))
             if field.title is None:
-                shown = resolved.get("properties", {})
-                shown.get(field.alias or name, shown.get(name, {})).pop("title", None)
+                declared.pop("title", None)
+            if name not in asked:
+                declared["skip"] = True
         return document
 
     @classmethod
@@ -88,6 +94,14 @@ class AttrSchema(BaseModel):
         Raises what `schemax.extract` raises.
         """
         return extract(products, cls, **options)
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """The declaration as a JSON Schema document (2020-12): `from_json_schema`'s inverse.
+
+        Raises what Pydantic's `model_json_schema` raises for types without JSON.
+        """
+        return {"$schema": _STANDARD, **cls.model_json_schema()}
 
     @classmethod
     def from_json_schema(

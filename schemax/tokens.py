@@ -103,6 +103,7 @@ class SlotSpec:
     expansion: None calls for no further slots. Only branches of isolated documents have any.
     branching: None wants to know nothing of what was not taken. As above.
     begun: tokens of the value that stand at the end of the key already.
+    json_schema: of a whole output, for servers that keep to one.
     """
 
     null_id: int = -1
@@ -110,6 +111,7 @@ class SlotSpec:
     expansion: Expansion | None = None
     branching: Branching | None = None
     begun: tuple[int, ...] = ()
+    json_schema: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,6 +175,7 @@ class SlotOutput:
     ids: from the value's beginning on, with what was begun already.
     logprobs: of every token, given those before it, under the model (whatever the temperature of
         sampling), and under a strict grammar among what that allows. 0 where there was no choice.
+        () of a server that does not tell them.
     null_logprob: of `SlotSpec.null_id` as the first token.
     legal_logprobs: how much of the model's probability fell on what the grammar allowed: at the
         first token, and at all tokens together. 0 where nothing was forbidden or nothing chosen.

@@ -18,6 +18,7 @@ from schemax.benchmark import Report
 from schemax.benchmark.page import BEGIN, END
 from schemax.benchmark.servers import ABSENT
 from schemax.cli import app
+from schemax.compiler import as_codec
 from schemax.evaluation.plots import can_plot
 
 ROWS = [
@@ -105,7 +106,8 @@ class Fake(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.asked.append((self.path, body))
         text = '  "Brand": "Tazo",\n  "Net content": null\n}'
-        self._say({"choices": [{"text": text}], "usage": {"completion_tokens": 9}})
+        usage = {"prompt_tokens": 100, "completion_tokens": 9}
+        self._say({"choices": [{"text": text, "finish_reason": "stop"}], "usage": usage})
 
     def _say(self, reply: Any) -> None:
         self.send_response(200)
@@ -131,6 +133,7 @@ def test_a_server_is_asked_for_the_same_products(server: str, folder: Path, tmp_
     done = bench(
         *("--model", str(folder), "--data", data, "--engines", "isolated", "--repeats", "1"),
         *("--against", server, "--concurrency", "2", "--json", str(tmp_path / "b.json")),
+        *("--token-prices", "1,2"),
     )
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "b.json").read_text())["server"]
@@ -139,10 +142,13 @@ def test_a_server_is_asked_for_the_same_products(server: str, folder: Path, tmp_
     assert found["tokens"] == 27
     assert found["agreement"] == pytest.approx(2 / 5)  # of five fields, both of the first tea
     assert "fake at http://" in done.stdout
+    assert found["dollars_per_1000"] == pytest.approx(0.118)
+    assert "$0.118 for 1,000 products" in done.stdout
     path, body = Fake.asked[-1]
     assert path == "/v1/completions"
     assert body["stop"] == ["\n}"]
-    assert any("Tazo Zen 24 ct" in body["prompt"] for _, body in Fake.asked)
+    codec = as_codec(str(folder))
+    assert any("Tazo Zen 24 ct" in codec.text_of(body["prompt"]) for _, body in Fake.asked)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +164,8 @@ def test_a_server_is_asked_for_the_same_products(server: str, folder: Path, tmp_
         (("--generate-batches", "a"), "--generate-batches"),
         (("--generate-batches", "0"), "1 or more"),
         (("--against", "http://x/v1"), "--data"),
+        (("--token-prices", "1,2"), "requires --against"),
+        (("--against", "http://x/v1", "--token-prices", "1"), "two prices"),
         (("--data", "nowhere.jsonl"), "nowhere.jsonl"),
         (("--model", "./nowhere"), "no model folder"),
         (("--from", "nowhere.json"), "nowhere.json"),

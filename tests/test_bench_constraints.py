@@ -49,6 +49,7 @@ def test_models_that_fork_are_not_measured(codec: TextCodec) -> None:
         measure_constraints(FORK[0].model(codec.vocab_size), codec)
 
 
+@pytest.mark.slow
 def test_the_command(codec: TextCodec) -> None:
     sizes = ("--documents", "2", "--document-tokens", "8", "--repeats", "1")
     result = CliRunner().invoke(app, ["bench", "--constraints", "-q", *sizes])

@@ -40,6 +40,7 @@ def test_memory_does_not_grow_with_rows() -> None:
     assert peaks[1] < peaks[0] + 12 * (1 << 20)
 
 
+@pytest.mark.slow
 def test_the_command(monkeypatch: pytest.MonkeyPatch, saved_model: Path) -> None:
     monkeypatch.setattr(table_costs, "_FORMATS", (".csv",))
     monkeypatch.setattr(table_costs, "_FEW", 10)

@@ -195,7 +195,8 @@ def test_memory_is_bounded(extractor: Extractor, monkeypatch: pytest.MonkeyPatch
     from schemax.runtime import limits
 
     for name, bound in (
-        ("pipeline._WINDOW", 4),
+        ("runtime.shared._AHEAD", 4),
+        ("runtime.shared._UNREAD", 4),
         ("runtime.engine._FIRST_WINDOW", 4),
         ("runtime.engine._WINDOW", 4),
     ):

@@ -112,5 +112,4 @@ def test_a_language_that_the_embedded_model_does_not_know(
     assert found["en"] > found["de"] > max(found["zh"], found["ru"])
     assert not said["en"]
     for language in ("zh", "ru"):
-        (message,) = said[language]
-        assert message.startswith("shoes: the schema, its template or the language")
+        assert any("the language of the documents is far" in text for text in said[language])

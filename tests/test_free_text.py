@@ -27,7 +27,10 @@ class Texts(AttrSchema):
 
 def codecs() -> list[Any]:
     folders = [resource_dir("embedded"), *sorted((DATA / "tokenizers").glob("*/"))]
-    return [pytest.param(folder, id=folder.name) for folder in folders]
+    return [
+        pytest.param(folder, id=folder.name, marks=[pytest.mark.slow] * (folder.name == "qwen2"))
+        for folder in folders
+    ]
 
 
 def allowed(matcher: Any, vocab_size: int) -> Any:

@@ -58,9 +58,12 @@ def well_formed(suffix: str) -> bytes:
         if name == "parquet":
             pyarrow.parquet.write_table(TABLE, sink)
         else:
-            with pyarrow.ipc.new_file(sink, TABLE.schema) as writer:
+            new = pyarrow.ipc.new_stream if name == "stream" else pyarrow.ipc.new_file
+            with new(sink, TABLE.schema) as writer:
                 writer.write_table(TABLE)
         data = sink.getvalue()
+    if compression == "arrow":
+        return data
     if compression == "zst":
         return bytes(pyarrow.compress(data, "zstd", asbytes=True))
     return gzip.compress(data, mtime=0) if compression else data
@@ -79,7 +82,11 @@ def files(draw: st.DrawFn, suffix: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "suffix", [".csv", ".tsv", ".jsonl", ".csv.gz", ".jsonl.gz", ".jsonl.zst", ".parquet", ".arrow"]
+    "suffix",
+    [
+        *(".csv", ".tsv", ".jsonl", ".csv.gz", ".jsonl.gz", ".csv.zst", ".tsv.zst", ".jsonl.zst"),
+        *(".parquet", ".arrow", ".stream.arrow"),
+    ],
 )
 @given(data=st.data())
 def test_any_file_is_read_or_refused(suffix: str, data: st.DataObject, tmp_path: Path) -> None:

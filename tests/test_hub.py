@@ -80,6 +80,7 @@ def loaded(
     return found
 
 
+@pytest.mark.slow
 def test_what_is_neither_here_nor_there_is_said_soon(
     endpoint: str, loaded: Mapping[str, Any]
 ) -> None:

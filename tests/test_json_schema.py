@@ -82,13 +82,10 @@ def test_round_trip_of_a_plain_model_as_text() -> None:
         link: HttpUrl | None = None
         one: Literal["only"] = "only"
         number: int | float = 3
+        legalName: str | None = None  # noqa: N815
 
     model = AttrSchema.from_json_schema(json.dumps(Phone.model_json_schema()))
-    # Pydantic writes a title for every field, and a title is what the model is shown.
-    found, expected = essence(model), essence(Phone)
-    for left, right in zip(found, expected, strict=True):
-        assert [label.lower() for label in left[1]] == [label.lower() for label in right[1]]
-        assert (left[0], *left[2:]) == (right[0], *right[2:])
+    assert essence(model) == essence(Phone)
     with pytest.raises(pydantic.ValidationError):
         model.model_validate({"maker": "x", "size": 1})
     item = model.model_validate({"maker": "xy", "size": 1, "sizes": [2, 1, 2]})
@@ -303,10 +300,9 @@ def test_json_models_can_extend_a_class() -> None:
         ({"type": "array", "prefixItems": [{"type": "string"}]}, "'prefixItems' is not supported"),
         ({"type": "object"}, "has no properties"),
         ({"type": "object", "additionalProperties": {"type": "string"}}, "additionalProperties"),
-        ({"type": "object", "patternProperties": {}}, "'patternProperties' is not supported"),
-        ({"type": "string", "not": {"const": "a"}}, "'not' is not supported"),
-        ({"type": "string", "if": {}, "then": {}}, "'if' is not supported"),
-        ({"allOf": [{"type": "string"}, {"minLength": 2}]}, "allOf is supported with one part"),
+        ({"type": "object", "patternProperties": {"a": {}}}, "have no known keys"),
+        ({"type": "string", "minLenght": 2}, "unknown keyword 'minLenght'; did you mean 'minLen"),
+        ({"type": "string", "allOf": {"minLength": 2}}, "allOf must be a list of schemas"),
         ({"$ref": "https://example.org/x.json"}, "points outside the document"),
         ({"$ref": "#/$defs/missing"}, "points to nothing"),
         ({"$ref": "#"}, "# refers to itself"),
@@ -334,8 +330,8 @@ def test_json_refusals(node: Any, reason: str) -> None:
 
 
 def test_json_refusals_deep_inside() -> None:
-    inner = {"type": "object", "properties": {"a b": {"type": "string", "not": {}}}}
-    with pytest.raises(SchemaError, match=r"Doc\.box\.a b: 'not' is not supported"):
+    inner = {"type": "object", "properties": {"a b": {"type": "array", "prefixItems": []}}}
+    with pytest.raises(SchemaError, match=r"Doc\.box\.a b: 'prefixItems' is not supported"):
         from_properties(box=inner)
     tree = {"type": "object", "properties": {"next": {"$ref": "#/$defs/tree"}}}
     document = {"title": "Doc", "$ref": "#/$defs/tree", "$defs": {"tree": tree}}
@@ -350,10 +346,7 @@ def test_json_refusals_deep_inside() -> None:
         ("[1]", "must be a JSON object, not list"),
         ({"type": "string"}, 'must have type "object"'),
         ({"type": "object", "properties": {}}, "has no properties"),
-        (
-            {"properties": {"x": {"type": "string"}}, "anyOf": [{"required": ["x"]}]},
-            "'anyOf' beside properties is not supported",
-        ),
+        ({"properties": {"x": {"type": "string"}}, "if": 3}, "if: 3 is not of type"),
         ({"properties": {"x": {"type": "string"}}, "required": True}, "required must be a list"),
         ({"properties": {"x": {"type": "string"}}, "category": 3}, "category must be one line"),
     ],

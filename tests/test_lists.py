@@ -174,7 +174,11 @@ def test_items_equal_the_oracle(
 @pytest.mark.parametrize("temperature", slow_but({1.3}, [0.0, 1.3]))
 @pytest.mark.parametrize(
     ("batch_size", "limits"),
-    [("auto", {"pass_tokens": 60}), (2, {}), ("auto", {"capacity": 200, "pass_tokens": 200})],
+    [
+        pytest.param("auto", {"pass_tokens": 60}, marks=pytest.mark.slow),
+        (2, {}),
+        pytest.param("auto", {"capacity": 200, "pass_tokens": 200}, marks=pytest.mark.slow),
+    ],
 )
 def test_nothing_depends_on_what_shares_a_pass(
     decoder_model: Callable[..., DecoderModel],

@@ -82,6 +82,7 @@ def test_public_names() -> None:
         "OutputFormat",
         "SchemaError",
         "SchemaxError",
+        "ServerError",
         "Span",
         "Summary",
         "TemplateError",

@@ -278,7 +278,7 @@ def test_thousands(text: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["$", "", "1.2.3", "10 x 20", "UN55KU6300", "100/240 V", "nothing"]
+    "text", ["$", "", "1.2.3", "10 x 20", "UN55KU6300", "100/240 V", "something"]
 )
 def test_what_is_no_number_is_an_error(text: str) -> None:
     item = read(Television, price=text, hdmi=text)

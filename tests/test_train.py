@@ -267,6 +267,7 @@ def test_a_run_is_resumed_with_its_own_settings_only(base: Path, data: Path) -> 
     assert longer.steps == 4
 
 
+@pytest.mark.slow
 def test_accumulated_batches_are_one_large_one(base: Path, data: Path) -> None:
     """The loss is a mean over the labels of a step, however these are cut into batches."""
     one = {"held_out": 0.0, "steps": 1, "pack": 1, "check_every": 1}

@@ -159,7 +159,9 @@ def test_a_budget_holds_a_text(codec: TextCodec) -> None:
 
 
 @in_each_format
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "autoregressive"])
+@pytest.mark.parametrize(
+    "way", slow_but({"branched", "stacked"}, [way for way in WAYS if way != "autoregressive"])
+)
 @pytest.mark.parametrize("temperature", slow_but({1.5}, [0.0, 1.5]))
 def test_decoding_equals_the_oracle(
     decoder_model: Callable[..., DecoderModel],
@@ -213,6 +215,47 @@ def test_texts_become_values(name: str) -> None:
         "HDMI",
         "USB",
     ]
+
+
+class Jeans(AttrSchema):
+    brand: str | None = None
+    fits: list[str] = attr(default_factory=list)
+    seller: str
+
+
+@pytest.mark.parametrize("literal", ["false", "True", "null"])
+def test_literals_in_free_text_are_no_values_unless_the_document_says_them(literal: str) -> None:
+    """A required field keeps what the model wrote: a literal is better than a failed row."""
+    texts = {"brand": literal, "fits": [literal], "seller": literal}
+    slots = [SlotText(get_format("json").escape(text), "stop", 1, True) for text in texts.values()]
+    for document, strict, kept in (
+        ("Slim jeans", False, False),
+        ("Slim jeans", True, True),
+        (f"{literal.upper()} RELIGION jeans", False, True),
+    ):
+        item = build(
+            Jeans,
+            compile_attributes(Jeans),
+            slots,
+            get_format("json"),
+            index=0,
+            document_id="d",
+            texts={"text": document},
+            strict=strict,
+        )
+        assert item.value is not None
+        assert (item.value.brand, item.value.fits) == ((literal, [literal]) if kept else (None, []))
+        assert item.value.seller == literal
+        assert (item.fields["brand"].note is None) == kept
+
+
+@in_each_format
+@pytest.mark.parametrize("text", ["n/a", "Not  specified", "—", "Keine Angabe"])
+def test_what_says_that_there_is_no_value(name: str, text: str) -> None:
+    item = read({"size": text, "pieces": text, "released": text, "smart": text}, name)
+    assert item.errors == ()
+    assert item.value == Television()
+    assert "says that there is no value" in str(item.fields["size"].note)
 
 
 @in_each_format

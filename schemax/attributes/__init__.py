@@ -3,13 +3,14 @@
 Nothing here knows prompts, formats or models, and nothing imports torch.
 """
 
-from schemax.attributes.attributes import Attribute, compile_attributes
+from schemax.attributes.attributes import Attribute, asked_fields, compile_attributes
 from schemax.attributes.declaration import attr
 from schemax.attributes.settings import SchemaSettings, settings_of, words_of
 
 __all__ = [
     "Attribute",
     "SchemaSettings",
+    "asked_fields",
     "attr",
     "compile_attributes",
     "settings_of",

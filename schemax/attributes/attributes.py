@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, RootModel
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import SkipJsonSchema
 
 from schemax.attributes.annotations import (
     FieldType,
@@ -21,7 +22,7 @@ from schemax.attributes.annotations import (
     text_of,
 )
 from schemax.attributes.constraints import Constraints
-from schemax.attributes.settings import is_unprintable, require_model
+from schemax.attributes.settings import is_unprintable, require_model, spaced
 from schemax.config import BOUNDS
 from schemax.errors import SchemaError
 from schemax.reading.units import check_unit
@@ -216,16 +217,39 @@ def _fields_of(model: type[BaseModel], outer: _Outer) -> dict[str, FieldInfo]:
             model.model_rebuild(raise_errors=False, _types_namespace={})
         except (PydanticUndefinedAnnotation, PydanticUserError) as error:
             raise SchemaError(outer.root, dotted, f"Pydantic cannot build it: {error}") from error
-    if not model.model_fields:
+    fields = asked_fields(model)
+    for name in model.model_fields.keys() - fields.keys():
+        if model.model_fields[name].is_required():
+            place = ".".join((*outer.path, name))
+            raise SchemaError(outer.root, place, "is not asked for and required; give it a default")
+    if not fields:
         raise SchemaError(
             outer.root, dotted, f"{model.__name__} has no fields; declare at least one attribute"
         )
-    return model.model_fields
+    return fields
+
+
+def asked_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a model that are read from documents; all others keep their defaults.
+
+    Those are left out that are excluded from dumps, set by no caller (`init=False`), hidden from
+    JSON Schema, or declared with `attr(skip=True)`.
+    """
+    return {name: field for name, field in model.model_fields.items() if not _is_skipped(field)}
+
+
+def _is_skipped(field: FieldInfo) -> bool:
+    return (
+        field.exclude is True
+        or field.init is False
+        or _own(field).get("skip") is True
+        or SkipJsonSchema in map(type, field.metadata)
+    )
 
 
 def _label_of(name: str, field: FieldInfo) -> str:
     if field.title is None:
-        return name.replace("_", " ").strip()
+        return spaced(name)
     if is_unprintable(field.title):
         raise UnsupportedType(
             f"title {field.title!r} must be one line of visible text: the model is shown it"

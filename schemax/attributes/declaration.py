@@ -20,6 +20,7 @@ def attr(
     unique: bool = False,
     unit: str | None = None,
     strict: bool = False,
+    skip: bool = False,
     **field: Any,
 ) -> Any:
     """A field with what the model should know about it; `field` goes to `pydantic.Field`.
@@ -32,6 +33,7 @@ def attr(
     unit: of a number, as pint names it ("inch", "kg", "km/h") or a currency ("EUR"). The model is
         shown it; a text with another unit is converted, one without is taken to be in this one.
     strict: takes literals alone: no "55-Inch", no "two", no "March 3, 2021" (docs/typed.md).
+    skip: the field is not read from documents, and has its default.
 
     Raises TypeError for `examples` that are a bare string, and for any of these options beside a
     callable `json_schema_extra`.
@@ -39,7 +41,7 @@ def attr(
     if isinstance(examples, (str, bytes)):
         raise TypeError(f"examples must be a list of examples: write [{examples!r}]")
     own: dict[str, Any] = {"k_max": k_max, "long": long or None, "uniqueItems": unique or None}
-    own |= {"unit": unit, "strict": strict or None}
+    own |= {"unit": unit, "strict": strict or None, "skip": skip or None}
     if own := {name: value for name, value in own.items() if value is not None}:
         extra = field.pop("json_schema_extra", None)
         if callable(extra):

@@ -1,51 +1,75 @@
-"""A JSON Schema document: parsed, its references followed, unsupported keywords refused."""
+"""A JSON Schema document: parsed, its references followed, misspelt keywords refused."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import urldefrag, urljoin
 
 from schemax.errors import SchemaError
+from schemax.messages import clipped
 
 Node = Mapping[str, Any]
 Place = tuple[str, ...]
 
 _SETTINGS = ("category", "format", "template")
 
-# Keywords that restrict or shape the value in ways that a declaration cannot hold. To ignore them
-# would accept documents which the author meant to refuse.
-_UNSUPPORTED = (
-    *("if", "then", "else", "not", "contains", "prefixItems", "additionalItems"),
-    *("patternProperties", "propertyNames", "minProperties", "maxProperties"),
-    *("dependentSchemas", "dependentRequired", "dependencies"),
-    *("unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"),
+# Of schemax and Pydantic, beside the standard's.
+_OWN_WORDS = frozenset(
+    {"category", "template", "k_max", "long", "unit", "strict", "skip", "nullable", "discriminator"}
+    | {"example", "xml", "externalDocs"}  # of OpenAPI
 )
+MOST_PARTS = 20_000
+"""Of a document: schemas and maps of them, in itself and with its references followed."""
+
+# What stands behind these is no schema.
+DATA = ("const", "enum", "default", "examples")
+
+# Keywords that say what a value consists of in a way that a declaration cannot hold.
+_UNSUPPORTED = ("prefixItems", "additionalItems", "$dynamicRef", "$recursiveRef")
 
 
 class SchemaDocument:
     """root: the document itself; name: of the class that it declares, for errors.
 
-    A `place` is the property names on the way from the root, for errors.
+    A `place` is the property names on the way from the root, for errors. References are those that
+    `with_absolute_references` has written; nothing is ever fetched for them.
+    Of an unknown `$schema`, it is read as 2020-12. Raises SchemaError for one of too many parts.
     """
 
     def __init__(self, root: Node, name: str) -> None:
+        from referencing import Registry, Resource
+        from referencing.jsonschema import DRAFT202012
+
         self.root = root
         self.name = name
+        if not isinstance(root.get("$schema", ""), str):
+            raise self.error((), "$schema must be text")
+        if _size(root) > MOST_PARTS:
+            raise self.error((), f"the document has more than {MOST_PARTS:,} parts")
+        self.uri = _base_of(root, "")
+        self.resource = Resource.from_contents(root, default_specification=DRAFT202012)
+        self._resolver = Registry().with_resource(self.uri, self.resource).resolver(self.uri)
 
     def target(self, ref: Any, place: Place) -> Node:
         """The node that a local reference points to."""
-        if not isinstance(ref, str) or not ref.startswith("#"):
-            raise self.error(
-                place, f"$ref {ref!r} points outside the document; copy the definition into $defs"
-            )
-        found: Any = self.root
-        for step in unquote(ref).split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(step) if isinstance(found, Mapping) else None
+        from referencing.exceptions import NoSuchAnchor, PointerToNowhere, Unresolvable
+
+        shown = clipped(repr(ref))
+        outside = f"$ref {shown} points outside the document; copy the definition into $defs"
+        if not isinstance(ref, str):
+            raise self.error(place, outside)
+        try:
+            found: Any = self._resolver.lookup(ref).contents
+        except (NoSuchAnchor, PointerToNowhere):
+            found = None
+        except (Unresolvable, ValueError):
+            raise self.error(place, outside) from None
         if not isinstance(found, Mapping):
-            raise self.error(place, f"$ref {ref!r} points to nothing in the document")
+            raise self.error(place, f"$ref {shown} points to nothing in the document")
         return found
 
     def annotations(self, node: Node, place: Place) -> Node:
@@ -53,9 +77,8 @@ class SchemaDocument:
 
         Those of an object or an enum describe the type, not this use of it.
         """
-        if "allOf" in node:
-            (part,) = node["allOf"]
-            return {**self.annotations(part, place), **node}
+        for part in node.get("allOf", ()):
+            node = {**self.annotations(part, place), **node}
         if "$ref" not in node:
             return node
         target = self.annotations(self.target(node["$ref"], place), place)
@@ -72,16 +95,18 @@ class SchemaDocument:
         return found
 
     def check(self, node: Node, place: Place) -> None:
-        """Raises SchemaError for keywords that a declaration cannot hold."""
+        """Raises SchemaError for keywords that are misspelt, or that a declaration cannot hold."""
         word = next((word for word in _UNSUPPORTED if word in node), None)
         if word is not None:
             raise self.error(place, f"{word!r} is not supported; describe the values without it")
-        if "allOf" in node:
-            parts = node["allOf"]
-            if not isinstance(parts, list) or len(parts) != 1 or not isinstance(parts[0], Mapping):
+        for word in node:
+            if word not in _words() and (close := get_close_matches(word, _words(), 1, 0.85)):
                 raise self.error(
-                    place, "allOf is supported with one part only; merge its parts into one"
+                    place, f"unknown keyword {clipped(repr(word))}; did you mean {close[0]!r}?"
                 )
+        parts = node.get("allOf", [])
+        if not isinstance(parts, list) or not all(isinstance(part, Mapping) for part in parts):
+            raise self.error(place, "allOf must be a list of schemas")
 
     def error(self, place: Place, reason: str) -> SchemaError:
         """The error to raise for what is wrong at a place."""
@@ -103,6 +128,25 @@ def parse(document: Mapping[str, Any] | str, name: str | None) -> Node:
     return document
 
 
+def with_absolute_references(node: Any, base: str = "") -> Any:
+    """A copy whose references hold wherever they stand: they are joined to the `$id` around them.
+
+    Raises RecursionError for what is nested too deeply.
+    """
+    if isinstance(node, list):
+        return [with_absolute_references(item, base) for item in node]
+    if not isinstance(node, Mapping):
+        return node
+    base = _base_of(node, base)
+    made: dict[Any, Any] = {}
+    for key, value in node.items():
+        if key == "$ref" and isinstance(value, str):
+            made[key] = _joined(base, value)
+        else:
+            made[key] = value if key in DATA else with_absolute_references(value, base)
+    return made
+
+
 def is_object(node: Node) -> bool:
     """Whether a node describes an object with properties."""
     if "$ref" in node:
@@ -110,6 +154,52 @@ def is_object(node: Node) -> bool:
     return node.get("type") == "object" or ("type" not in node and "properties" in node)
 
 
-def without(node: Node, key: str) -> dict[str, Any]:
-    """A copy of a node without one keyword."""
-    return {name: value for name, value in node.items() if name != key}
+def without(node: Node, *keys: str) -> dict[str, Any]:
+    """A copy of a node without some keywords."""
+    return {name: value for name, value in node.items() if name not in keys}
+
+
+def merged(first: Node, second: Node) -> dict[str, Any]:
+    """One node that says what two say, of what a declaration holds."""
+    both = {**first, **second}
+    for key in ("properties", "$defs"):
+        if isinstance(first.get(key), Mapping) and isinstance(second.get(key), Mapping):
+            both[key] = {**first[key], **second[key]}
+    if isinstance(first.get("required"), list) and isinstance(second.get("required"), list):
+        both["required"] = [*first["required"], *second["required"]]
+    return both
+
+
+def _size(root: Any) -> int:
+    size, parts = 0, [root]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, list):
+            parts += part
+        elif isinstance(part, Mapping):
+            size += 1
+            parts += (value for key, value in part.items() if key not in DATA)
+    return size
+
+
+def _base_of(node: Node, base: str) -> str:
+    own = node.get("$id")
+    return urldefrag(urljoin(base, own))[0] if isinstance(own, str) else base
+
+
+def _joined(base: str, ref: str) -> str:
+    """As `urljoin`, also for bases such as "urn:example:tv"."""
+    if ref.startswith("#"):
+        return base + ref.rstrip("#") if ref != "#" else base + "#"
+    return urljoin(base, ref)
+
+
+@cache
+def _words() -> frozenset[str]:
+    """All keywords of all drafts of the standard, and our own."""
+    from jsonschema_specifications import REGISTRY
+
+    contents = (REGISTRY.contents(uri) for uri in REGISTRY)
+    return _OWN_WORDS.union(
+        *(found.get("properties", ()) for found in contents if isinstance(found, Mapping))
+    )

@@ -7,8 +7,7 @@ arrives, unless it is there already: within a process, a class that was pickled 
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Mapping
-from copy import deepcopy
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -17,7 +16,8 @@ from weakref import WeakValueDictionary
 from pydantic import BaseModel
 
 from schemax.attributes.attributes import compile_attributes
-from schemax.attributes.json_document import SchemaDocument, parse
+from schemax.attributes.json_checks import Checks, Problem
+from schemax.attributes.json_document import SchemaDocument, parse, with_absolute_references
 from schemax.attributes.json_names import class_name
 from schemax.attributes.json_schema import MOST_LEVELS, Builder
 from schemax.errors import SchemaError
@@ -39,8 +39,8 @@ def build_model(
     """
     root = parse(document, name)
     try:
-        # The classes may have to be made again.
-        kept = deepcopy(root)
+        # A copy, since the classes may have to be made again.
+        kept = with_absolute_references(root)
     except RecursionError:
         reason = f"the document is nested more than {MOST_LEVELS} levels deep; flatten it"
         raise SchemaError(name or "JSON Schema", None, reason) from None
@@ -74,12 +74,22 @@ _made: WeakValueDictionary[str, _Classes] = WeakValueDictionary()
 def _make(origin: _Origin) -> _Classes:
     root, name = origin.document, origin.name
     title = name or (root["title"] if isinstance(root.get("title"), str) else "") or "Schema"
-    builder = Builder(SchemaDocument(root, class_name(title)), origin.nested_base, MadeClass)
-    compile_attributes(builder.root(origin.base))
+    document = SchemaDocument(root, class_name(title))
+    builder = Builder(document, origin.nested_base, MadeClass)
+    own = builder.root(origin.base)
+    compile_attributes(own)
+    own.__json_checks__ = Checks(document)  # type: ignore[attr-defined]
     found = _made[origin.token] = _Classes(builder.classes)
     for number, made in enumerate(found):
         made.__schema_origin__ = origin, number, found  # type: ignore[attr-defined]
     return found
+
+
+def problems_of(instance: BaseModel) -> Iterator[Problem]:
+    """What the document of an instance's class does not allow; nothing where there is none."""
+    checks: Checks | None = getattr(type(instance), "__json_checks__", None)
+    if checks is not None:
+        yield from checks.problems(instance)
 
 
 def _reduce(made: type[BaseModel]) -> str | tuple[Any, ...]:

@@ -36,10 +36,23 @@ def settings_of(model: type[BaseModel]) -> SchemaSettings:
     )
 
 
+_BETWEEN_WORDS = re.compile(r"(?<=[^\W_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
 def words_of(name: str) -> str:
     """The lower-case words of a class name or title: "PhoneCase" -> "phone case"."""
-    spaced = re.sub(r"(?<=[^\W_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
-    return " ".join(spaced.replace("_", " ").split()).lower()
+    return " ".join(_BETWEEN_WORDS.sub(" ", name).replace("_", " ").split()).lower()
+
+
+def spaced(name: str) -> str:
+    """The words of a field's name as they are shown: "screen_size", "screenSize" -> "screen size".
+
+    Only where a small letter comes first are capitals taken for the beginnings of words.
+    """
+    if re.match(r"[a-z]+[A-Z]", name):
+        words = _BETWEEN_WORDS.sub(" ", name).replace("_", " ").split()
+        return " ".join(word if word.isupper() else word.lower() for word in words)
+    return name.replace("_", " ").strip()
 
 
 def is_unprintable(text: str) -> bool:

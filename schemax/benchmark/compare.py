@@ -38,7 +38,8 @@ class Comparison:
     data: annotated products. With `sizes`, listings are generated, and only the lengths of their
         values come from the products.
     sizes: of generated listings; None reads `documents` of the products instead.
-    server: the address of a server that is measured as well, on `data`.
+    server: the address of a server that is measured as well, on `data`; token_prices: its dollars
+        for a million tokens, read and written.
     price_per_hour: of the machine, in dollars.
 
     Raises ValueError for settings that contradict each other or name what does not exist.
@@ -59,6 +60,7 @@ class Comparison:
     sweep: bool = False
     server: str | None = None
     concurrency: int = 32
+    token_prices: tuple[float, float] | None = None
     price_per_hour: float | None = None
 
     def __post_init__(self) -> None:
@@ -90,7 +92,11 @@ def compare_engines(
     swept = measure_engines(grid, work, rules, model.device, tell)
     if comparison.server is not None:
         server = ask_server(
-            comparison.server, examples, tokenizer, concurrency=comparison.concurrency
+            comparison.server,
+            examples,
+            tokenizer,
+            concurrency=comparison.concurrency,
+            token_prices=comparison.token_prices,
         )
     names = ("engines", "device", "dtype", "concurrency", "price_per_hour")
     asked = {name: getattr(comparison, name) for name in names}

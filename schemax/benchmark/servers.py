@@ -1,135 +1,95 @@
-"""Any server that speaks OpenAI's completions protocol, on the same products."""
+"""Any server that speaks OpenAI's protocol, on the same products."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from schemax.benchmark.engines.base import BenchmarkError
-from schemax.compiler import CompiledSchema, compile_schema
-from schemax.evaluation.examples import Example, accepted
+from schemax.errors import ServerError
+from schemax.evaluation.examples import Example, accepted, shown_record
 from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.scores import labelled
+from schemax.extractor import Extractor
 
 ABSENT = (
     "vLLM: not measured here; start it with `vllm serve MODEL` and pass "
     "--against http://localhost:8000/v1"
 )
-_SECONDS = 600
 
 
 def ask_server(
-    url: str,
+    address: str,
     examples: Sequence[Example],
     tokenizer: Any,
     *,
     concurrency: int = 32,
-    model: str | None = None,
+    token_prices: tuple[float, float] | None = None,
     format: str | None = None,
 ) -> dict[str, Any]:
-    """Sends every product as one request, `concurrency` at a time, and reads the answers.
+    """Has a server write the output of every product, as its other users do.
 
-    url: of the API, `/v1` included. model: as the server names it; None takes its first.
-    tokenizer: whose chat template the prompts are written in.
+    address: URL, or URL#MODEL: of the API, `/v1` included; without a model its first.
+    tokenizer: whose chat template the prompts are written in. A server without completions is asked
+        by chat, with its own.
+    token_prices: dollars for a million tokens, read and written.
 
     Gives the figures of the report. agreement: the share of attributes whose value is the annotated
-    one, null included; tokens: generated, by the server's own count, None where it gives none.
+    one, null included; tokens_read, tokens: by the server's own count, None where it gives none.
 
     Raises BenchmarkError where the server cannot be reached or answers otherwise.
     """
-    base = url.rstrip("/")
-    if not base.startswith(("http://", "https://")):
-        raise BenchmarkError(
-            f"{url!r} is not the address of a server; start it with http:// or https://"
-        )
-    served = model or str(_found(_read(f"{base}/models"), "data", "id"))
-    compiled = {
-        name: compile_schema(schema, tokenizer, format=format, decoding="autoregressive")
-        for name, schema in annotated_schemas(examples).items()
-    }
-    bodies = [_body(compiled[e.category], e.text, served) for e in examples]
-    ask = partial(_read, f"{base}/completions")
-    ask(bodies[0])  # the first one warms up
-    started = time.perf_counter()
-    with ThreadPoolExecutor(concurrency) as pool:
-        replies = list(pool.map(ask, bodies))
+    schemas = annotated_schemas(examples)
+    records = [shown_record(example) for example in examples]
+    settings: Any = {"category": "category", "format": format}
+    try:
+        extractor = _connected(address, tokenizer, concurrency)
+        warm_up = list(extractor.stream(records[:1], schemas, **settings))
+        usage = extractor.model.client.usage
+        usage.clear()
+        started = time.perf_counter()
+        found = list(extractor.stream(records, schemas, **settings))
+    except (ServerError, ValueError) as error:
+        raise BenchmarkError(str(error)) from error
     seconds = time.perf_counter() - started
+    for item in (*warm_up, *found):
+        if not item.slots:
+            raise BenchmarkError(item.errors[0].message)
+    values: list[dict[str, Any]] = [{} for _ in found]
+    for item in found:
+        values[item.index] = {name: field.value for name, field in item.fields.items()}
     flags = [
-        flag
-        for example, reply in zip(examples, replies, strict=True)
-        for flag in _agreeing(
-            compiled[example.category], example, str(_found(reply, "choices", "text"))
-        )
+        value in accepted(example.attributes.get(name))
+        for example, predicted in zip(examples, labelled(examples, values, schemas), strict=True)
+        for name, value in predicted.items()
     ]
-    counts = [(reply.get("usage") or {}).get("completion_tokens") for reply in replies]
-    known = [int(count) for count in counts if count is not None]
+    read, tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    dollars = None
+    if token_prices is not None and read is not None and tokens is not None:
+        dollars = (read * token_prices[0] + tokens * token_prices[1]) / 1e3 / len(found)
     return {
-        "url": base,
-        "model": served,
+        "url": extractor.model.client.url,
+        "model": extractor.model.served.model,
         "products": len(examples),
         "concurrency": concurrency,
         "seconds": seconds,
         "products_per_second": len(examples) / seconds,
         "agreement": sum(flags) / max(1, len(flags)),
-        "tokens": sum(known) if len(known) == len(replies) else None,
+        "tokens_read": read,
+        "tokens": tokens,
+        "dollars_per_1000": dollars,
     }
 
 
-def _body(compiled: CompiledSchema, text: str, model: str) -> dict[str, Any]:
-    """A request with the prompt as text, special tokens by name, so that any server can read it."""
-    (prompt,) = compiled.encode([text])
-    document = compiled.codec.decode_bytes(prompt.documents[0]).decode("utf-8", "replace")
-    written = compiled.prompt
-    parts = (written.chat_prefix, written.instruction, document, written.closing)
-    body: dict[str, Any] = {
-        "model": model,
-        "prompt": "".join(parts) + written.chat_suffix + compiled.format.opening(),
-        "max_tokens": prompt.k_max[0],
-        "temperature": 0,
-    }
-    # Models that were never taught to stop would be charged for rambling.
-    if end := compiled.format.closing(compiled.attributes[-1].labels).rstrip():
-        body["stop"] = [end]
-    return body
-
-
-def _agreeing(compiled: CompiledSchema, example: Example, text: str) -> Iterator[bool]:
-    found = compiled.format.parse(text, [attribute.labels for attribute in compiled.attributes])
-    for attribute in compiled.attributes:
-        value, raw = None, found.get(attribute.labels)
-        with suppress(ValueError):
-            value = None if raw is None else compiled.format.unescape(raw)
-        yield value in accepted(example.attributes.get(attribute.label))
-
-
-def _found(reply: dict[str, Any], items: str, key: str) -> Any:
-    """That key of the first of the items of a reply."""
+def _connected(address: str, tokenizer: Any, concurrency: int) -> Extractor:
+    url, _, model = address.partition("#")
+    settings: Any = {"model": model or None, "concurrency": concurrency}
     try:
-        return reply[items][0][key]
-    except (KeyError, IndexError, TypeError) as error:
-        raise BenchmarkError(
-            f"the server replied without {items}: {json.dumps(reply)[:200]}"
-        ) from error
-
-
-def _read(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What an address replies, asked for or sent a body."""
-    headers = {"Content-Type": "application/json"}
-    data = None if body is None else json.dumps(body).encode()
-    try:
-        with urlopen(Request(url, data, headers), timeout=_SECONDS) as response:
-            reply = json.load(response)
-    except HTTPError as error:
-        said = error.read(200).decode("utf-8", "replace")
-        raise BenchmarkError(f"{url} refused ({error.code}): {said}") from error
-    except (OSError, ValueError) as error:
-        raise BenchmarkError(f"{url} does not answer: {error}") from error
-    if not isinstance(reply, dict):
-        raise BenchmarkError(f"{url} answered with something other than a JSON object")
-    return reply
+        return Extractor.from_server(
+            url, tokenizer=tokenizer, decoding="autoregressive", **settings
+        )
+    except ServerError as error:
+        if error.status not in (404, 405):
+            raise
+        return Extractor.from_server(url, kind="openai", **settings)

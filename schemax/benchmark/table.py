@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from schemax.benchmark.report import EngineRow, Report
 
@@ -65,10 +66,15 @@ def notes(report: Report) -> Iterator[str]:
         yield (
             f"{server['model']} at {server['url']}: {number(server['products_per_second'])} "
             f"products/s with {server['concurrency']} requests in flight, "
-            f"{server['agreement']:.1%} of the fields as annotated"
+            f"{server['agreement']:.1%} of the fields as annotated{_dollars(server)}"
         )
     for item in report.skipped:
         yield f"{item['name']}: skipped; {item['reason']}"
+
+
+def _dollars(server: Mapping[str, Any]) -> str:
+    dollars = server.get("dollars_per_1000")
+    return "" if dollars is None else f", ${number(dollars)} for 1,000 products"
 
 
 def markdown(report: Report) -> str:

@@ -106,6 +106,7 @@ def _comparison(
             sweep=run.sweep,
             server=rivals.against,
             concurrency=rivals.concurrency,
+            token_prices=_prices(rivals),
         )
 
 
@@ -153,6 +154,20 @@ def _names(engines: str | None) -> tuple[str, ...]:
     if not names:
         raise UsageError("--engines names no engine; give names, separated by commas")
     return names
+
+
+def _prices(rivals: given.RivalOptions) -> tuple[float, float] | None:
+    if rivals.token_prices is None:
+        return None
+    if rivals.against is None:
+        raise UsageError("--token-prices requires --against")
+    try:
+        read, written = map(float, rivals.token_prices.split(","))
+    except ValueError:
+        read = written = -1.0
+    if min(read, written) < 0:
+        raise UsageError(f"--token-prices takes two prices, not {rivals.token_prices!r}")
+    return read, written
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:

@@ -76,7 +76,12 @@ class RivalOptions:
     draft_acceptance: float = option(
         "How often a drafted token is right.", default=0.8, min=0.0, max=1.0
     )
-    against: str | None = option("A server of OpenAI's protocol.", metavar="URL")
+    against: str | None = option(
+        "A server of OpenAI's protocol, by completions or else by chat.", metavar="URL#MODEL"
+    )
+    token_prices: str | None = option(
+        "Of --against: dollars for a million tokens, read and written.", metavar="IN,OUT"
+    )
     concurrency: int = option("Requests in flight to --against.", default=32, min=1)
 
 

@@ -20,6 +20,7 @@ from schemax.commands.console import UsageError, plain_warnings, say
 from schemax.commands.datasets import read_annotated
 from schemax.commands.evaluate_tables import show_comparison, show_runs
 from schemax.commands.option_groups import grouped, option
+from schemax.commands.server_options import ServerOptions, by_chat, is_address
 from schemax.evaluation.comparison import compare
 from schemax.evaluation.examples import Example, duplicated_ids, shown_record
 from schemax.evaluation.judge import Judgement, cases_of
@@ -32,6 +33,7 @@ from schemax.messages import some_of
 from schemax.progress import track
 from schemax.results import Extraction
 from schemax.results.lists import without_items
+from schemax.servers.remote import RemoteModel
 from schemax.tokens import FinishReason
 
 _ALONE = "+alone"
@@ -59,6 +61,7 @@ class ReportOptions:
 @grouped
 def evaluate(
     report: ReportOptions,
+    server: ServerOptions,
     data: Annotated[
         Path | None,
         Argument(
@@ -75,17 +78,20 @@ def evaluate(
     format: options.Format = None,
     template: options.Template = None,
     decoding: Annotated[
-        str,
+        str | None,
         Option(
             help="isolated, paper or autoregressive, or several separated by commas; each may have "
             "changes (isolated:layout=gapped:slots=causal) and +alone, which asks for every field "
-            "separately."
+            "separately. Default: isolated; autoregressive for a server that is asked by chat."
         ),
-    ] = "isolated",
+    ] = None,
     limit: options.Limit = None,
     judge: Annotated[
         str | None,
-        Option(metavar="MODEL", help="A model that judges every value, annotated or not."),
+        Option(
+            metavar="MODEL or URL#MODEL",
+            help="A model that judges every value, annotated or not; or a server, asked by chat.",
+        ),
     ] = None,
     saved: Annotated[
         tuple[Path, Path] | None,
@@ -114,20 +120,30 @@ def evaluate(
         raise UsageError("INPUT is missing")
     if report.details and not report.as_json:
         raise UsageError("--details requires --json")
-    names = [name.strip() for name in decoding.split(",")]
+    server.check(device, dtype)
+    names = [name.strip() for name in (decoding or "").split(",")]
     checked = [
-        options.checked_settings(format, template, name.removesuffix(_ALONE)) for name in names
+        options.checked_settings(format, template, name.removesuffix(_ALONE) or None)
+        for name in names
     ]
     _, examples, schemas = read_annotated(data, "test", spec, limit)
     _report_duplicates(examples)
     with plain_warnings(quiet=report.as_json):
-        extractor = options.load_extractor(model, device, dtype)
+        if server.server is not None:
+            extractor = server.extractor(model)
+        else:
+            extractor = options.load_extractor(model, device, dtype)
+        own = "autoregressive" if extractor.decoding.layout == "autoregressive" else "isolated"
         runs = [
-            _measure(extractor, examples, schemas, name, settings)
+            _measure(extractor, examples, schemas, name or own, settings)
             for name, settings in zip(names, checked, strict=True)
         ]
         if judge is not None:
-            judging = extractor if judge == model else options.load_extractor(judge, device, dtype)
+            if is_address(judge):
+                judging = by_chat(judge)
+            else:
+                same = judge == model and server.server is None
+                judging = extractor if same else options.load_extractor(judge, device, dtype)
             runs = [replace(run, judged=_judged(judging, judge, run)) for run in runs]
     comparisons = [compare(examples, runs[0].predictions, run.predictions) for run in runs[1:]]
     if report.as_json:
@@ -251,6 +267,8 @@ def _setting(extractor: Extractor) -> str:
     import torch
 
     model = extractor.model
+    if isinstance(model, RemoteModel):
+        return f"{model.name}, {model.client.url} ({model.served.kind})"
     parameters = sum(p.numel() for p in model.model.parameters()) / 1e6
     place = (
         torch.cuda.get_device_name(model.device)

@@ -20,6 +20,7 @@ from schemax.commands.extract_model import actors_for, task_of
 from schemax.commands.few_shot import few_shot
 from schemax.commands.option_groups import grouped
 from schemax.commands.process import terminable
+from schemax.commands.server_options import ServerOptions
 from schemax.extractor import Options
 from schemax.io.estimate import estimate
 from schemax.io.job import Job, is_resumable, source_of
@@ -41,6 +42,7 @@ def extract(
     input: given.Input,
     files: given.FileOptions,
     prompt: given.ModelOptions,
+    server: ServerOptions,
     run: given.RunOptions,
     pool: given.RayOptions,
     dry: given.DryRunOptions,
@@ -56,6 +58,9 @@ def extract(
     keys = files.text and [key.strip() for key in files.text.split(",") if key.strip()]
     name, quiet = files.output or STANDARD, run.quiet
     _check(files, pool, dry, keys)
+    server.check(prompt.device, prompt.dtype)
+    if pool.ray and server.server is not None:
+        raise UsageError("--ray computes on machines of its own; ask a --server without it")
     with plain_warnings(quiet=quiet):
         schemas = read_schemas(schema)
         settings = options.checked_settings(
@@ -68,7 +73,7 @@ def extract(
             shard = None if files.shard is None else Shard.parse(files.shard)
         source = source_of(input, wanted, files.limit, shard)
         more: Any = {"details": files.details, "on_too_long": run.on_too_long}
-        task = task_of(prompt, schemas, wanted, **more)
+        task = task_of(prompt, server, schemas, wanted, **more)
         if dry.dry_run:
             for line in estimate(source, task, dry.price_per_hour):
                 print(harmless(line))

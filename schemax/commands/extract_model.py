@@ -13,6 +13,7 @@ from schemax.commands import options
 from schemax.commands.console import UsageError, refused_settings
 from schemax.commands.extract_options import ModelOptions, RayOptions
 from schemax.commands.process import terminable
+from schemax.commands.server_options import ServerOptions
 from schemax.compiler.prompt import template_source
 from schemax.extractor import Extractor, Options
 from schemax.io.columns import Schemas
@@ -21,10 +22,13 @@ from schemax.ray.parts import on_ray
 from schemax.ray.pool import Pool, connected, named_for_actors
 
 
-def task_of(model: ModelOptions, schemas: Schemas, settings: Options, **more: Any) -> Task:
+def task_of(
+    model: ModelOptions, server: ServerOptions, schemas: Schemas, settings: Options, **more: Any
+) -> Task:
     """What to extract with a model; more: the other fields of the task."""
-    load = partial(_load, model, schemas, settings)
-    return Task(schemas, settings, load, options.model_place(model.model), **more)
+    load = partial(_load, model, schemas, settings, server)
+    place = options.model_place(model.model) if server.server is None else None
+    return Task(schemas, settings, load, place, **more)
 
 
 @contextmanager
@@ -46,9 +50,17 @@ def actors_for(model: ModelOptions, wanted: RayOptions, task: Task) -> Iterator[
             yield backend
 
 
-def _load(model: ModelOptions, schemas: Schemas, settings: Options) -> Extractor:
+def _load(
+    model: ModelOptions,
+    schemas: Schemas,
+    settings: Options,
+    server: ServerOptions | None = None,
+) -> Extractor:
     """Raises UsageError for settings that do not go together, or not with the model."""
-    extractor = options.load_extractor(model.model, model.device, model.dtype)
+    if server is not None and server.server is not None:
+        extractor = server.extractor(model.model)
+    else:
+        extractor = options.load_extractor(model.model, model.device, model.dtype)
     with refused_settings():
         extractor.stream((), schemas, **settings)
     return extractor

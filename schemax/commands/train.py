@@ -16,6 +16,7 @@ from schemax.commands.calibrate import calibration_line
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
 from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.option_groups import grouped
+from schemax.commands.server_options import by_chat, is_address
 from schemax.compiler.prompt import template_source
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import InputError
@@ -169,7 +170,9 @@ def _training_examples(
             raise UsageError(f"no such file: {teacher}")
         return examples_by_predictions(Path(teacher), annotated, schemas, output)
     reader = extractor
-    if teacher is not None:
+    if teacher is not None and is_address(teacher):
+        reader = by_chat(teacher)
+    elif teacher is not None:
         reader = Extractor.from_pretrained(options.model_place(teacher), device=device)
     return examples_by_model(
         reader,

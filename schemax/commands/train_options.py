@@ -65,7 +65,8 @@ class LabelOptions:
         default="gold",
     )
     teacher: str | None = option(
-        "A model, or rows that `extract` wrote for TRAIN.", metavar="MODEL or PREDICTIONS.jsonl"
+        "A model, a server that is asked by chat, or rows that `extract` wrote for TRAIN.",
+        metavar="MODEL, URL#MODEL or PREDICTIONS.jsonl",
     )
     teacher_decoding: str = option(
         "How the teacher, or the model itself, decodes.", default="autoregressive"

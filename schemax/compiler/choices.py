@@ -33,22 +33,22 @@ class Choices:
     """
 
     def __init__(self, texts: Mapping[bytes, Any]) -> None:
-        self._texts = sorted(texts)
-        self._values = [texts[text] for text in self._texts]
+        self.texts = sorted(texts)
+        self._values = [texts[text] for text in self.texts]
         self.values = tuple(dict.fromkeys(texts.values()))
         self.begun_by = lru_cache(maxsize=65_536)(self._begun_by)
 
     def _begun_by(self, written: bytes) -> tuple[Any, ...]:
         """The choices of all texts that begin like this, or that this goes beyond."""
-        place = bisect_left(self._texts, written)
+        place = bisect_left(self.texts, written)
         values = []
-        while place < len(self._texts) and self._texts[place].startswith(written):
+        while place < len(self.texts) and self.texts[place].startswith(written):
             values.append(self._values[place])
             place += 1
         if not values:
             for length in range(len(written), 0, -1):
-                place = bisect_left(self._texts, written[:length])
-                if place < len(self._texts) and self._texts[place] == written[:length]:
+                place = bisect_left(self.texts, written[:length])
+                if place < len(self.texts) and self.texts[place] == written[:length]:
                     return (self._values[place],)
         return tuple(dict.fromkeys(values))
 

@@ -13,9 +13,12 @@ import numpy as np
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
+from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.choices import with_key
+from schemax.compiler.conversation import Conversation
 from schemax.compiler.few_shot import FewShotExample, written_examples
 from schemax.compiler.lists import Compiling, as_decoded, asked_of, asked_of_items
+from schemax.compiler.output_schema import output_schema
 from schemax.compiler.prompt import (
     DEFAULT_TEMPLATE,
     PromptText,
@@ -23,6 +26,7 @@ from schemax.compiler.prompt import (
     TemplateLike,
     clean_document,
     is_template_text,
+    render_conversation,
     render_prompt,
     template_source,
 )
@@ -30,6 +34,7 @@ from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, 
 from schemax.compiler.stops import checked_eos_ids, compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
 from schemax.config import DecodingConfig, resolve_decoding
+from schemax.errors import TemplateError
 from schemax.formats import (
     NEWLINE,
     DocumentKey,
@@ -55,7 +60,7 @@ class CompiledSchema:
         of one document's whole output.
     asked: (N,) what the slots ask for: the attributes, of a list in two phases its count.
     slots: (N,) grammars, how null begins, and what a count calls for; () for the autoregressive
-        layout.
+        layout, but for chats the schema of the output.
     stop, stop_rule: what ends a slot, over tokens and over bytes.
     odd_boundaries: attributes whose slot begins within what the tokenizer would merge.
     """
@@ -185,8 +190,16 @@ def compile_schema(
     )
 
 
+def _prompt(template: TemplateLike, *, codec: TextCodec, **shown: Any) -> PromptText:
+    if not isinstance(template, Conversation):
+        return render_prompt(template, codec=codec, **shown)
+    if shown["num_documents"] is not None or shown["examples"]:
+        raise TemplateError("a conversation holds one document, and its own examples")
+    return render_conversation(template, codec)
+
+
 def _source(template: TemplateLike) -> TemplateLike:
-    if isinstance(template, jinja2.Template):
+    if isinstance(template, (jinja2.Template, Conversation)):
         return template
     source = template_source(template)
     return source if is_template_text(source) else f"{source}\n"
@@ -209,7 +222,7 @@ def _compile(
     category = settings_of(schema).category
     stacked = config.documents == "stacked"
     num_documents = config.documents_per_prompt if stacked else 1
-    prompt = render_prompt(
+    prompt = _prompt(
         template,
         category=category,
         attributes=attributes,
@@ -231,6 +244,8 @@ def _compile(
         budgets = (len(codec.encode(skeleton)) + sum(budgets),)
         odd: tuple[str, ...] = ()
         slots: tuple[SlotSpec, ...] = ()
+        if isinstance(codec, ByteCodec) and output_format.name == "json":
+            slots = (SlotSpec(json_schema=output_schema(attributes)),)
         rule = output_format.end
     else:
         texts = key_texts(asked, output_format, config, num_documents)
@@ -239,7 +254,13 @@ def _compile(
         odd = check_boundaries(blanks, [*asked, *inner], output_format, codec)
         slots = compiling.specs(attributes)
     keys = tuple(tuple(tuple(codec.encode(text)) for text in row) for row in texts)
-    prefix = codec.encode_markup(prompt.chat_prefix) if prompt.chat_prefix else codec.prefix_ids
+    turns = [
+        token
+        for markup, content in prompt.turns
+        for token in (*codec.encode_markup(markup), *codec.encode(content))
+    ]
+    is_chat = bool(prompt.chat_prefix or turns)
+    prefix = codec.encode_markup(prompt.chat_prefix) if is_chat else codec.prefix_ids
     return CompiledSchema(
         schema=schema,
         category=category,
@@ -249,7 +270,7 @@ def _compile(
         decoding=config,
         codec=codec,
         prompt=prompt,
-        instruction=(*prefix, *codec.encode(prompt.instruction)),
+        instruction=(*turns, *prefix, *codec.encode(prompt.instruction)),
         opening=(
             *codec.encode(prompt.closing),
             *codec.encode_markup(prompt.chat_suffix),

@@ -19,12 +19,13 @@ import jinja2
 
 from schemax.attributes import Attribute
 from schemax.compiler import sandbox
+from schemax.compiler.conversation import Conversation, render_chat
 from schemax.compiler.lists import asked_of, leaves_of_item
 from schemax.compiler.tokenizer import TextCodec
-from schemax.errors import ModelError, TemplateError
+from schemax.errors import TemplateError
 from schemax.resources import resource_dir
 
-TemplateLike = str | Path | jinja2.Template
+TemplateLike = str | Path | jinja2.Template | Conversation
 
 DEFAULT_TEMPLATE = "verbatim"
 
@@ -71,6 +72,7 @@ class PromptText:
     closing: everything after the last document.
     chat_prefix, chat_suffix: what the chat template puts around the message ("" for base models).
     fence: the closing tag that ends a document, as in `</product`, or None.
+    turns: of a conversation, (markup, content) of the messages before the document's.
     """
 
     instruction: str
@@ -79,6 +81,7 @@ class PromptText:
     chat_prefix: str = ""
     chat_suffix: str = ""
     fence: str | None = None
+    turns: tuple[tuple[str, str], ...] = ()
 
 
 def template_names() -> tuple[str, ...]:
@@ -86,7 +89,7 @@ def template_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in resource_dir("templates").glob("*.jinja")))
 
 
-def load_template(template: TemplateLike) -> jinja2.Template:
+def load_template(template: str | Path | jinja2.Template) -> jinja2.Template:
     """A name in `templates/`, a path, or template text, compiled in the sandbox.
 
     A `jinja2.Template` is trusted and returned as it is. Raises TemplateError.
@@ -102,7 +105,7 @@ def load_template(template: TemplateLike) -> jinja2.Template:
 
 
 def render_prompt(
-    template: TemplateLike,
+    template: str | Path | jinja2.Template,
     *,
     category: str,
     attributes: Sequence[Attribute],
@@ -170,13 +173,13 @@ def render_prompt(
         pieces.append((head, *(literals[place] for place in places[1:]), ""))
     if any(marker in literal for literal in literals[1:]):
         raise _examples_not_shown()
-    prefix, suffix = render_chat(codec)
+    chat = render_chat(codec) if codec.chat_template is not None else None
     return PromptText(
         instruction=_with_examples(literals[0], marker, examples),
         pieces=tuple(pieces),
         closing=literals[-1],
-        chat_prefix=prefix,
-        chat_suffix=suffix,
+        chat_prefix=chat.markup[0] if chat else "",
+        chat_suffix=chat.suffix if chat else "",
         fence=_fence(literals[order.index(0) + order.count(0)]),
     )
 
@@ -209,38 +212,14 @@ def _fence(literal: str) -> str | None:
     return found[1] if found else None
 
 
-def render_chat(codec: TextCodec) -> tuple[str, str]:
-    """What the tokenizer's chat template puts before and after the user's message.
-
-    Thinking is turned off where the template knows it. ("", "") for base models.
-    Raises ModelError for a chat template that fails or drops the message.
-    """
+def render_conversation(conversation: Conversation, codec: TextCodec) -> PromptText:
+    """The prompt of messages that the caller has written: their contents alone for base models."""
+    messages = [(role, clean_document(text, None)) for role, text in conversation.messages]
     if codec.chat_template is None:
-        return "", ""
-    sentinel = f"\ue000{uuid.uuid4().hex}\ue001"
-    try:
-        template = sandbox.from_text(codec.chat_template, jinja2.Undefined)
-        with sandbox.deadline():
-            text = template.render(
-                messages=[{"role": "user", "content": sentinel}],
-                tools=None,
-                documents=None,
-                add_generation_prompt=True,
-                enable_thinking=False,
-                **codec.special_tokens,
-            )
-    except Exception as error:  # any model's template: whatever it raises names the same remedy
-        raise ModelError(
-            f"the tokenizer's chat template fails on a single user message ({error}); "
-            "pass a tokenizer without chat_template to prompt it as a base model"
-        ) from error
-    prefix, found, suffix = text.partition(sentinel)
-    if not found:
-        raise ModelError("the tokenizer's chat template drops the user's message")
-    if suffix.rstrip().endswith("<think>"):
-        # Some templates force thinking; thoughts are closed before they begin.
-        suffix += "\n</think>\n\n"
-    return prefix, suffix
+        instruction = "".join(f"{content}\n\n" for _, content in messages)
+        return PromptText(instruction, (("", ""),), "\n\n")
+    chat = render_chat(codec, messages)
+    return PromptText("", (("", ""),), "", chat.markup[-1], chat.suffix, turns=chat.turns)
 
 
 def clean_document(text: str, fence: str | None) -> str:

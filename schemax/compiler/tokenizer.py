@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,26 @@ class TextCodec:
         table = self.token_bytes
         return b"".join(table[i] for i in ids if i < len(table))
 
+    def text_of(self, ids: Sequence[int]) -> str:
+        """Ids as a text that a tokenizer which knows special tokens reads as these again.
+
+        Without what it puts before a text itself. Control tokens that are but text, such as a
+        document's, are defused by a space behind their first character.
+        """
+        if self.prefix_ids and tuple(ids[: len(self.prefix_ids)]) == self.prefix_ids:
+            ids = ids[len(self.prefix_ids) :]
+        specials = self.special_texts
+        parts: list[str] = []
+        for is_special, run in groupby(ids, key=specials.__contains__):
+            if is_special:
+                parts += (specials[token] for token in run)
+                continue
+            text = self.decode_bytes(run).decode("utf-8", "replace")
+            for control in specials.values():
+                text = text.replace(control, f"{control[:1]} {control[1:]}")
+            parts.append(text)
+        return "".join(parts)
+
     def to_str(self) -> str:
         """The tokenizer as JSON, as it encodes data: without added tokens."""
         return str(self._data.to_str())
@@ -116,6 +137,11 @@ class TextCodec:
         for added in self._added:
             table[added["id"]] = b"" if added.get("special") else added["content"].encode()
         return tuple(table)
+
+    @cached_property
+    def special_texts(self) -> dict[int, str]:
+        """How special tokens are written, by id."""
+        return {added["id"]: added["content"] for added in self._added if added.get("special")}
 
     @cached_property
     def eos_ids(self) -> tuple[int, ...]:
@@ -292,7 +318,7 @@ def _model_vocab(spec: Mapping[str, Any]) -> dict[str, int]:
 
 
 @lru_cache(maxsize=1)
-def _byte_of_character() -> dict[str, int]:
+def byte_characters() -> dict[str, int]:
     """GPT-2's byte alphabet: printable bytes stand for themselves, the others for U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(printable)]
@@ -302,7 +328,7 @@ def _byte_of_character() -> dict[str, int]:
 
 
 def _byte_level(token: str) -> bytes:
-    table = _byte_of_character()
+    table = byte_characters()
     if all(character in table for character in token):
         return bytes(table[character] for character in token)
     return token.encode()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from schemax.diagnosis.report import Check, Diagnosis
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
+from schemax.servers.remote import RemoteModel
 
 if TYPE_CHECKING:
     from schemax.runtime.fork import ForkModel
@@ -29,6 +30,8 @@ def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
     from schemax.runtime.self_test import prepare
 
     if isinstance(model, Extractor):
+        if isinstance(model.model, RemoteModel):
+            raise ModelError(f"{model.model.name} is run by a server, which keeps its logits")
         return _diagnose(model.model, model.tokenizer, model.model.name)
     name = str(model) if isinstance(model, (str, Path)) else type(model).__name__
     dtype = None

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, create_model
 
-from schemax.attributes import compile_attributes, settings_of
+from schemax.attributes import asked_fields, compile_attributes, settings_of
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, attribute_names, row_ids
 from schemax.schema import AttrSchema
@@ -106,12 +106,13 @@ def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseMod
 
 def parts_of(schemas: Mapping[str, type[BaseModel]]) -> list[dict[str, type[BaseModel]]]:
     """The schemas field by field: the first field of every category, then the second, and so on."""
-    longest = max(len(schema.model_fields) for schema in schemas.values())
+    fields = {category: list(asked_fields(schema)) for category, schema in schemas.items()}
+    longest = max(map(len, fields.values()))
     return [
         {
-            category: _only(schema, list(schema.model_fields)[place])
+            category: _only(schema, fields[category][place])
             for category, schema in schemas.items()
-            if place < len(schema.model_fields)
+            if place < len(fields[category])
         }
         for place in range(longest)
     ]

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from schemax.attributes import compile_attributes
+from schemax.attributes import asked_fields, compile_attributes
 from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.calibration import FILE as CALIBRATION
 from schemax.calibration import Calibration
@@ -78,7 +78,7 @@ def _of_schema(schema: type[BaseModel]) -> str:
 def _classes(schema: type[BaseModel]) -> Iterator[type]:
     """The class, its bases, and those of the models in it."""
     yield from schema.__mro__
-    for field in schema.model_fields.values():
+    for field in asked_fields(schema).values():
         if (inner := field_type_of(annotation_of(field)).model) is not None:
             yield from _classes(inner)
 

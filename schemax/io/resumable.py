@@ -20,7 +20,7 @@ from schemax.io.checkpoint import (
 )
 from schemax.io.readers import Source
 from schemax.io.records import Record
-from schemax.io.stream import Extract, as_row, stream_rows
+from schemax.io.stream import Extract, row_to_keep, stream_rows
 from schemax.io.writers import Writer
 from schemax.results import Extraction
 
@@ -127,7 +127,7 @@ class ResumableRun:
         try:
             with closing(stream_rows(extract, pending())) as stream:
                 for (opened, index, known), found in stream:
-                    item, row = as_row(replace(found, index=index), details=self.details)
+                    item, row = row_to_keep(replace(found, index=index), details=self.details)
                     opened.add(to_line(known, row))
                     if not opened.missing:
                         filling.discard(opened)

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
-from schemax.errors import InputError
+from schemax.errors import InputError, ServerError
 from schemax.io.records import Record
 from schemax.results import Extraction, failed
 
@@ -96,3 +96,10 @@ def as_row(item: Extraction[Any], *, details: bool) -> tuple[Extraction[Any], di
         reason = f"cannot be written: {type(error).__name__}: {error}"
         item = failed(item.index, item.document_id, reason, steps=item.steps)
         return item, item.to_row(details=details)
+
+
+def row_to_keep(item: Extraction[Any], *, details: bool) -> tuple[Extraction[Any], dict[str, Any]]:
+    """As `as_row`. Raises ServerError for a row that another run may still read."""
+    if item.is_gone:
+        raise ServerError(item.errors[0].message, is_gone=True)
+    return as_row(item, details=details)

@@ -23,6 +23,7 @@ from schemax.io.resumable import ResumableRun
 from schemax.io.stream import Extract
 from schemax.resources import version
 from schemax.results import Extraction
+from schemax.servers.remote import RemoteModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,8 @@ class Task:
             template = self.options.get("template") or own.template or extractor.template
             said = fingerprint.of_prompt(format, template or "verbatim")
             found[f"format {name}".strip()], found[f"template {name}".strip()] = said
+        if isinstance(extractor.model, RemoteModel):
+            return found | extractor.model.fingerprint()
         model = extractor.model.model
         found["model"] = (
             fingerprint.of_weights(model, extractor.tokenizer, extractor.eos_ids)

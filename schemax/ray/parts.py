@@ -20,7 +20,7 @@ from schemax.errors import InputError, SchemaxError
 from schemax.io.checkpoint import to_line
 from schemax.io.columns import Schemas
 from schemax.io.resumable import Part, ResumableRun
-from schemax.io.stream import Extract, as_row, stream_rows
+from schemax.io.stream import Extract, row_to_keep, stream_rows
 from schemax.io.task import Backend, Task
 from schemax.ray.parcel import Parcel
 from schemax.ray.pool import Loaded, Pool, ray_module
@@ -156,7 +156,7 @@ class _Actor(Loaded):
         rows = (((index, known), record) for index, known, record in part.pending)
         try:
             for (index, known), found in stream_rows(self.made, rows):
-                item, row = as_row(replace(found, index=index), details=self._details)
+                item, row = row_to_keep(replace(found, index=index), details=self._details)
                 lines.append(to_line(known, row))
                 items.append(replace(item, slots=()))  # which nobody asks for any more
         except SchemaxError as error:

@@ -14,6 +14,7 @@ from schemax.attributes import Attribute
 from schemax.formats import OutputFormat
 from schemax.results.extraction import Extraction, FieldResult, LaterResults, SlotText, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
+from schemax.results.instance import instance_of, partial_of
 from schemax.results.lists import taken_together
 from schemax.results.row import MOVED, Row
 from schemax.results.spans import Source
@@ -43,14 +44,14 @@ def build(
     """
     if len(slots) != len(attributes):
         raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
-    row = Row(field_tree_of(schema), strict)
+    row = Row(field_tree_of(schema), strict, (texts or {}).values())
     for attribute, slot in zip(attributes, slots, strict=True):
         leaf = row.tree.leaves.get(attribute.path)
         if leaf is None:
             raise ValueError(f"{schema.__name__} has no attribute {attribute.name!r}")
         if slot is not None:
             row.read(leaf, slot, format)
-    instance = row.instance(schema)
+    instance = instance_of(row, schema)
 
     def results() -> dict[str, FieldResult]:
         source = Source(texts) if texts else None
@@ -70,6 +71,7 @@ def build(
         fields=LaterResults(results),
         steps=steps,
         texts=texts or {},
+        partial=partial_of(row, schema) if instance is None else {},
         slots=tuple(slots),
     )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from types import MappingProxyType
@@ -12,8 +14,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from schemax.messages import clipped
+from schemax.errors import ExtractionError
+from schemax.messages import clipped, some_of
 from schemax.tokens import FinishReason
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -139,6 +144,9 @@ class Extraction(Generic[T]):
     texts: what the model was shown, by key of the record ("text" for a bare str), as it was given:
         spans are offsets into these. Empty if the document was not read.
     slots: what was decoded, attribute by attribute, of which `build` has made all the rest.
+    is_gone: whether it failed for want of a server, so that the same may succeed later.
+    partial: of a row without an instance, the values that could be read, by field; nested models as
+        dicts. Each fits its field, and no validator of the model has seen them together.
     """
 
     value: T | None
@@ -149,11 +157,14 @@ class Extraction(Generic[T]):
     steps: int = 0
     texts: Mapping[str, str] = field(default_factory=dict)
     slots: tuple[SlotText | None, ...] = field(default=(), repr=False, compare=False)
+    is_gone: bool = False
+    partial: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.fields, LaterResults):
             object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
         object.__setattr__(self, "texts", MappingProxyType(dict(self.texts)))
+        object.__setattr__(self, "partial", MappingProxyType(dict(self.partial)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy can be neither pickled nor copied, and results travel between processes.
@@ -177,6 +188,8 @@ class Extraction(Generic[T]):
         row["errors"] = [_as_dict(error) for error in self.errors]
         if details:
             row["fields"] = {name: _details(result) for name, result in self.fields.items()}
+            if self.partial:
+                row["partial"] = _json_ready(to_jsonable_python(dict(self.partial), fallback=str))
         return row
 
 
@@ -251,7 +264,43 @@ def failed(
     field: str | None = None,
     raw: str | None = None,
     steps: int = 0,
+    is_gone: bool = False,
 ) -> Extraction[Any]:
     """The row of a document that could not be read at all."""
     error = FieldError(field, clipped(message), raw)
-    return Extraction(None, index, document_id, errors=(error,), steps=steps)
+    return Extraction(None, index, document_id, errors=(error,), steps=steps, is_gone=is_gone)
+
+
+def check_on_error(on_error: str) -> None:
+    if on_error not in ("raise", "null"):
+        raise ValueError(f'on_error must be "raise" or "null", not {on_error!r}')
+
+
+def values_of(found: Iterable[Extraction[Any]], on_error: str) -> list[Any]:
+    """Instances in order of the input, with None for a row that is none.
+
+    Raises ExtractionError for such rows where on_error is "raise".
+    """
+    finished = sorted(found, key=lambda item: item.index)
+    if on_error == "raise" and any(item.value is None for item in finished):
+        raise ExtractionError(finished)
+    _warn_of_fields(finished)
+    return [item.value for item in finished]
+
+
+def _warn_of_fields(finished: Sequence[Extraction[Any]]) -> None:
+    """Says which fields of finished rows have not got what the model wrote."""
+    rows = [item for item in finished if item.value is not None and item.errors]
+    if not rows:
+        return
+    count = Counter(error.field or "the row" for item in rows for error in item.errors)
+    first = rows[0].errors[0]
+    logger.warning(
+        "%d of %d documents have fields whose values could not be used: %s. The first: %s: %s. "
+        "Extractor.stream gives every document with its errors",
+        len(rows),
+        len(finished),
+        some_of(f"{field} {number}" for field, number in count.most_common()),
+        first.field or "the row",
+        first.message,
+    )

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from pydantic import BaseModel
 
-from schemax.attributes import Attribute, compile_attributes
+from schemax.attributes import Attribute, asked_fields, compile_attributes
 from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.reading.choices import Choices
 
@@ -89,7 +89,7 @@ def _group(
 ) -> Group:
     children: dict[str, Leaf | Group] = {}
     leaves: list[Leaf] = []
-    for name, info in model.model_fields.items():
+    for name, info in asked_fields(model).items():
         field_type = field_type_of(annotation_of(info))
         inner = [] if info.is_required() else [Fallback.OMIT]
         inner += [Fallback.NONE] if field_type.nullable else []

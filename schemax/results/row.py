@@ -11,16 +11,17 @@ and a document has nothing but text to offer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, RootModel, ValidationError
 
 from schemax.formats import OutputFormat
 from schemax.messages import joined, reason_of
+from schemax.reading.absence import is_stray_literal, says_no_value
 from schemax.results.extraction import FieldError, SlotText
 from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of
-from schemax.results.values import as_seconds, count_of, readings_of, texts_of
+from schemax.results.values import count_of, readings_of, texts_of
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -34,6 +35,7 @@ class Row:
     chosen: per leaf the value that was read, or the fallback that is taken instead.
     stated: per leaf the texts of the value that was read; notes: what was read into them.
     strict: whether texts are read as literals alone, whatever the fields say.
+    documents: the texts that the values were read from; empty where they are unknown.
     left: per leaf that was at fault, the fallbacks not tried yet.
     lists, items: per leaf that is a list in two phases, its group, and its items' leaves with their
         slots.
@@ -44,6 +46,7 @@ class Row:
     __slots__ = (
         "chosen",
         "dated",
+        "documents",
         "errors",
         "faulty",
         "items",
@@ -59,8 +62,10 @@ class Row:
         "tried",
     )
 
-    def __init__(self, tree: FieldTree, strict: bool = False) -> None:
-        self.tree, self.strict = tree, strict
+    def __init__(
+        self, tree: FieldTree, strict: bool = False, documents: Collection[str] = ()
+    ) -> None:
+        self.tree, self.strict, self.documents = tree, strict, documents
         self.chosen: list[Any] = []
         self.raws: list[str | None] = []
         self.stated: list[list[str]] = []
@@ -91,6 +96,9 @@ class Row:
         strict = self.strict or leaf.attribute.strict
         try:
             texts = texts_of(leaf, slot, format, strict)
+            if texts and not strict and (why := self._no_value(leaf, texts)):
+                self.notes[leaf.index] = f'"{texts[0]}" left out: {why}'
+                return
             readings = readings_of(leaf, texts or (), strict)
         except Exception as error:  # a format may be the user's own
             self.chosen[leaf.index] = slot.raw
@@ -103,6 +111,15 @@ class Row:
         self.chosen[leaf.index] = values if leaf.attribute.is_list else values[0]
         if notes := [reading.note for reading in readings if reading.note]:
             self.notes[leaf.index] = "; ".join(notes)
+
+    def _no_value(self, leaf: Leaf, texts: Sequence[str]) -> str | None:
+        """Why texts are no value of a field that may go without one; None if they are one."""
+        if not leaf.when_null or leaf.choices is not None:
+            return None
+        if leaf.attribute.kind != "string":
+            return "says that there is no value" if all(map(says_no_value, texts)) else None
+        stray = self.documents and all(is_stray_literal(text, self.documents) for text in texts)
+        return "no document holds the word" if stray else None
 
     def read_items(
         self,
@@ -143,29 +160,6 @@ class Row:
     def node(self, child: Leaf | Group) -> Leaf | Group:
         """The child itself, or the group of the list that it is."""
         return self.lists.get(child.index, child) if isinstance(child, Leaf) else child
-
-    def instance(self, schema: type[T]) -> T | None:
-        """The instance, once all that is at fault has been replaced; None if the row fails.
-
-        Terminates because every round uses up a fallback of a leaf or of a nested model.
-        """
-        while True:
-            data = self.assembled(self.tree.root)
-            if isinstance(data, Fallback):
-                return None
-            try:
-                # Names, because the data is keyed by them; lax, because it is text.
-                instance = schema.model_validate(data, strict=False, by_name=True, by_alias=False)
-            except ValidationError as error:
-                if not self.blamed(error):
-                    return None
-                continue
-            except Exception as error:  # a validator's: costs this row, not the run
-                self.errors.append(FieldError(None, reason_of(error)))
-                return None
-            if not self.blamed_timestamps(instance):
-                self.errors += self.discarded(self.tree.root)
-                return instance
 
     def final(self, instance: Any, path: tuple[str, ...]) -> Any:
         """The leaf's value in the instance; None where a nested model is absent.
@@ -280,23 +274,6 @@ class Row:
             if isinstance(node, Group) and self.taken[node.path] is not Fallback.BUILD:
                 return node, loc[depth + 1 :]  # the error is in its default
         return node, ()
-
-    def blamed_timestamps(self, instance: BaseModel) -> bool:
-        """Faults dates that Pydantic took for seconds since 1970, such as the year "2024".
-
-        Looks at the outcome, because a validator may well make a date of a year.
-        """
-        before = len(self.errors)
-        for leaf in self.dated:
-            chosen = self.chosen[leaf.index]
-            texts = chosen if isinstance(chosen, list) else [chosen]
-            if seconds := [reading for text in texts for reading in as_seconds(leaf, text)]:
-                final = self.final(instance, leaf.attribute.path)
-                is_list = leaf.attribute.is_list or leaf.number is not None
-                many = is_list and isinstance(final, Iterable)
-                if any(value in seconds for value in (final if many else [final])):
-                    self.fault(leaf, "Input should be a date, not a bare number")
-        return len(self.errors) > before
 
     def discarded(self, group: Group) -> Iterator[FieldError]:
         """A reason for every usable value that went with the nested model around it."""

@@ -8,7 +8,7 @@ values are in the store, so nothing is read twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,6 +130,10 @@ class ChildQueue:
                 break
             taken.append(self._waiting.popleft())
         return taken
+
+    def cancel(self, rows: Container[int]) -> None:
+        """Lets go of what requests in some rows have called for."""
+        self._waiting = deque(c for c in self._waiting if c.running.row not in rows)
 
     def begin(self, taken: Sequence[WaitingChild], sampler: Sampler) -> Ints:
         """Gives (c,) children slots of the table, with their keys still to be read."""

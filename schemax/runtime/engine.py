@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Any
+from itertools import chain, islice
+from typing import Any, Protocol
 
 from schemax.config import DecodingConfig
 from schemax.runtime.fork import ForkModel, fork_stream
+from schemax.runtime.language_model import PromptSize
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.outputs import NO_MEMORY, DocumentOutput, passes_of, too_long
 from schemax.runtime.requests import Request, new_request, with_retries
 from schemax.runtime.stream import Filled, Refused, Trace, stream
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
+
+class RemoteModel(Protocol):
+    """A model that is run elsewhere, and has a way of its own to run requests."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    def refusal(self, config: DecodingConfig) -> str | None: ...
+    def misfit(self, size: PromptSize) -> str | None: ...
+    def uses_long_rope(self, size: PromptSize) -> bool: ...
+    def bound(self, size: PromptSize) -> int | None: ...
+    def passes(
+        self,
+        requests: Iterator[Request | Refused],
+        config: DecodingConfig,
+        cancelled: deque[Request],
+    ) -> Iterator[list[Filled | Refused]]: ...
+
+
 Model = DecoderModel | ForkModel
+AnyModel = Model | RemoteModel
 
 # Prompts taken from the input at a time, to be sorted by length: few at first, so that the model
 # has something to do while others are laid out.
@@ -22,7 +43,7 @@ _FIRST_WINDOW, _WINDOW = 64, 1024
 
 
 def fill(
-    model: Model, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
+    model: AnyModel, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
 ) -> Iterator[tuple[int, DocumentOutput]]:
     """Fills all slots of all prompts; yields (place, output) per document as they are done.
 
@@ -34,7 +55,7 @@ def fill(
 
 
 def _requests(
-    model: Model, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
+    model: AnyModel, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
 ) -> Iterator[Request | Refused]:
     rest, layout = iter(prompts), Windows(model, config)
     while window := list(islice(rest, layout.size)):
@@ -42,15 +63,29 @@ def _requests(
 
 
 def run(
-    model: Model,
+    model: AnyModel,
     requests: Iterator[Request | Refused],
     config: DecodingConfig,
     trace: Trace | None = None,
 ) -> Iterator[Filled | Refused]:
-    """Requests as they are done, in the way that the model decodes."""
+    """Requests as they are done."""
+    return chain.from_iterable(passes(model, requests, config, trace))
+
+
+def passes(
+    model: AnyModel,
+    requests: Iterator[Request | Refused],
+    config: DecodingConfig,
+    trace: Trace | None = None,
+    cancelled: deque[Request] | None = None,
+) -> Iterator[list[Filled | Refused]]:
+    """What is done with every pass, in the way that the model decodes; see `stream.stream`."""
+    cancelled = deque() if cancelled is None else cancelled
+    if isinstance(model, DecoderModel):
+        return stream(model, requests, config, trace, cancelled)
     if isinstance(model, ForkModel):
-        return fork_stream(model, requests, config, trace)
-    return stream(model, requests, config, trace)
+        return fork_stream(model, requests, config, trace, cancelled)
+    return model.passes(requests, config, cancelled)
 
 
 class Windows:
@@ -60,7 +95,7 @@ class Windows:
     while others are laid out.
     """
 
-    def __init__(self, model: Model, config: DecodingConfig) -> None:
+    def __init__(self, model: AnyModel, config: DecodingConfig) -> None:
         self._model, self._config = model, config
         self._place, self._descending = 0, False
         self.size = _FIRST_WINDOW
@@ -93,7 +128,7 @@ class Windows:
 
 
 def checked(
-    model: Model, request: Request, config: DecodingConfig
+    model: AnyModel, request: Request, config: DecodingConfig
 ) -> Request | tuple[Refused, ...]:
     """The request with budgets for retries; or, if the model cannot take it, a word of each
     document."""
@@ -119,7 +154,9 @@ def outputs(done: Iterable[Filled | Refused]) -> Iterator[tuple[int, DocumentOut
         request, slots = item
         for j in range(request.num_documents):
             output = DocumentOutput((), 0, NO_MEMORY)
-            if slots is not None:
+            if isinstance(slots, DocumentOutput):
+                output = slots
+            elif slots is not None:
                 mine = _slots_of(request, slots, j)
                 output = DocumentOutput(mine, passes_of(mine), document=j)
             for first in request.places:
@@ -127,7 +164,7 @@ def outputs(done: Iterable[Filled | Refused]) -> Iterator[tuple[int, DocumentOut
 
 
 def decode(
-    model: Model,
+    model: AnyModel,
     prompts: Iterable[PromptIds],
     stop: StopTable,
     config: DecodingConfig,
@@ -147,7 +184,7 @@ def decode(
         requests.append(request)
     found: dict[int, tuple[SlotOutput, ...]] = {}
     for item in run(model, iter(requests), config, trace):
-        if isinstance(item, Refused) or item[1] is None:
+        if isinstance(item, Refused) or not isinstance(item[1], tuple):
             raise MemoryError(NO_MEMORY)
         found[item[0].places[0]] = item[1]
     return [found[place] for place in range(len(requests))]

@@ -9,6 +9,7 @@ equally long, so that nothing is ever padded and no mask is needed.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby, islice
@@ -127,20 +128,22 @@ def fork_stream(
     model: ForkModel,
     requests: Iterable[Request | Refused],
     config: DecodingConfig,
-    trace: Trace | None = None,
-) -> Iterator[Filled | Refused]:
-    """The twin of `stream.stream` for models of this kind: in batches of stems of equal length."""
+    trace: Trace | None,
+    cancelled: deque[Request],
+) -> Iterator[list[Filled | Refused]]:
+    """The twin of `stream.stream` for models of this kind: in batches of stems of equal length,
+    each of which is run to its end."""
     rest = iter(requests)
     tokens = _AUTO_TOKENS.get(model.device.type, _AUTO_TOKENS["cpu"])
     documents = 1 << 30 if config.batch_size == "auto" else config.batch_size
     control = AdmissionControl(Limits(documents, tokens, capacity=0))
     while window := list(islice(rest, _WINDOW)):
-        yield from (item for item in window if isinstance(item, Refused))
+        yield [item for item in window if isinstance(item, Refused)]
         jobs = [item for item in window if isinstance(item, Request)]
         jobs.sort(key=lambda request: len(request.prefix) + len(request.stem))
         for _, alike in groupby(jobs, key=lambda request: len(request.prefix) + len(request.stem)):
             waiting = list(alike)
-            while waiting:
+            while waiting := _without(cancelled, waiting):
                 size = max(1, control.now.pass_tokens // _row_tokens(waiting[0]))
                 batch = waiting[: min(size, control.now.documents)]
                 found = _in_memory(model, batch, config, trace)
@@ -150,11 +153,17 @@ def fork_stream(
                     continue
                 del waiting[: len(batch)]
                 if found is None:
-                    yield batch[0], None
+                    yield [(batch[0], None)]
                     control.restore()
                 else:
-                    yield from zip(batch, found, strict=True)
                     control.count(len(batch))
+                    yield list(zip(batch, found, strict=True))
+        cancelled.clear()
+
+
+def _without(cancelled: deque[Request], waiting: list[Request]) -> list[Request]:
+    gone = set(cancelled)
+    return [request for request in waiting if request not in gone] if gone else waiting
 
 
 def _row_tokens(request: Request) -> int:
@@ -185,7 +194,7 @@ def decode_forked(
     trace: Trace | None = None,
 ) -> list[tuple[SlotOutput, ...]]:
     """Fills the slots of requests whose stems are equally long, and those that values call for."""
-    branches = [branch for n, request in enumerate(requests) for branch in _branches(n, request)]
+    branches = [branch for n, request in enumerate(requests) for branch in branches_of(n, request)]
     found = _fill(model, requests, branches, config, trace)
     return [
         tuple(slot for branch, slot in zip(branches, found, strict=True) if branch.request == n)
@@ -201,7 +210,7 @@ def select_rows(state: Any, rows: Tensor) -> Any:
     return type(state)(part.index_select(0, rows.to(part.device)) for part in state)
 
 
-def _branches(number: int, request: Request) -> Iterator[Branch]:
+def branches_of(number: int, request: Request) -> Iterator[Branch]:
     layout = request.layout
     ends = layout.suffix_lengths.cumsum()
     for n in range(layout.num_slots):
@@ -234,7 +243,7 @@ def _fill(
         children = called_for(branch.spec, output, 0)[0] if whole else ()
         counts.append(len(children))
         called += [
-            _child(branch, place, child, requests[branch.request])
+            child_of(branch, place, child, requests[branch.request])
             for place, child in enumerate(children)
         ]
     if not called:
@@ -246,7 +255,7 @@ def _fill(
     ]
 
 
-def _child(parent: Branch, place: int, child: ChildSlot, request: Request) -> Branch:
+def child_of(parent: Branch, place: int, child: ChildSlot, request: Request) -> Branch:
     position = int(request.stem_positions[-1]) + len(child.key)
     budget = child_budget(child, request, position, parent.budget)
     number = child_number(parent.number, place)

@@ -14,6 +14,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.architecture import examine
 from schemax.runtime.limits import bytes_of_pass
+from schemax.runtime.outputs import exceeds
 
 # Batch-mates may have more slots than a prompt has itself.
 SLACK = 512
@@ -68,9 +69,8 @@ class LanguageModel(ABC):
 
     def misfit(self, size: PromptSize) -> str | None:
         """Why a prompt, with its gaps and budgets, exceeds the model; None if it fits."""
-        needed, bound = size.max_position + 1, self.max_positions
-        if bound is not None and needed > bound:
-            return f"needs {needed:,} positions, and the model's context has {bound:,}"
+        if problem := exceeds(size.max_position + 1, self.max_positions):
+            return problem
         tokens, limit = size.max_tokens, self.architecture.max_tokens
         if limit is not None and tokens + SLACK > limit:
             return f"needs up to {tokens:,} tokens, and the model takes {limit - SLACK:,} here"

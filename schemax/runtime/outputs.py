@@ -18,12 +18,14 @@ class DocumentOutput:
     steps: forward passes that it took part in, prefill and retries included.
     problem: why it could not be run.
     document: its place among those of its prompt.
+    is_gone: whether it could not be run for want of a server, and may be later.
     """
 
     slots: tuple[SlotOutput, ...]
     steps: int
     problem: str | None = None
     document: int = 0
+    is_gone: bool = False
 
 
 def passes_of(slots: Sequence[SlotOutput]) -> int:
@@ -40,3 +42,10 @@ def too_long(problem: str, num_tokens: int) -> DocumentOutput:
         f"the document is too long: its prompt {problem} ({num_tokens:,} tokens are the text "
         "itself); shorten the text or choose a model with a longer context",
     )
+
+
+def exceeds(needed: int, bound: int | None) -> str | None:
+    """Why so many position ids exceed a context; None if they fit, or nothing is known of it."""
+    if bound is None or needed <= bound:
+        return None
+    return f"needs {needed:,} positions, and the model's context has {bound:,}"

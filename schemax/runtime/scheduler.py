@@ -8,7 +8,7 @@ in flight: numbers come from free lists, columns have room to spare, totals are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -264,6 +264,19 @@ class Scheduler:
             running.num_growing -= count
             if not running.num_growing:
                 yield running.request, self._finish(running)
+
+    def cancel(self, requests: Container[Request]) -> None:
+        """Lets go of some of the requests in flight, between passes."""
+        leaving = [r for r in self.rows.running.values() if r.request in requests]
+        rows = [running.row for running in leaving]
+        leaves = np.isin(self.table.request[self.growing], rows)
+        slots, self.growing = self.growing[leaves], self.growing[~leaves]
+        self._children.cancel(rows)
+        if not self.is_causal:
+            self._free_pool(slots, [])
+        self._sampler.grammars.end(slots)
+        for running in leaving:
+            self._finish(running)
 
     def _finish(self, running: RunningRequest) -> tuple[SlotOutput, ...]:
         self.rows.give(running.row)

@@ -56,21 +56,27 @@ class Refused:
     output: DocumentOutput
 
 
-Filled = tuple[Request, tuple[SlotOutput, ...] | None]
+Filled = tuple[Request, tuple[SlotOutput, ...] | DocumentOutput | None]
+"""A request with its slots; with what is said of its documents, where another machine failed at it;
+None: memory does not suffice for it."""
 
 
 def stream(
     model: DecoderModel,
     requests: Iterator[Request | Refused],
     config: DecodingConfig,
-    trace: Trace | None = None,
-) -> Iterator[Filled | Refused]:
-    """Requests as they are done, with their slots; None for one that memory does not suffice for.
+    trace: Trace | None,
+    cancelled: deque[Request],
+) -> Iterator[list[Filled | Refused]]:
+    """What is done with every pass: requests with their slots, and None for one that memory does
+    not suffice for.
 
-    requests are taken as there is room. Where memory runs out, all in flight begin again, half as
-    many at a time (see `limits.AdmissionControl`).
+    requests are taken as there is room; an iterator may have nothing for now and go on later, as
+    long as something is in flight. cancelled: requests that nobody waits for any more, which leave
+    before the next pass. Where memory runs out, all in flight begin again, half as many at a time
+    (see `limits.AdmissionControl`).
     """
-    source = _Source(requests)
+    source = _Source(requests, cancelled)
     control = AdmissionControl(Limits.of(model, config))
     while True:
         run = _Run(model, config, source, control, trace)
@@ -90,7 +96,7 @@ def stream(
             source.waiting.popleft()
         if len(again) == 1 and control.now.documents <= again[0].num_documents:
             # Too large even by itself, with nothing else in memory. The others had done no harm.
-            yield again[0], None
+            yield [(again[0], None)]
             control.restore()
             continue
         source.waiting.extendleft(reversed(again))
@@ -108,8 +114,8 @@ class _Source:
     cannot be run. What the input raises is never taken for a failure of a pass.
     """
 
-    def __init__(self, requests: Iterator[Request | Refused]) -> None:
-        self._requests = requests
+    def __init__(self, requests: Iterator[Request | Refused], cancelled: deque[Request]) -> None:
+        self._requests, self._cancelled = requests, cancelled
         self.waiting: deque[Request | Refused] = deque()
         self.refused: deque[Refused] = deque()
         self.error: Exception | None = None
@@ -124,6 +130,13 @@ class _Source:
             except Exception as error:
                 self.error = error
         return self.waiting[0] if self.waiting else None
+
+    def cancelled(self) -> set[Request]:
+        """Requests that were taken and that nobody waits for any more; none of them waits here."""
+        found = {self._cancelled.popleft() for _ in range(len(self._cancelled))}
+        if found:
+            self.waiting = deque(item for item in self.waiting if item not in found)
+        return found
 
 
 class _Run:
@@ -146,16 +159,17 @@ class _Run:
         self.prefixes = _Prefixes(model, self.cache)
 
     @torch.inference_mode()
-    def passes(self) -> Iterator[Filled | Refused]:
-        model, scheduler = self.model, self.scheduler
+    def passes(self) -> Iterator[list[Filled | Refused]]:
+        model, scheduler, source = self.model, self.scheduler, self.source
         while True:
+            if cancelled := source.cancelled():
+                scheduler.cancel(cancelled)
             self._admit()
-            has_refused = bool(self.source.refused)
-            while self.source.refused:
-                yield self.source.refused.popleft()
-            if not scheduler.num_running:
-                if has_refused:
+            if source.refused:
+                yield [source.refused.popleft() for _ in range(len(source.refused))]
+                if not scheduler.num_running:
                     continue
+            if not scheduler.num_running:
                 return
             self.prefixes.read(scheduler)
             batch = make_batch(scheduler, scheduler.allot(), self.prefixes.length, model.spans)
@@ -165,7 +179,7 @@ class _Run:
             chosen = self.sampler.choose(logits, scheduler.growing)
             done = list(scheduler.advance(chosen))
             self.control.count(sum(request.num_documents for request, _ in done))
-            yield from done
+            yield [*done]
 
     def _admit(self) -> None:
         """Takes up whole requests while a pass has room for them; a long one gets its own pass.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from schemax.benchmark.engines.base import Unavailable
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def write_gguf(model: Any, path: Path) -> None:
-    """A Qwen3 as a GGUF file: weights in their own dtype, norms in float32, tokens without texts.
+def write_gguf(model: Any, path: Path, add_tokens: Callable[[Any], None] | None = None) -> None:
+    """A Qwen3 as a GGUF file: weights in their own dtype, norms in float32.
+
+    add_tokens: writes a tokenizer; without it tokens have no texts.
 
     Raises Unavailable for any other model.
     """
@@ -35,7 +38,10 @@ def write_gguf(model: Any, path: Path) -> None:
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_vocab_size(model.get_input_embeddings().weight.shape[0])
-    writer.add_tokenizer_model("none")
+    if add_tokens is None:
+        writer.add_tokenizer_model("none")
+    else:
+        add_tokens(writer)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3, layers)
     for name, weight in model.named_parameters():  # a tied head is not among them
         known = names.get_name(name, try_suffixes=(".weight",))

@@ -1,5 +1,5 @@
 """Models from folders and from the Hub: safetensors only, never remote code."""
 
-from schemax.runtime.loading.load import Loaded, load, named_eos_ids, pick_device
+from schemax.runtime.loading.load import Loaded, load, load_tokenizer, named_eos_ids, pick_device
 
-__all__ = ["Loaded", "load", "named_eos_ids", "pick_device"]
+__all__ = ["Loaded", "load", "load_tokenizer", "named_eos_ids", "pick_device"]

@@ -17,7 +17,7 @@ from schemax.runtime.loading.adapters import put_adapter
 from schemax.runtime.loading.files import find_file
 from schemax.runtime.loading.hub_kernels import guard_hub_kernels
 from schemax.runtime.loading.quantization import DeviceMap, Quantization, placement
-from schemax.runtime.loading.refusals import brief, refusing, some
+from schemax.runtime.loading.refusals import NOT_FOUND, brief, refusing, some
 from schemax.runtime.loading.sources import Source, find_source, load_config
 
 _AUTOMATIC = ("auto", "balanced", "balanced_low_0", "sequential")
@@ -111,6 +111,22 @@ def _pick_attention(config: Any) -> str | None:
     """None leaves it to transformers, some releases of which drop the cap on attention scores."""
     capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
     return "eager" if capped else None
+
+
+def load_tokenizer(name: str | Path) -> Loaded:
+    """All but the weights of a model, which are None; the tokenizer is the folder that holds it.
+
+    name: a folder or Hub id. Raises ModelError where there is no fast tokenizer, and for a broken
+    calibration.json.
+    """
+    source = Source.of(str(name), None)
+    with refusing(str(name), NOT_FOUND):
+        for file in ("tokenizer_config.json", "chat_template.jinja"):
+            source.find(file)  # beside it, for the codec to read
+        path = source.find("tokenizer.json")
+    if path is None:
+        raise ModelError(f"{name} has no tokenizer.json")
+    return Loaded(None, str(path.parent), _template(source), _calibration(source))
 
 
 # Options

@@ -1,0 +1,118 @@
+"""Types of single values, as JSON Schema declares them: texts, numbers, choices, their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic_core import SchemaError as CoreSchemaError
+
+from schemax.attributes.annotations import MOST_CHOICES
+from schemax.attributes.json_document import Node, Place, SchemaDocument
+from schemax.attributes.patterns import Pattern
+from schemax.messages import clipped
+
+NUMERIC = {
+    "minimum": "ge",
+    "maximum": "le",
+    "exclusiveMinimum": "gt",
+    "exclusiveMaximum": "lt",
+    "multipleOf": "multiple_of",
+}
+_TEXTUAL = {"minLength": "min_length", "maxLength": "max_length", "pattern": "pattern"}
+LENGTHS = {"minItems": "min_length", "maxItems": "max_length"}
+CONSTRAINTS = (*NUMERIC, *_TEXTUAL, *LENGTHS, "uniqueItems", "format", "items")
+
+
+def text_type(document: SchemaDocument, node: Node, place: Place) -> Any:
+    form = node.get("format")
+    if form is not None and not isinstance(form, str):
+        raise document.error(place, "format must be text")
+    types: dict[str | None, Any] = {"date": date, "date-time": datetime}
+    if form in types:
+        return types[form]
+    # Other formats are hints: to parse a URI would rewrite what stands in the text.
+    extra = {"json_schema_extra": {"format": form}} if form else {}
+    return constrained(document, str, node, _TEXTUAL, place, **extra)
+
+
+def constrained(
+    document: SchemaDocument,
+    annotation: Any,
+    node: Node,
+    words: Mapping[str, str],
+    place: Place,
+    **extra: Any,
+) -> Any:
+    names = {key: word for key, word in words.items() if key != "pattern"}
+    options = {names[key]: node[key] for key in names if key in node} | extra
+    if "pattern" in words and "pattern" in node:
+        annotation = Annotated[annotation, _pattern(document, node["pattern"], place)]
+    if not options:
+        return annotation
+    flag = next((key for key in words if isinstance(node.get(key), bool)), None)
+    if flag is not None:
+        raise document.error(place, f"{flag} must be a number, as in current JSON Schema drafts")
+    made: Any = Annotated[annotation, Field(**options)]
+    try:
+        TypeAdapter(made)
+    except (PydanticUserError, CoreSchemaError, TypeError) as error:
+        shown = ", ".join(f"{key} {node[key]!r}" for key in names if key in node)
+        reason = f"Pydantic does not accept {clipped(shown)}: {error}"
+        raise document.error(place, reason) from error
+    return made
+
+
+def _pattern(document: SchemaDocument, pattern: Any, place: Place) -> Pattern:
+    try:
+        if not isinstance(pattern, str):
+            raise ValueError("it must be text")
+        return Pattern(pattern)
+    except ValueError as error:
+        shown = clipped(repr(pattern))
+        raise document.error(place, f"pattern {shown} cannot be used: {error}") from error
+
+
+def choices_type(document: SchemaDocument, values: Any, place: Place) -> Any:
+    if not isinstance(values, list) or not values:
+        raise document.error(place, "enum must be a list of values")
+    if len(values) > MOST_CHOICES:
+        raise document.error(
+            place, f"has {len(values):,} choices; at most {MOST_CHOICES:,} are supported"
+        )
+    for value in values:
+        if not isinstance(value, (str, int, float, type(None))):
+            raise document.error(place, f"choice {value!r} is neither text nor a number")
+    literal: Any = Literal
+    return None if values == [None] else literal[tuple(values)]
+
+
+def default_of(document: SchemaDocument, annotation: Any, default: Any, place: Place) -> Any:
+    if default is None:
+        return None
+    try:
+        return TypeAdapter(annotation).validate_python(default)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise document.error(place, f"default {default!r} does not fit: {reason}") from error
+
+
+def is_list(annotation: Any) -> bool:
+    bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    return get_origin(bare) is list
+
+
+def is_decimal(parts: list[Any]) -> bool:
+    """Whether alternatives are how Pydantic writes a Decimal: a number, or its text."""
+    if len(parts) != 2 or not all(isinstance(part, Mapping) for part in parts):
+        return False
+    kinds = {str(part.get("type")): part for part in parts}
+    return kinds.keys() == {"number", "string"} and kinds["string"].keys() <= {"type", "pattern"}
+
+
+def union_of(members: tuple[Any, ...]) -> Any:
+    union: Any = Union
+    return union[members]

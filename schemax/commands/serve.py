@@ -1,0 +1,111 @@
+"""`schemax serve`: a model behind HTTP, for clients of OpenAI's protocol and for its own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from schemax.commands import options
+from schemax.commands.console import UsageError, say
+from schemax.commands.option_groups import grouped, option
+from schemax.errors import InputError
+
+_AT_LEAST_ONE: dict[str, Any] = {"min": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Who may come in"""
+
+    host: str = option("Address to listen on.", default="127.0.0.1")
+    port: int = option("Port; 0 takes a free one.", default=8000, min=0, max=65535)
+    api_key: str | None = option(
+        "What clients have to send as a bearer token. Default: $SCHEMAX_API_KEY.",
+        show_default=False,
+    )
+    without_key: bool = option("Listen beyond this machine without a key.", default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much they may ask for"""
+
+    max_body: int = option("Bytes of a request.", default=8_000_000, **_AT_LEAST_ONE)
+    max_documents: int = option("Documents of a request.", default=1_000, **_AT_LEAST_ONE)
+    max_fields: int = option("Fields of a schema.", default=256, **_AT_LEAST_ONE)
+    max_queue: int = option("Documents of all requests.", default=2_000, **_AT_LEAST_ONE)
+    timeout: float = option("Seconds of a request.", default=120.0, min=0.1)
+    grace: int = option("Seconds that requests have to end after SIGTERM.", default=30, min=0)
+
+
+@grouped
+def serve(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL",
+            show_default=False,
+            help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model.",
+        ),
+    ] = None,
+    *,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    template: options.Template = None,
+    decoding: options.Decoding = None,
+    listening: Listening,
+    bounds: Bounds,
+) -> None:
+    """Serves a model: /v1/chat/completions and /v1/responses for clients of OpenAI's structured
+    outputs, /v1/extract for documents, /docs for all of it.
+
+    Listens on this machine alone, unless told otherwise; other addresses require a key.
+    """
+    try:
+        import uvicorn
+
+        from schemax.serve.app import create_app
+        from schemax.serve.limits import Limits
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"serving requires {error.name}; install it with: pip install 'schemax-hpd[serve]'"
+        ) from None
+    api_key = listening.api_key or os.environ.get("SCHEMAX_API_KEY") or None
+    if api_key is None and not listening.without_key and not _is_loopback(listening.host):
+        raise UsageError(
+            f"{listening.host} can be reached from other machines: give --api-key or "
+            "SCHEMAX_API_KEY, or say --without-key"
+        )
+    settings = options.checked_settings(None, template, decoding)
+    extractor = options.load_extractor(model, device, dtype)
+    extractor.template = template or extractor.template
+    extractor.decoding = settings["decoding"] or extractor.decoding
+    limits = Limits(
+        body_bytes=bounds.max_body,
+        documents=bounds.max_documents,
+        fields=bounds.max_fields,
+        queue=bounds.max_queue,
+        seconds=bounds.timeout,
+    )
+    name = Path(str(options.model_place(model))).name
+    app = create_app(extractor, name=name, api_key=api_key, limits=limits)
+    say(f"serving {name} on http://{listening.host}:{listening.port}; stop with Ctrl+C")
+    uvicorn.run(
+        app,
+        host=listening.host,
+        port=listening.port,
+        timeout_graceful_shutdown=bounds.grace,
+        server_header=False,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,81 @@
+"""A prompt that the caller has written: messages of a chat, the last of which is the document."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jinja2
+
+from schemax.compiler import sandbox
+from schemax.compiler.tokenizer import TextCodec
+from schemax.errors import ModelError, TemplateError
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """In the place of a template: (role, content) of the messages before the document, which is the
+    last message, a user's. Their contents are data, like documents: none becomes a control token.
+    """
+
+    messages: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedChat:
+    """What a chat template makes of messages: markup before each content, and behind the last."""
+
+    markup: tuple[str, ...]
+    contents: tuple[str, ...]
+    suffix: str
+
+    @property
+    def turns(self) -> tuple[tuple[str, str], ...]:
+        """(markup, content) of every message but the last."""
+        return tuple(zip(self.markup[:-1], self.contents, strict=False))
+
+
+def render_chat(codec: TextCodec, messages: Sequence[tuple[str, str]] = ()) -> RenderedChat:
+    """What the tokenizer's chat template puts around messages and a last one of the user.
+
+    Thinking is turned off where the template knows it. Raises ModelError for a chat template that
+    fails on a single message or drops it, TemplateError for one that does so with several.
+    """
+    assert codec.chat_template is not None
+    marker = f"\ue000{uuid.uuid4().hex}"
+    roles = [*(role for role, _ in messages), "user"]
+    error_type = TemplateError if messages else ModelError
+    remedy = (
+        "send other roles, or fewer messages"
+        if messages
+        else "pass a tokenizer without chat_template to prompt it as a base model"
+    )
+    try:
+        template = sandbox.from_text(codec.chat_template, jinja2.Undefined)
+        with sandbox.deadline():
+            text = template.render(
+                messages=[
+                    {"role": role, "content": f"{marker}-{n}\ue001"} for n, role in enumerate(roles)
+                ],
+                tools=None,
+                documents=None,
+                add_generation_prompt=True,
+                enable_thinking=False,
+                **codec.special_tokens,
+            )
+    except Exception as error:  # any model's template: whatever it raises names the same remedy
+        shown = " messages of " + ", ".join(roles) if messages else " a single user message"
+        raise error_type(
+            f"the tokenizer's chat template fails on{shown} ({error}); {remedy}"
+        ) from error
+    parts = re.split(re.escape(marker) + r"-(\d+)\ue001", text)
+    if [int(n) for n in parts[1::2]] != list(range(len(roles))):
+        what = "one of the messages" if messages else "the user's message"
+        raise error_type(f"the tokenizer's chat template drops {what}; {remedy}")
+    *markup, suffix = parts[0::2]
+    if suffix.rstrip().endswith("<think>"):
+        # Some templates force thinking; thoughts are closed before they begin.
+        suffix += "\n</think>\n\n"
+    return RenderedChat(tuple(markup), tuple(content for _, content in messages), suffix)

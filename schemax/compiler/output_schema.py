@@ -1,0 +1,55 @@
+"""A whole output as a JSON Schema, for servers that keep to one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from schemax.attributes import Attribute
+from schemax.compiler.grammars import may_be_null
+
+_TYPES: Mapping[str, Any] = MappingProxyType(
+    {
+        "date": {"type": "string", "format": "date"},
+        "datetime": {"type": "string", "format": "date-time"},
+    }
+)
+
+
+def output_schema(attributes: Sequence[Attribute]) -> dict[str, Any]:
+    """Under the names that the prompt shows; all of them required, null where there may be none.
+
+    Conditions are left to validation, since no two servers take the same ones.
+    """
+    root = _object()
+    for attribute in attributes:
+        group = root
+        for label in attribute.labels[:-1]:
+            group = _member(group, label, _object())
+        _member(group, attribute.labels[-1], _value(attribute))
+    return root
+
+
+def _object() -> dict[str, Any]:
+    return {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+
+
+def _member(group: dict[str, Any], label: str, schema: dict[str, Any]) -> dict[str, Any]:
+    if label not in group["properties"]:
+        group["properties"][label] = schema
+        group["required"].append(label)
+    found: dict[str, Any] = group["properties"][label]
+    return found
+
+
+def _value(attribute: Attribute) -> dict[str, Any]:
+    kind = attribute.kind
+    schema = {"type": kind} if kind not in _TYPES else dict(_TYPES[kind])
+    if kind == "enum":
+        schema = {"type": "string", "enum": list(attribute.choices)}
+    if attribute.is_list:
+        schema = {"type": "array", "items": schema}
+    if may_be_null(attribute):
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    return schema | ({"description": attribute.description} if attribute.description else {})

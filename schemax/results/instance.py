@@ -1,0 +1,118 @@
+"""A row becomes an instance: validated, what is at fault replaced, and validated again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from schemax.attributes.made_classes import problems_of
+from schemax.messages import joined, reason_of
+from schemax.results.extraction import FieldError
+from schemax.results.fields import Fallback, Group, Leaf
+from schemax.results.row import Row
+from schemax.results.values import as_seconds
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def instance_of(row: Row, schema: type[T]) -> T | None:
+    """The instance, once all that is at fault has been replaced; None if the row fails.
+
+    Terminates because every round uses up a fallback of a leaf or of a nested model.
+    """
+    while True:
+        data = row.assembled(row.tree.root)
+        if isinstance(data, Fallback):
+            return None
+        try:
+            # Names, because the data is keyed by them; lax, because it is text.
+            instance = schema.model_validate(data, strict=False, by_name=True, by_alias=False)
+        except ValidationError as error:
+            if not row.blamed(error):
+                return None
+            continue
+        except Exception as error:  # a validator's: costs this row, not the run
+            row.errors.append(FieldError(None, reason_of(error)))
+            return None
+        if not _blamed_timestamps(row, instance) and not _blamed_by_document(row, instance):
+            row.errors += row.discarded(row.tree.root)
+            return instance
+
+
+def partial_of(row: Row, schema: type[BaseModel]) -> dict[str, Any]:
+    """What was read for the fields of a row that has no instance: values that fit their types."""
+    found: dict[str, Any] = {}
+    for name, child in row.tree.root.children.items():
+        data = _read_below(row, child)
+        if isinstance(data, Fallback):
+            continue
+        try:
+            found[name] = _adapter(schema, name).validate_python(data, strict=False)
+        except Exception:  # of a validator; what it says is among the row's errors
+            continue
+    return {name: _as_data(value) for name, value in found.items() if value not in (None, [])}
+
+
+def _read_below(row: Row, node: Leaf | Group) -> Any:
+    node = row.node(node)
+    if isinstance(node, Leaf):
+        return row.chosen[node.index]
+    below = {name: _read_below(row, child) for name, child in node.children.items()}
+    stated = {name: data for name, data in below.items() if not isinstance(data, Fallback)}
+    return (list(stated.values()) if node.is_list else stated) if stated else Fallback.OMIT
+
+
+@lru_cache(maxsize=512)
+def _adapter(schema: type[BaseModel], name: str) -> TypeAdapter[Any]:
+    field = schema.model_fields[name]
+    kind: Any = Annotated[field.annotation, field]
+    return TypeAdapter(kind)
+
+
+def _as_data(value: Any) -> Any:
+    """Models as dicts."""
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    return [_as_data(item) for item in value] if isinstance(value, list) else value
+
+
+def _blamed_timestamps(row: Row, instance: BaseModel) -> bool:
+    """Faults dates that Pydantic took for seconds since 1970, such as the year "2024".
+
+    Looks at the outcome, because a validator may well make a date of a year.
+    """
+    before = len(row.errors)
+    for leaf in row.dated:
+        chosen = row.chosen[leaf.index]
+        texts = chosen if isinstance(chosen, list) else [chosen]
+        if seconds := [reading for text in texts for reading in as_seconds(leaf, text)]:
+            final = row.final(instance, leaf.attribute.path)
+            is_list = leaf.attribute.is_list or leaf.number is not None
+            many = is_list and isinstance(final, Iterable)
+            if any(value in seconds for value in (final if many else [final])):
+                row.fault(leaf, "Input should be a date, not a bare number")
+    return len(row.errors) > before
+
+
+def _blamed_by_document(row: Row, instance: BaseModel) -> bool:
+    """Faults what the JSON Schema document of the class forbids; reports what no fallback mends."""
+    blame: dict[Leaf, list[str]] = {}
+    staying: list[FieldError] = []
+    for place, message in problems_of(instance):
+        node, rest = row.located(place)
+        if rest and isinstance(rest[0], int):
+            message = f"item {rest[0] + 1}: {message}"
+        if isinstance(node, Group):
+            staying.append(FieldError(".".join(node.path) or None, message))
+        elif not isinstance(row.chosen[node.index], Fallback):
+            blame.setdefault(node, []).append(message)
+        elif node.index not in row.faulty:
+            staying.append(FieldError(node.attribute.name, message, row.raws[node.index]))
+    for leaf, messages in blame.items():
+        row.fault(leaf, joined(messages))
+    if not blame:
+        row.errors += dict.fromkeys(staying)
+    return bool(blame)

@@ -1,0 +1,74 @@
+"""The app: routes, what they share, and what every request passes first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import prometheus_client
+from fastapi import FastAPI
+from fastapi.responses import Response
+
+from schemax.catalog import schema_names
+from schemax.extractor import Extractor
+from schemax.serve import errors
+from schemax.serve.chat import chat_routes
+from schemax.serve.extraction import extraction_routes
+from schemax.serve.gate import Gate
+from schemax.serve.limits import Limits
+from schemax.serve.responses import responses_routes
+from schemax.serve.service import Service
+
+
+def create_app(
+    extractor: Extractor,
+    *,
+    name: str = "schemax",
+    api_key: str | None = None,
+    limits: Limits | None = None,
+) -> FastAPI:
+    """An ASGI app that serves an extractor, which it closes in the end.
+
+    name: of the model, as clients see it. api_key: what clients have to send; None asks for none.
+    """
+    service = Service(extractor, name, limits or Limits())
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(extractor.close)
+
+    app = FastAPI(title="schemax", lifespan=lifespan, redoc_url=None)
+    app.add_middleware(
+        Gate, api_key=api_key, body_bytes=service.limits.body_bytes, metrics=service.metrics
+    )
+    errors.install(app)
+    app.include_router(chat_routes(service))
+    app.include_router(responses_routes(service))
+    app.include_router(extraction_routes(service))
+
+    @app.get("/v1/models", tags=["OpenAI"])
+    async def models() -> dict[str, Any]:
+        """The one model that is served."""
+        model = {"id": name, "object": "model", "created": 0, "owned_by": "schemax"}
+        return {"object": "list", "data": [model]}
+
+    @app.get("/v1/schemas", tags=["schemax"])
+    async def schemas() -> dict[str, Any]:
+        """The names of the ready-made schemas."""
+        return {"schemas": schema_names()}
+
+    @app.get("/health", tags=["schemax"])
+    async def health() -> dict[str, str]:
+        """That the server answers."""
+        return {"status": "ok"}
+
+    @app.get("/metrics", tags=["schemax"], response_class=Response)
+    async def metrics() -> Response:
+        """Figures for Prometheus."""
+        text = prometheus_client.generate_latest(service.metrics.registry)
+        return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+    return app

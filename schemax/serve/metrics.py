@@ -1,0 +1,33 @@
+"""What Prometheus is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+
+class Metrics:
+    """Of one app, apart from those of other apps in the process.
+
+    in_flight: called for the documents that are under way.
+    """
+
+    def __init__(self, in_flight: Callable[[], float]) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "schemax_requests", "Requests.", ["path", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "schemax_request_seconds", "Seconds of a request.", ["path"], registry=self.registry
+        )
+        self.documents = Counter(
+            "schemax_documents", "Documents that were read.", ["result"], registry=self.registry
+        )
+        self.written = Counter(
+            "schemax_tokens_written", "Tokens of values.", registry=self.registry
+        )
+        under_way = Gauge(
+            "schemax_documents_in_flight", "Documents under way.", registry=self.registry
+        )
+        under_way.set_function(in_flight)

@@ -1,0 +1,108 @@
+"""An instance as the JSON text that a client's schema describes, and how sure its parts are."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from schemax.results import Extraction, SlotText
+from schemax.serve.schemas import ClientSchema
+
+Piece = tuple[str, str | None]
+"""JSON text, and the dotted name of the field whose value it is; None for keys and punctuation."""
+
+
+def pieces(value: BaseModel, schema: ClientSchema) -> list[Piece]:
+    """The JSON text of an instance, piece by piece, under the document's own names."""
+    plain = value.model_dump(mode="json", by_alias=True, warnings=False)
+    return list(_merged(_object(value, plain, schema, schema.document, ())))
+
+
+def _object(
+    value: BaseModel,
+    plain: Mapping[str, Any],
+    schema: ClientSchema,
+    node: Mapping[str, Any],
+    path: tuple[str, ...],
+) -> Iterator[Piece]:
+    node = schema.node_of(node)
+    required, properties = node.get("required", ()), node.get("properties", {})
+    opening = "{"
+    for name, field in type(value).model_fields.items():
+        label = field.serialization_alias or field.alias or name
+        if plain[label] is None and label not in required:
+            continue  # which a schema without null may not hold
+        yield f"{opening}{json.dumps(label)}: ", None
+        opening = ", "
+        yield from _value(
+            getattr(value, name), plain[label], schema, properties.get(label, {}), (*path, name)
+        )
+    yield ("}" if opening == ", " else "{}"), None
+
+
+def _value(
+    value: Any, plain: Any, schema: ClientSchema, node: Mapping[str, Any], path: tuple[str, ...]
+) -> Iterator[Piece]:
+    if isinstance(value, BaseModel):
+        yield from _object(value, plain, schema, node, path)
+    elif isinstance(plain, list) and any(isinstance(item, BaseModel) for item in value):
+        items = schema.node_of(node).get("items", {})
+        yield "[", None
+        for n, (item, shown) in enumerate(zip(value, plain, strict=True)):
+            if n:
+                yield ", ", None
+            yield from _value(item, shown, schema, items, (*path, str(n)))
+        yield "]", None
+    else:
+        yield json.dumps(plain, ensure_ascii=False), ".".join(path)
+
+
+def _merged(found: Iterator[Piece]) -> Iterator[Piece]:
+    """Keys and punctuation between two values as one piece."""
+    held = ""
+    for text, field in found:
+        if field is None:
+            held += text
+        else:
+            yield held, None
+            held = ""
+            yield text, field
+    yield held, None
+
+
+def logprobs(found: Sequence[Piece], item: Extraction[Any]) -> list[dict[str, Any]]:
+    """Of every piece, in the form of OpenAI's tokens: keys are given (0), values have theirs."""
+    return [
+        {
+            "token": text,
+            "bytes": list(text.encode()),
+            "logprob": _logprob(item, field),
+            "top_logprobs": [],
+        }
+        for text, field in found
+    ]
+
+
+def _logprob(item: Extraction[Any], field: str | None) -> float:
+    result = item.fields.get(field) if field is not None else None
+    if result is None or result.probability is None:
+        return 0.0
+    return math.log(max(result.probability, 1e-38))
+
+
+def refusal(item: Extraction[Any]) -> str:
+    """Why there is no instance."""
+    return "; ".join(
+        f"{error.field}: {error.message}" if error.field else error.message for error in item.errors
+    )
+
+
+def written(slots: Iterable[SlotText | None]) -> int:
+    """Tokens of values."""
+    return sum(
+        slot.tokens + sum(map(written, slot.items or ())) for slot in slots if slot is not None
+    )

@@ -1,0 +1,1 @@
+"""Servers as engines: what OpenAI's protocol and its dialects answer, as tokens of slots."""

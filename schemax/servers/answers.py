@@ -1,0 +1,109 @@
+"""What a server completed, as token ids: its dialects name tokens by id, by bytes or by text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemax.compiler.tokenizer import TextCodec
+from schemax.errors import ServerError
+from schemax.messages import clipped
+
+_BY_ID = re.compile(r"token_id:(\d+)")
+_BY_BYTES = re.compile(r"bytes:((?:\\x[0-9a-f]{2})+)")
+_UNREADABLE = "\ufffd"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One token that a server wrote.
+
+    logprob: None if the server does not tell it. top: of the most probable tokens in its place.
+    """
+
+    token: int
+    logprob: float | None = None
+    top: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """ended: whether the model or a stop string ended it, and not its budget."""
+
+    steps: tuple[Step, ...]
+    ended: bool
+
+
+class Vocabulary:
+    """The tokens of a codec by all that servers call them."""
+
+    def __init__(self, codec: TextCodec) -> None:
+        self._codec = codec
+        # Tokens for single bytes come first, and mean the same as a later one that is a character.
+        self._ids = {data: number for number, data in enumerate(codec.token_bytes) if data}
+        self._ids |= {text.encode(): number for number, text in codec.special_texts.items()}
+
+    def answer(self, reply: Mapping[str, Any]) -> Answer:
+        """The first choice of a reply to a completion.
+
+        Tokens that cannot be told from their texts are those that the codec makes of what is
+        left of the text. Raises ServerError for a reply without choices.
+        """
+        try:
+            choice = reply["choices"][0]
+            text, reason = choice["text"], choice.get("finish_reason")
+            steps = list(self._steps(choice.get("logprobs") or {}))
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise ServerError(
+                f"the server answered without a completion: {clipped(str(reply))}"
+            ) from error
+        known = [step for step in steps if step is not None]
+        if len(known) < len(steps) or (text and not steps):
+            known = known[: steps.index(None)] if None in steps else known
+            read = self._codec.decode_bytes(step.token for step in known)
+            rest = text.encode("utf-8", "replace")[len(read) :].decode("utf-8", "replace")
+            known += [Step(token) for token in self._codec.encode(rest)]
+        return Answer(tuple(known), reason != "length")
+
+    def _steps(self, told: Mapping[str, Any]) -> list[Step | None]:
+        """None for a token that cannot be told."""
+        if "content" in told:  # as chats have them, and llama.cpp all completions
+            return [self._step(item, item.get("top_logprobs") or ()) for item in told["content"]]
+        tokens: Sequence[str] = told.get("tokens") or ()
+        logprobs = told.get("token_logprobs") or [None] * len(tokens)
+        tops = told.get("top_logprobs") or [None] * len(tokens)
+        return [
+            self._step(
+                {"token": token, "logprob": logprob},
+                [{"token": name, "logprob": value} for name, value in (top or {}).items()],
+            )
+            for token, logprob, top in zip(tokens, logprobs, tops, strict=True)
+        ]
+
+    def _step(self, item: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Step | None:
+        token = self._id(item)
+        if token is None:
+            return None
+        logprob = item.get("logprob")
+        top = {
+            number: float(other["logprob"])
+            for other in others
+            if (number := self._id(other)) is not None
+        }
+        if logprob is not None:
+            top[token] = logprob = float(logprob)
+        return Step(token, logprob, top)
+
+    def _id(self, item: Mapping[str, Any]) -> int | None:
+        if isinstance(number := item.get("id"), int):
+            return number
+        token = str(item["token"])
+        if found := _BY_ID.fullmatch(token):
+            return int(found[1])
+        if data := item.get("bytes"):
+            return self._ids.get(bytes(data))
+        if found := _BY_BYTES.fullmatch(token):
+            return self._ids.get(bytes.fromhex(found[1].replace("\\x", "")))
+        return None if _UNREADABLE in token else self._ids.get(token.encode("utf-8", "replace"))

@@ -1,0 +1,120 @@
+"""Chats: a request per document, whose answer is all of its values as JSON.
+
+For servers that offer nothing else, and for models whose tokens are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import nan
+from typing import Any
+
+from schemax.compiler.byte_codec import ByteCodec
+from schemax.config import DecodingConfig
+from schemax.errors import ServerError
+from schemax.formats import get_format
+from schemax.messages import clipped
+from schemax.runtime.requests import Request
+from schemax.servers.client import Client
+from schemax.servers.dialects import NOT_TAKEN, Served
+from schemax.servers.remote import RemoteModel
+from schemax.tokens import FinishReason, SlotOutput
+
+# Of an answer, at least: its layout is the server's affair.
+_FEWEST_TOKENS = 1024
+# To ask for the same.
+_MOST_WAYS = 3
+
+
+class ChatModel(RemoteModel):
+    """What a server does not take of a request, which it says, is left out from then on."""
+
+    usual_decoding = "autoregressive"
+
+    def __init__(self, client: Client, served: Served, codec: ByteCodec) -> None:
+        super().__init__(client, served, codec)
+        self.max_positions = None  # of tokens, which are not known
+        self._opening = get_format("json").opening()
+        self._left_out: dict[str, int] = {}
+
+    def refusal(self, config: DecodingConfig) -> str | None:
+        if (config.layout, config.documents) == ("autoregressive", "isolated"):
+            return None
+        return (
+            f"{self.client.url} is asked by chat, one document a request, whatever the decoding; "
+            "leave `decoding` out, or name the model's `tokenizer` to ask for every field"
+        )
+
+    async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
+        ids = [*request.prefix, *request.stem.tolist()]
+        text = bytes(ids).decode("utf-8", "replace").removesuffix(self._opening)
+        schema = request.layout.specs[0].json_schema
+        tokens = max(_FEWEST_TOKENS, int(request.budgets[0]))
+        while True:
+            left_out = self._left_out.copy()
+            body = self._body(text, schema, tokens, config)
+            try:
+                return (_output(await self.client.ask("/chat/completions", body)),)
+            except ServerError as error:
+                if not self._leave_out(error, left_out):
+                    raise
+
+    def _body(self, text: str, schema: Any, tokens: int, config: DecodingConfig) -> dict[str, Any]:
+        named = {"name": "output", "strict": True, "schema": schema}
+        sampling = {"top_p": config.top_p, "seed": config.seed} if config.temperature > 0 else {}
+        optional: dict[str, list[dict[str, Any]]] = {
+            "logprobs": [{"logprobs": True}],
+            "max_tokens": [{"max_tokens": tokens}, {"max_completion_tokens": tokens}],
+            "temperature": [{"temperature": config.temperature, **sampling}],
+            "response_format": [
+                {"response_format": {"type": "json_schema", "json_schema": named}},
+                {"response_format": {"type": "json_object", "schema": schema}},
+                {"response_format": {"type": "json_object"}},
+            ],
+        }
+        if schema is None:  # of a format other than JSON
+            del optional["response_format"]
+        body = {"model": self.served.model, "messages": [{"role": "user", "content": text}]}
+        for name, ways in optional.items():
+            if (place := self._left_out.get(name, 0)) < len(ways):
+                body |= ways[place]
+        return body
+
+    def _leave_out(self, error: ServerError, before: Mapping[str, int]) -> bool:
+        """Whether the server names something that is left out by now.
+
+        before: what was left out of the request, which others may have changed since.
+        """
+        said = str(error)
+        names = ("response_format", "logprobs", "max_tokens", "temperature")
+        name = next((name for name in names if name in said), None)
+        known = before.get(name or "", 0)
+        if error.status not in NOT_TAKEN or name is None or known > _MOST_WAYS:
+            return False
+        self._left_out[name] = max(self._left_out.get(name, 0), known + 1)
+        return True
+
+
+def _output(reply: dict[str, Any]) -> SlotOutput:
+    """The answer's bytes, with the log-probability of a token at its first one, NaN at others."""
+    try:
+        choice = reply["choices"][0]
+        content, refusal = choice["message"]["content"], choice["message"].get("refusal")
+        told = (choice.get("logprobs") or {}).get("content") or ()
+        parts = [(_bytes(item), float(item["logprob"])) for item in told]
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise ServerError(
+            f"the server answered without a message: {clipped(str(reply))}"
+        ) from error
+    if not isinstance(content, str) or not content:
+        raise ServerError(f"the model gave no answer: {clipped(str(refusal or reply))}")
+    data = content.encode("utf-8", "replace")
+    logprobs = [value for part, first in parts for value in (first, *[nan] * (len(part) - 1))]
+    reason: FinishReason = "length" if choice.get("finish_reason") == "length" else "eos"
+    is_told = b"".join(part for part, _ in parts) == data
+    return SlotOutput(tuple(data), reason, tuple(logprobs) if is_told else (), passes=1)
+
+
+def _bytes(item: dict[str, Any]) -> bytes:
+    data = item.get("bytes")
+    return bytes(data) if data else str(item["token"]).encode("utf-8", "replace")

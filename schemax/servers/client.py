@@ -1,0 +1,224 @@
+"""Asks a server over HTTP: so many requests at a time, with patience, and without telling keys."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+import httpx2
+
+from schemax.errors import ServerError
+from schemax.messages import clipped
+
+T = TypeVar("T")
+
+TRIES = 8
+"""Of a request that finds no server, or a busy one: over a minute in all."""
+
+# Of a request that the server fails at, or takes too long for: it may be the request's own fault.
+_FEW_TRIES = 3
+_FIRST_DELAY, _LONGEST_DELAY, _LONGEST_WISH = 0.5, 30.0, 300.0
+_CONNECT_SECONDS, _HEALTH_SECONDS = 10.0, 10.0
+_BUSY = (429, 502, 503, 504)
+_FAILING = (408, 409, 425, 500)
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+class Client:
+    """A server's API, asked from any thread; its requests run in a thread of their own.
+
+    url: of the API, `/v1` included.
+    api_key: None takes $SCHEMAX_API_KEY, else $OPENAI_API_KEY, which is sent over https and to this
+        machine alone.
+    concurrency: requests in flight at most. timeout: seconds that the server may be silent for.
+
+    A request that finds no server, or a busy one, is made again, after a pause that doubles, or
+    that the server asks for (Retry-After).
+
+    usage: tokens so far, by the server's own count and under its names.
+
+    Raises ValueError for what is no address.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        concurrency: int = 32,
+        timeout: float = 600.0,
+    ) -> None:
+        self.url = url.rstrip("/")
+        place = httpx2.URL(self.url) if url.startswith(("http://", "https://")) else None
+        if place is None or not place.host:
+            raise ValueError(
+                f"{url!r} is not the address of a server; give one such as http://localhost:8000/v1"
+            )
+        if place.userinfo:
+            raise ValueError("the address of a server holds no key; give it as api_key")
+        if concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        self.concurrency = concurrency
+        is_private = place.scheme == "https" or place.host in _LOCAL
+        key = api_key or os.environ.get("SCHEMAX_API_KEY")
+        key = key or (os.environ.get("OPENAI_API_KEY") if is_private else None)
+        http = httpx2.AsyncClient(
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=httpx2.Timeout(timeout, connect=_CONNECT_SECONDS, pool=None),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=concurrency),
+        )
+        self._http = http
+        self._room = asyncio.Semaphore(concurrency)
+        self._is_gone = False
+        self.usage = Counter[str]()
+        loop = asyncio.new_event_loop()
+        self._loop = loop
+        thread = threading.Thread(target=_run, args=(loop,), name="schemax-requests", daemon=True)
+        thread.start()
+        self.close = weakref.finalize(self, _close, http, loop, thread)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Has requests made; the result is there once they are answered."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """`ask` from outside the client's thread."""
+        return self.start(self.ask(path, body)).result()
+
+    async def ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What the server answers at a path of the API, asked for or sent a body.
+
+        Raises ServerError once nothing helps.
+        """
+        async with self._room:
+            tries = 0
+            while True:
+                tries += 1
+                try:
+                    found = await self._once(path, body)
+                except _Failure as failure:
+                    most = 1 if self._is_gone and failure.is_gone else failure.tries
+                    if tries >= most:
+                        raise await self._error(path, failure) from failure.__cause__
+                    await asyncio.sleep(failure.delay(tries))
+                else:
+                    self._is_gone = False
+                    self._count(found.get("usage"))
+                    return found
+
+    def _count(self, usage: Any) -> None:
+        for name, count in usage.items() if isinstance(usage, dict) else ():
+            if isinstance(count, int):
+                self.usage[name] += count
+
+    async def _once(self, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Raises _Failure."""
+        try:
+            method = "GET" if body is None else "POST"
+            response = await self._http.request(method, f"{self.url}{path}", json=body)
+        except httpx2.ReadTimeout as error:
+            raise _Failure("did not answer in time", tries=2) from error
+        except httpx2.TransportError as error:
+            reason = clipped(str(error) or type(error).__name__)
+            raise _Failure(f"does not answer ({reason})", TRIES, is_gone=True) from error
+        except httpx2.DecodingError as error:
+            raise _Failure("sent what cannot be read", _FEW_TRIES) from error
+        status = response.status_code
+        if status >= 300:
+            said = f"answered {status}: {_said(response)}"
+            if status in _BUSY:
+                raise _Failure(said, TRIES, is_gone=True, wish=_wish(response))
+            raise _Failure(said, _FEW_TRIES if status in _FAILING else 1, status=status)
+        try:
+            found = response.json()
+        except ValueError as error:
+            said = f"sent something other than JSON: {clipped(response.text)}"
+            raise _Failure(said, _FEW_TRIES) from error
+        if not isinstance(found, dict):
+            raise _Failure("sent something other than a JSON object", _FEW_TRIES)
+        return found
+
+    async def _error(self, path: str, failure: _Failure) -> ServerError:
+        """What is to be said of a request, and whether it was at fault or the server."""
+        gone = failure.is_gone
+        if not gone and failure.tries > 1:  # unless others are answered
+            try:
+                await self._http.get(f"{self.url}/models", timeout=_HEALTH_SECONDS)
+            except httpx2.HTTPError:
+                gone = True
+        self._is_gone = gone
+        return ServerError(f"{self.url}{path} {failure}", is_gone=gone, status=failure.status)
+
+
+class _Failure(Exception):
+    """Of one request; it is made `tries` times. is_gone: it cannot be the request's own fault."""
+
+    def __init__(
+        self,
+        said: str,
+        tries: int,
+        *,
+        is_gone: bool = False,
+        wish: float | None = None,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(said)
+        self.tries, self.is_gone, self.wish, self.status = tries, is_gone, wish, status
+
+    def delay(self, tries: int) -> float:
+        """Seconds to the next try."""
+        pause = min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** (tries - 1))
+        pause *= random.uniform(0.5, 1)  # so that requests do not come back all at once
+        return pause if self.wish is None else max(pause, min(self.wish, _LONGEST_WISH))
+
+
+def _wish(response: httpx2.Response) -> float | None:
+    """The seconds that Retry-After asks for, as a number or as a date."""
+    wish = response.headers.get("Retry-After", "")
+    try:
+        return float(wish)
+    except ValueError:
+        pass
+    try:
+        return (parsedate_to_datetime(wish) - datetime.now(UTC)).total_seconds()
+    except (TypeError, ValueError):
+        return None
+
+
+def _said(response: httpx2.Response) -> str:
+    """The message of an error in any of the usual forms, else the beginning of the text."""
+    try:
+        found = response.json()
+        found = found.get("error", found)
+        found = found.get("message", found) if isinstance(found, dict) else found
+    except (ValueError, AttributeError):
+        found = response.text
+    return clipped(str(found))
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
+
+
+def _close(
+    http: httpx2.AsyncClient, loop: asyncio.AbstractEventLoop, thread: threading.Thread
+) -> None:
+    async def end() -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await http.aclose()
+        loop.call_soon(loop.stop)
+
+    asyncio.run_coroutine_threadsafe(end(), loop)
+    if thread is not threading.current_thread():  # which may be who let go of the client
+        thread.join()

@@ -1,0 +1,106 @@
+"""Completions: a request per slot, behind what all slots of a document have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from schemax.compiler.choices import Branches
+from schemax.compiler.tokenizer import TextCodec
+from schemax.config import DecodingConfig
+from schemax.runtime.children import called_for
+from schemax.runtime.fork import Branch, branches_of, child_of
+from schemax.runtime.grammar import Automata
+from schemax.runtime.plan import Ids
+from schemax.runtime.requests import Request
+from schemax.servers.answers import Vocabulary
+from schemax.servers.client import Client
+from schemax.servers.dialects import Served, completion, find_completions
+from schemax.servers.grammars import gbnf
+from schemax.servers.remote import RemoteModel
+from schemax.servers.slot_writer import Ask, SlotWriter
+from schemax.tokens import SlotOutput
+
+# Most formats write a value on a line, and JSON ends like this. What else is cut off is asked for.
+_STOPS, _STOPS_OF_OUTPUTS = ["\n"], ["\n}"]
+
+
+class CompletionsModel(RemoteModel):
+    """The server's prefix cache reads a document once. codec: of the model's own tokenizer.
+
+    Raises ServerError for a server without completions.
+    """
+
+    def __init__(self, client: Client, served: Served, codec: TextCodec) -> None:
+        super().__init__(client, served, codec)
+        self._vocabulary = Vocabulary(codec)
+        self._way = find_completions(client, served, codec.encode("a"), "a")
+        self._automata = Automata(codec.vocab_size)
+
+    def refusal(self, config: DecodingConfig) -> str | None:
+        if config.layout != "gapped":
+            return None
+        return (
+            f"{self.client.url} reads plain texts, and the layout 'gapped' has position ids of its "
+            "own; use the layouts 'branched' (the preset 'isolated') or 'autoregressive'"
+        )
+
+    async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
+        return tuple(await self._slots(request, list(branches_of(0, request)), config))
+
+    async def _slots(
+        self, request: Request, branches: Sequence[Branch], config: DecodingConfig
+    ) -> list[SlotOutput]:
+        """The first one goes ahead, so that the others find in the cache what it has read."""
+        tasks: list[asyncio.Task[SlotOutput]] = []
+        try:
+            for branch in branches:
+                tasks.append(asyncio.create_task(self._slot(request, branch, config)))
+                if len(tasks) == 1:
+                    await tasks[0]
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _slot(self, request: Request, branch: Branch, config: DecodingConfig) -> SlotOutput:
+        """A slot, and those that its value calls for."""
+        head = (*request.prefix, *request.stem.tolist(), *branch.key)
+        writer = SlotWriter(
+            branch.spec,
+            request.stop,
+            branch.budget,
+            self._automata,
+            ends_at_stops=config.layout == "autoregressive",
+        )
+        choices = branch.spec.branching
+        grammar = gbnf(choices.choices) if isinstance(choices, Branches) else None
+        while (ask := writer.ask) is not None:
+            body = self._body(head, ask, grammar, branch, config)
+            writer.take(self._vocabulary.answer(await self.client.ask("/completions", body)))
+            grammar = None  # which is of a whole value
+        output = writer.output
+        whole = output.finish_reason != "length"
+        children = called_for(branch.spec, output, 0)[0] if whole else ()
+        called = [child_of(branch, place, child, request) for place, child in enumerate(children)]
+        return replace(output, children=tuple(await self._slots(request, called, config)))
+
+    def _body(
+        self, head: Ids, ask: Ask, grammar: str | None, branch: Branch, config: DecodingConfig
+    ) -> dict[str, Any]:
+        ids = [*head, *ask.written]
+        prompt = ids if self._way.takes_ids else self.codec.text_of(ids)
+        body = completion(self.served, self._way, prompt, ask.max_tokens)
+        if ask.stops:
+            is_output = config.layout == "autoregressive"
+            body["stop"] = _STOPS_OF_OUTPUTS if is_output else _STOPS
+        if ask.bias:
+            body["logit_bias"] = {str(token): value for token, value in ask.bias.items()}
+        elif grammar is not None and self.served.dialect.grammar is not None:
+            body |= self.served.dialect.grammar(grammar)
+        if config.temperature > 0:
+            seed = (config.seed + branch.digest + branch.number + len(ask.written)) % 2**31
+            body |= {"temperature": config.temperature, "top_p": config.top_p, "seed": seed}
+        return body

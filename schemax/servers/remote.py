@@ -1,0 +1,121 @@
+"""A model that a server runs: requests in, filled slots out, as of a model in this process."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from schemax.config import DecodingConfig
+from schemax.errors import ServerError
+from schemax.runtime.outputs import DocumentOutput, exceeds
+from schemax.runtime.requests import Request
+from schemax.tokens import SlotOutput
+
+if TYPE_CHECKING:
+    from schemax.compiler.tokenizer import TextCodec
+    from schemax.runtime.language_model import PromptSize
+    from schemax.runtime.stream import Filled, Refused
+    from schemax.servers.client import Client
+    from schemax.servers.dialects import Served
+
+# Seconds after which others get a turn, and new requests are looked for, though none is done.
+_TURN = 0.05
+
+
+class RemoteModel(ABC):
+    """What both ways to ask a server have in common.
+
+    codec: of the prompts. max_positions: the context that the server states; None for no word.
+    usual_decoding: where nothing else is asked for.
+    """
+
+    usual_decoding: ClassVar[str] = "isolated"
+
+    def __init__(self, client: Client, served: Served, codec: TextCodec) -> None:
+        self.client, self.served, self.codec = client, served, codec
+        self.name = served.model
+        self.vocab_size = codec.vocab_size
+        self.max_positions = served.context
+
+    @abstractmethod
+    def refusal(self, config: DecodingConfig) -> str | None:
+        """Why the server cannot decode with these settings; None if it can."""
+
+    @abstractmethod
+    async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
+        """The slots of a request, in the client's thread. Raises ServerError."""
+
+    def misfit(self, size: PromptSize) -> str | None:
+        """Why a prompt exceeds the context that the server states; None if it fits."""
+        return exceeds(size.max_position + 1, self.max_positions)
+
+    def uses_long_rope(self, size: PromptSize) -> bool:
+        return False
+
+    def bound(self, size: PromptSize) -> int | None:
+        return self.max_positions
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What rows depend on, as far as a server tells: not where it stands, nor any key."""
+        return {
+            "model": self.served.model,
+            "server": self.served.kind,
+            "asked": type(self).__name__,
+        }
+
+    def passes(
+        self,
+        requests: Iterator[Request | Refused],
+        config: DecodingConfig,
+        cancelled: deque[Request],
+    ) -> Iterator[list[Filled | Refused]]:
+        """Requests as they are done, with a word of what the server fails at.
+
+        requests: an iterator that may have nothing for now and go on later, as long as something is
+        in flight. cancelled: requests that nobody waits for any more.
+        """
+        most = self.client.concurrency if config.batch_size == "auto" else config.batch_size
+        done: SimpleQueue[Future[Filled]] = SimpleQueue()
+        under_way: dict[Future[Filled], Request] = {}
+        try:
+            while True:
+                found: list[Filled | Refused] = []
+                while len(under_way) < most and (item := next(requests, None)) is not None:
+                    if not isinstance(item, Request):
+                        found.append(item)
+                        continue
+                    future = self.client.start(self._filled(item, config))
+                    under_way[future] = item
+                    future.add_done_callback(done.put)
+                gone = set(cancelled)
+                cancelled.clear()
+                for future in [future for future, request in under_way.items() if request in gone]:
+                    del under_way[future]
+                    future.cancel()
+                with suppress(Empty):
+                    if under_way and not found:
+                        found += _results(done.get(timeout=_TURN), under_way)
+                    while True:
+                        found += _results(done.get_nowait(), under_way)
+                if not found and not under_way:
+                    return
+                yield found
+        finally:
+            for future in under_way:
+                future.cancel()
+
+    async def _filled(self, request: Request, config: DecodingConfig) -> Filled:
+        try:
+            return request, await self.fill(request, config)
+        except ServerError as error:
+            return request, DocumentOutput((), 0, str(error), is_gone=error.is_gone)
+
+
+def _results(future: Future[Filled], under_way: dict[Future[Filled], Request]) -> Iterator[Filled]:
+    if under_way.pop(future, None) is not None:
+        yield future.result()

@@ -1,0 +1,146 @@
+"""llama-cpp-python's own server as the engine: the tokens of transformers for the same weights.
+
+Where llama_cpp with its `server` requirements, and gguf, are installed: `pytest -m slow` runs them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from command_line import jsonl, rows
+from typer.testing import CliRunner
+
+from schemax import AttrSchema, Extractor, attr
+from schemax.benchmark.engines.gguf_file import write_gguf
+from schemax.cli import app
+from schemax.compiler import as_codec
+from schemax.errors import ServerError
+from schemax.resources import resource_dir
+from schemax.servers.client import Client
+
+NEEDED = ("llama_cpp", "gguf", "fastapi", "uvicorn", "starlette_context", "pydantic_settings")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        any(find_spec(name) is None for name in NEEDED),
+        reason="llama-cpp-python with its server, or gguf, is not installed",
+    ),
+]
+FOLDER = str(resource_dir("embedded"))
+# The server reads texts: whose tokens are the same in one piece, which is checked.
+TEXTS = [
+    "Twinings English Breakfast decaf 50 ct 3.53 oz",
+    "Numi Organic Gunpowder Green Tea, loose leaf 16 oz bag",
+    "Tazo Zen Green Tea Bags 20 Count",
+]
+
+
+class Tea(AttrSchema, category="tea"):
+    """A tea."""
+
+    brand: str | None = attr("maker of the tea", examples=["Twinings"])
+    item_form: Literal["Tea Bags", "Loose Leaf", "Capsules"] | None = attr("form it is sold in")
+    net_content: str | None = attr("count, weight or volume", examples=["20 Count"])
+    count: int | None = attr("number of bags", strict=True)
+    organic: bool | None = attr("whether it is organic")
+
+
+def add_tokens(writer: Any) -> None:
+    """The embedded model's tokenizer, whose pattern is that of Qwen2."""
+    spec = json.loads((Path(FOLDER) / "tokenizer.json").read_text("utf-8"))
+    tokens = sorted(spec["model"]["vocab"], key=spec["model"]["vocab"].get)
+    special = {token["id"] for token in spec["added_tokens"]}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3 if number in special else 1 for number in range(len(tokens))])
+    writer.add_token_merges([" ".join(pair) for pair in spec["model"]["merges"]])
+    writer.add_eos_token_id(0)
+    writer.add_add_bos_token(False)
+
+
+@pytest.fixture(scope="module")
+def here() -> Extractor:
+    return Extractor.from_pretrained(FOLDER, device="cpu", dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def url(here: Extractor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("gguf")
+    write_gguf(here.model.model, folder / "tea.gguf", add_tokens)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "llama_cpp.server", "--model", str(folder / "tea.gguf")]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--n_ctx", "2048"]
+    # Probabilities need the logits of all places; the cache of float32 weights is float32 as well.
+    command += ["--logits_all", "true", "--type_k", "0", "--type_v", "0", "--n_threads", "1"]
+    command += ["--model_alias", "tea", "--flash_attn", "false"]
+    with open(folder / "log", "wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ})
+        address = f"http://127.0.0.1:{port}/v1"
+        try:
+            for _ in range(120):
+                if server.poll() is not None:
+                    pytest.fail((folder / "log").read_text("utf-8", "replace")[-3000:])
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.5)
+            yield address
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+def test_it_writes_the_tokens_of_transformers(here: Extractor, url: str) -> None:
+    there = Extractor.from_server(url, tokenizer=FOLDER, template=here.template)
+    assert there.model.served.kind == "llama.cpp"
+    codec = as_codec(FOLDER)
+    compiled = here.compile(Tea)
+    for prompt in compiled.encode(TEXTS):
+        head = [*prompt.instruction, *prompt.documents[0], *prompt.opening]
+        for key in prompt.keys[0]:
+            assert codec.encode_markup(codec.text_of([*head, *key])) == [*head, *key]
+    found = sorted(there.stream(TEXTS, Tea), key=lambda item: item.index)
+    right = sorted(here.stream(TEXTS, Tea), key=lambda item: item.index)
+    for item, other in zip(found, right, strict=True):
+        assert item.value == other.value
+        for name, field in item.fields.items():
+            expected = other.fields[name]
+            assert field.raw == expected.raw
+            if field.confidence is not None:
+                assert field.confidence == pytest.approx(expected.confidence, abs=0.02)
+        assert all(field.confidence is not None for field in item.fields.values())
+    assert [item.value.brand for item in found] == ["Twinings", "Numi", "Tazo"]
+
+
+def test_the_command_line(url: str, tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "in.jsonl", [{"id": n, "t": text} for n, text in enumerate(TEXTS)])
+    command = ["extract", "tea", source, "--server", url, "--tokenizer", FOLDER]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    brands = [row["attributes"]["brand"] for row in rows(done.stdout)]
+    assert brands == ["Twinings", "Numi", "Tazo"]
+
+
+def test_its_chats(url: str) -> None:
+    there = Extractor.from_server(url, kind="openai")
+    found = there.extract(TEXTS, Tea, on_error="null")
+    assert all(item is not None for item in found)
+
+
+def test_it_says_what_it_does_not_take(url: str) -> None:
+    with pytest.raises(ServerError) as error:
+        Client(url).call("/completions", {"prompt": [1, 2]})
+    assert error.value.status in (400, 422, 500)

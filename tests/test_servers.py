@@ -1,0 +1,415 @@
+"""Servers as engines: the tokens of this process, whatever a server can keep to, and through all
+that goes wrong on the way."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import pytest
+from completions_server import CompletionsServer, served
+from conftest import TITLES, tiny_model
+from pydantic import BaseModel
+
+from schemax import (
+    AttrSchema,
+    DecodingConfig,
+    Extraction,
+    Extractor,
+    ModelError,
+    SchemaError,
+    ServerError,
+    attr,
+    extract_files,
+    load_schema,
+)
+from schemax.compiler import TextCodec, as_codec
+from schemax.resources import resource_dir
+from schemax.servers import client as client_module
+from schemax.servers import dialects
+from schemax.servers.client import Client
+
+FOLDER = str(resource_dir("embedded"))
+TEAS = [
+    "Tazo Organic Chai Black Tea Bags, 20 Count (Pack of 6)",
+    "Twinings English Breakfast decaf 50 ct 3.53 oz",
+]
+
+
+class Port(BaseModel):
+    kind: Literal["HDMI", "USB"] | None = attr(k_max=4)
+    number: int | None = attr(k_max=3, strict=True)
+
+
+class Small(AttrSchema):
+    """Every way to keep a grammar."""
+
+    brand: str | None = attr("Manufacturer", k_max=6)
+    smart: bool | None = attr(k_max=4)
+    resolution: Literal["720p", "4K"] | None = attr(k_max=5)
+    year: int | None = attr(strict=True, k_max=4)
+    size: float | None = attr(k_max=5)
+    colors: list[str] = attr(default_factory=list, k_max=6)
+
+
+class Lists(AttrSchema):
+    """Slots that call for others."""
+
+    ports: list[Port] = attr(min_length=1, max_length=2)
+
+
+class Word(AttrSchema):
+    brand: str | None = attr(k_max=4)
+
+
+@pytest.fixture(scope="module")
+def small(codec: TextCodec) -> Any:
+    return tiny_model("qwen3", codec.vocab_size)
+
+
+@pytest.fixture(scope="module")
+def here(small: Any, codec: TextCodec) -> Extractor:
+    """The same weights in this process."""
+    return Extractor(small, codec, eos_ids=codec.eos_ids)
+
+
+@pytest.fixture
+def server(small: Any, codec: TextCodec) -> Iterator[CompletionsServer]:
+    with served(small, codec) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Extractor:
+    return Extractor.from_pretrained(FOLDER, device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_FIRST_DELAY", 0.01)
+    for name in ("SCHEMAX_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def read(extractor: Extractor, texts: Sequence[Any], schema: Any, **more: Any) -> list[Any]:
+    return sorted(extractor.stream(texts, schema, **more), key=lambda item: item.index)
+
+
+def written(items: Sequence[Extraction[Any]]) -> list[Any]:
+    """What was decoded, token for token as far as texts and counts tell."""
+    return [
+        (
+            item.value,
+            item.errors,
+            [(f.raw, f.tokens, f.finish_reason) for f in item.fields.values()],
+        )
+        for item in items
+    ]
+
+
+@pytest.mark.parametrize("format", ["json", "yaml", "xml"])
+def test_a_server_writes_what_this_process_writes(
+    server: CompletionsServer, here: Extractor, codec: TextCodec, format: str
+) -> None:
+    there = Extractor.from_server(server.url, tokenizer=codec)
+    found = read(there, TITLES[:2], Small, format=format)
+    assert written(found) == written(read(here, TITLES[:2], Small, format=format))
+
+
+def test_slots_that_call_for_others(
+    server: CompletionsServer, here: Extractor, codec: TextCodec
+) -> None:
+    there = Extractor.from_server(server.url, tokenizer=codec)
+    found = read(there, TITLES[:3], Lists)
+    assert all(len(item.fields) > 2 for item in found)
+    assert written(found) == written(read(here, TITLES[:3], Lists))
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        DecodingConfig(documents="stacked", documents_per_prompt=2, constrain=False),
+        DecodingConfig(layout="autoregressive", max_retries=0, k_max=4),
+        DecodingConfig(max_retries=0, k_max=2),
+    ],
+)
+def test_other_decodings(
+    server: CompletionsServer, here: Extractor, codec: TextCodec, decoding: DecodingConfig
+) -> None:
+    there = Extractor.from_server(server.url, tokenizer=codec, decoding=decoding)
+    found = read(there, TITLES[:3], Small)
+    assert written(found) == written(read(here, TITLES[:3], Small, decoding=decoding))
+
+
+def test_confidences_where_the_server_tells_all(
+    server: CompletionsServer, here: Extractor, codec: TextCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_of_it = replace(dialects.DIALECTS["vllm"], most_top=codec.vocab_size)
+    monkeypatch.setattr(dialects, "DIALECTS", MappingProxyType({"vllm": all_of_it}))
+    there = Extractor.from_server(server.url, tokenizer=codec)
+    ours = read(here, TITLES[:2], Small, decoding="isolated:branch_threshold=1")
+    for item, right in zip(read(there, TITLES[:2], Small), ours, strict=True):
+        for name, field in item.fields.items():
+            expected = right.fields[name]
+            assert field.confidence == pytest.approx(expected.confidence, rel=1e-3)
+            assert field.legal_probability == pytest.approx(expected.legal_probability, rel=1e-3)
+            assert field.null_probability == pytest.approx(expected.null_probability, abs=1e-5)
+            assert field.alternatives == pytest.approx(expected.alternatives, abs=1e-4)
+
+
+def test_requests_of_a_document_share_what_the_cache_keeps(
+    server: CompletionsServer, codec: TextCodec
+) -> None:
+    there = Extractor.from_server(server.url, tokenizer=codec, concurrency=3)
+    compiled = there.compile(Small)
+    server.asked.clear()
+    read(there, TITLES[:1], Small)
+    (prompt,) = compiled.encode(TITLES[:1])
+    head = [*prompt.instruction, *prompt.documents[0], *prompt.opening]
+    assert all(body["prompt"][: len(head)] == head for body in server.asked)
+    assert {tuple(body["prompt"][len(head) :]) for body in server.asked} >= set(prompt.keys[0])
+    assert server.asked[0]["max_tokens"] == 2 * prompt.k_max[0]  # its retry among them
+    assert server.asked[0]["stop"] == ["\n"]
+    assert 1 < server.most_in_flight <= 3
+    grammars = [body["structured_outputs"] for body in server.asked if "structured_outputs" in body]
+    assert any('"4K' in found["grammar"] for found in grammars)
+
+
+def test_a_server_of_texts(embedded: Extractor) -> None:
+    codec = as_codec(FOLDER)
+    with served(embedded.model.model, codec, "text") as server:
+        there = Extractor.from_server(server.url, tokenizer=FOLDER)
+        # Texts whose last token no line break is merged with.
+        texts = [TEAS[1], "Numi Organic Gunpowder Green, loose leaf 16 oz bag"]
+        tea = load_schema("tea")
+        found = read(there, [*texts, "Yogi <|endoftext|> Ginger"], tea)
+        assert there.model.served.kind == "llama.cpp"
+        right = [item.value for item in read(embedded, texts, tea)]
+        assert [item.value for item in found[:2]] == right
+        # Its tokenizer would read a document's text as the control token.
+        assert all("<|endoftext|>" not in body["prompt"] for body in server.asked)
+        assert any("< |endoftext|>" in body["prompt"] for body in server.asked)
+
+
+def test_a_chat_server(embedded: Extractor) -> None:
+    with served(embedded.model.model, as_codec(FOLDER), "chat") as server:
+        there = Extractor.from_server(server.url)
+        server.refused = {"max_tokens"}
+        found = read(there, TEAS, load_schema("tea"))
+        assert len(server.asked) == 2
+        assert "max_completion_tokens" in server.asked[0]
+        first = found[0]
+        assert first.value.brand == "Tazo"
+        assert first.fields["brand"].span == (0, 4, "text")
+        assert 0 < first.fields["brand"].confidence < 1
+        assert first.value.country is None
+
+        class Deep(AttrSchema):
+            ports: list[Port] = attr(default_factory=list)
+
+        with pytest.raises(SchemaError, match="nested models"):
+            there.extract(TEAS, Deep)
+        with pytest.raises(ModelError, match="leave `decoding` out"):
+            there.extract(TEAS, Word, decoding="isolated")
+        with pytest.raises(ServerError, match="without a tokenizer it is asked by chat"):
+            Extractor.from_server(server.url, tokenizer=FOLDER)
+
+
+@pytest.mark.parametrize("fault", [429, 500, 503, "cut", "html"])
+def test_what_passes_is_asked_again(
+    server: CompletionsServer, here: Extractor, codec: TextCodec, fault: Any
+) -> None:
+    there = Extractor.from_server(server.url, tokenizer=codec)
+    server.faults.extend([fault, fault])
+    assert written(read(there, TITLES[:2], Word)) == written(read(here, TITLES[:2], Word))
+    assert not server.faults
+
+
+def test_a_server_that_hangs(server: CompletionsServer, codec: TextCodec, here: Extractor) -> None:
+    there = Extractor.from_server(server.url, tokenizer=codec, timeout=0.5)
+    server.faults.append("hang")
+    assert written(read(there, TITLES[:1], Word)) == written(read(here, TITLES[:1], Word))
+
+
+@pytest.mark.parametrize(("fault", "said"), [(400, "400: told to"), ("empty", "without a compl")])
+def test_a_refused_document_stops_no_other(
+    server: CompletionsServer, here: Extractor, codec: TextCodec, fault: Any, said: str
+) -> None:
+    there = Extractor.from_server(server.url, tokenizer=codec, concurrency=1)
+    server.faults.append(fault)
+    found = read(there, TITLES[:3], Word)
+    (lost,) = [item for item in found if item.value is None]
+    assert said in lost.errors[0].message
+    assert not lost.is_gone
+    right = read(here, TITLES[:3], Word)
+    del found[lost.index], right[lost.index]
+    assert written(found) == written(right)
+
+
+def test_a_server_that_always_fails_at_a_document(
+    server: CompletionsServer, codec: TextCodec
+) -> None:
+    there = Extractor.from_server(server.url, tokenizer=codec, concurrency=1)
+    server.faults.extend([500] * 3)
+    (lost,) = [item for item in read(there, TITLES[:2], Word) if item.value is None]
+    assert not lost.is_gone  # it answers others
+
+
+def test_a_server_that_goes_away_fails_rows_and_not_the_run(
+    server: CompletionsServer, codec: TextCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "TRIES", 3)
+    there = Extractor.from_server(server.url, tokenizer=codec, concurrency=1)
+    found = []
+    for item in there.stream(iter(TITLES), Word):
+        found.append(item)
+        if len(found) == 2:
+            server.stop()
+    assert len(found) == len(TITLES)
+    lost = [item for item in found if item.value is None]
+    assert lost
+    assert all(item.is_gone and "does not answer" in item.errors[0].message for item in lost)
+
+
+def test_files_go_on_where_the_server_went_away(
+    server: CompletionsServer,
+    here: Extractor,
+    codec: TextCodec,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "TRIES", 3)
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("".join(json.dumps({"id": n, "t": t}) + "\n" for n, t in enumerate(TITLES)))
+    key = "sk-never-to-be-seen"
+
+    def connected() -> Extractor:
+        return Extractor.from_server(server.url, tokenizer=codec, concurrency=1, api_key=key)
+
+    done = []
+
+    def stop(item: Any) -> None:
+        done.append(item.index)
+        if len(done) == 2:
+            server.stop()
+
+    first = connected()
+    with pytest.raises(ServerError, match="does not answer") as error:
+        extract_files(Word, source, output, extractor=first, on_extraction=stop)
+    assert "run the same again" in error.value.__notes__[0]
+    assert not output.exists()
+    kept = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert key.encode() not in kept
+    assert server.url.encode() not in kept  # it may stand elsewhere by then
+    server.start()
+    server.asked.clear()
+    extract_files(Word, source, output, extractor=connected())
+    asked = {codec.decode_bytes(body["prompt"]).decode() for body in server.asked}
+    finished = [title for n, title in enumerate(TITLES) if n in done]
+    assert not any(f"\n{title}\n" in prompt for title in finished for prompt in asked)
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    right = here.extract([{"t": title} for title in TITLES], Word, on_error="null")
+    assert [row["attributes"]["brand"] for row in rows] == [item.brand for item in right]
+
+
+def test_no_server(codec: TextCodec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "TRIES", 2)
+    with pytest.raises(ServerError, match="does not answer") as error:
+        Extractor.from_server("http://127.0.0.1:9/v1", tokenizer=codec)
+    assert error.value.is_gone
+
+
+@pytest.mark.parametrize(
+    ("url", "more", "said"),
+    [
+        ("localhost:8000/v1", {}, "is not the address"),
+        ("http://", {}, "is not the address"),
+        ("http://me:secret@localhost/v1", {}, "holds no key"),
+        ("http://localhost/v1", {"concurrency": 0}, "at least 1"),
+    ],
+)
+def test_addresses_that_are_none(url: str, more: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as error:
+        Extractor.from_server(url, **more)
+    assert "secret" not in str(error.value) or "me:secret" not in said
+
+
+def test_settings_that_no_server_takes(server: CompletionsServer, codec: TextCodec) -> None:
+    with pytest.raises(ValueError, match="unknown kind of server 'tgi'"):
+        Extractor.from_server(server.url, tokenizer=codec, kind="tgi")
+    with pytest.raises(ModelError, match="name the folder or Hub id"):
+        Extractor.from_server(server.url)
+    there = Extractor.from_server(server.url, tokenizer=codec)
+    with pytest.raises(ModelError, match="gapped"):
+        there.extract(TITLES, Word, decoding="paper")
+
+
+def test_keys_go_to_the_server_alone(
+    server: CompletionsServer,
+    codec: TextCodec,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
+    Extractor.from_server(server.url, tokenizer=codec)  # on this machine
+    assert server.headers[-1]["authorization"] == "Bearer sk-of-openai"
+    sent = Client("http://example.com/v1")._http.headers
+    assert "authorization" not in sent  # in plain text, to another machine
+    monkeypatch.setenv("SCHEMAX_API_KEY", "sk-of-schemax")
+    there = Extractor.from_server(server.url, tokenizer=FOLDER)
+    assert server.headers[-1]["authorization"] == "Bearer sk-of-schemax"
+    assert b"sk-of" not in pickle.dumps(there)
+    server.faults.append(401)
+    (failed,) = read(there, TITLES[:1], Word)
+    shown = caplog.text + repr(failed) + repr(vars(there))
+    assert "401" in shown
+    assert "sk-of" not in shown
+
+
+def test_a_context_that_the_server_states(
+    server: CompletionsServer, here: Extractor, codec: TextCodec
+) -> None:
+    (prompt,) = here.compile(Word).encode(TITLES[:1])
+    parts = (prompt.instruction, *prompt.documents, prompt.opening)
+    server.context = sum(map(len, parts)) + 100
+    there = Extractor.from_server(server.url, tokenizer=codec)
+    first, second = read(there, [TITLES[0], "long " * 400], Word)
+    assert first.value == here.extract(TITLES[:1], Word)[0]
+    assert "the model's context has " in second.errors[0].message
+
+
+def test_threads_share_a_server(
+    server: CompletionsServer, here: Extractor, codec: TextCodec
+) -> None:
+    there = Extractor.from_server(server.url, tokenizer=codec, concurrency=4)
+    found: dict[int, Any] = {}
+
+    def work(place: int) -> None:
+        found[place] = written(read(there, TITLES[place : place + 1], Word))
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    right = [written(read(here, TITLES[n : n + 1], Word)) for n in range(4)]
+    assert [found[n] for n in range(4)] == right
+    assert server.most_in_flight <= 4
+
+
+def test_a_closed_stream_lets_go(server: CompletionsServer, codec: TextCodec) -> None:
+    there = Extractor.from_server(server.url, tokenizer=codec, concurrency=2)
+    stream: Any = there.stream((TITLES * 100), Word)
+    next(stream)
+    stream.close()
+    asked = len(server.asked)
+    assert asked < 100
+    assert read(there, TITLES[:1], Word)[0].value is not None
