@@ -108,6 +108,17 @@ def test_sizes_are_put_back() -> None:
     assert usual == _PASS_TOKENS
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_staged_copies_and_large_passes_change_no_output(codec: TextCodec, kind: Kind) -> None:
+    def raw() -> dict[int, list[str | None]]:
+        items = written(codec, kind)
+        return {item.index: [field.raw for field in item.fields.values()] for item in items}
+
+    expected = raw()
+    with sizes_of_cuda():
+        assert raw() == expected
+
+
 class Toy(torch.nn.Module):
     """A model of one layer, which does as many things as the counter should tell apart."""
 

@@ -26,7 +26,6 @@ _MOST_SCORES = 1 << 26
 # Errors of a kernel that is tried beside `plain`, whose outputs are about 1.
 _WRONG = 0.05
 
-
 Kernel = Callable[
     [Tensor, Tensor, Tensor, float, Mask | None, bool, float | None], tuple[Tensor, Tensor]
 ]
@@ -90,7 +89,9 @@ def _works(
         random(2, 2, 40, sizes[1])[:, :, :37],
     )
     counts = torch.tensor([37, 20], dtype=torch.int32).to(device)
-    tried = (None, 37), (Mask(counts=counts, length=37), 37), (None, 5)
+    tried = [(None, 37), (Mask(counts=counts, length=37), 37), (None, 5)]
+    if kernel is efficient:
+        tried.append((Mask(random(2, 5, 37).float()), 37))
     try:
         for mask, length in tried:
             keys, values = key[:, :, :length], value[:, :, :length]
@@ -157,7 +158,7 @@ def efficient(
     queries, bias = _fold(query, groups), None
     if mask is not None:
         shape = (batch, queries.shape[1], queries.shape[2], key.shape[2])
-        bias = mask.aligned(groups, query.dtype).expand(shape)
+        bias = mask.folded(groups, query.dtype).expand(shape)
     out, total, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(
         queries, key, value, bias, True, 0.0, causal, scale=scale
     )

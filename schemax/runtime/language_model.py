@@ -126,13 +126,13 @@ class HeadSelection:
 
 
 def _shares(model: Any) -> dict[torch.device, float]:
-    """How much of a model's weights lies on each device; what is elsewhere comes to the first."""
-    sizes: dict[torch.device, int] = {}
+    """How much of a model's weights lies on each device that computes."""
+    sizes = {next(model.parameters()).device: 1}
     for weights in model.parameters():
-        if not weights.is_meta:
-            sizes[weights.device] = sizes.get(weights.device, 0) + weights.numel()
-    fast = {device: size for device, size in sizes.items() if device.type != "cpu"} or sizes
-    return {device: size / sum(fast.values()) for device, size in fast.items()}
+        sizes[weights.device] = sizes.get(weights.device, 0) + weights.numel()
+    fast = {device: n for device, n in sizes.items() if device.type not in ("cpu", "meta")}
+    chosen = fast or {device: n for device, n in sizes.items() if device.type == "cpu"} or sizes
+    return {device: size / sum(chosen.values()) for device, size in chosen.items()}
 
 
 def head_of(model: Any) -> Any:

@@ -26,7 +26,7 @@ class Mask:
         self, added: Tensor | None = None, counts: Tensor | None = None, length: int = 0
     ) -> None:
         self.counts, self._added, self._length = counts, added, length
-        self._folded: dict[int, Tensor] = {}
+        self._folded: dict[tuple[int, torch.dtype | None], Tensor] = {}
 
     @property
     def added(self) -> Tensor:
@@ -36,23 +36,22 @@ class Mask:
             self._added = least_where(column >= self.counts[:, None, None])
         return self._added
 
-    def folded(self, groups: int) -> Tensor:
-        """(B, 1, 1 or n * groups, M) for folded queries, made once for all layers of a pass."""
-        if groups not in self._folded:
-            every = self.added
-            if every.shape[1] > 1:
-                every = every.repeat_interleave(groups, dim=1)
-            self._folded[groups] = every[:, None]
-        return self._folded[groups]
+    def folded(self, groups: int, dtype: torch.dtype | None = None) -> Tensor:
+        """(B, 1, 1 or n * groups, M) for folded queries, made once for all layers of a pass.
 
-    def aligned(self, groups: int, dtype: torch.dtype) -> Tensor:
-        """The same in a dtype, its rows at multiples of `_ALIGNED`."""
-        if -groups not in self._folded:
-            mask = self.folded(groups).clamp(min=torch.finfo(dtype).min).to(dtype)
-            length = mask.shape[-1]
-            padded = torch.nn.functional.pad(mask, (0, -length % _ALIGNED))
-            self._folded[-groups] = padded[..., :length]
-        return self._folded[-groups]
+        dtype: of a kernel of CUDA, whose rows begin at multiples of `_ALIGNED`; None: as it is.
+        """
+        found = self._folded.get((groups, dtype))
+        if found is None:
+            found = self.added
+            if found.shape[1] > 1:
+                found = found.repeat_interleave(groups, dim=1)
+            if dtype is not None:
+                length = found.shape[-1]
+                found = found.clamp(min=torch.finfo(dtype).min).to(dtype)
+                found = torch.nn.functional.pad(found, (0, -length % _ALIGNED))[..., :length]
+            found = self._folded[groups, dtype] = found[:, None]
+        return found
 
 
 def mask_of(segment: KVSegment, span: Span, furthest: int) -> Mask | None:
