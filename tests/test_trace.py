@@ -71,7 +71,7 @@ def test_lists_and_what_cannot_be_read(embedded: Extractor) -> None:
     found = trace(embedded, {"title": TITLE, "seller": "Shop"}, Listing)
     assert "seller" in found.text
     assert {one.field for row in found.passes for one in row} == {"brand", "parts"}
-    with pytest.raises(InputError, match="too long|positions"):
+    with pytest.raises(InputError, match="positions"):
         trace(embedded, "word " * 40_000, Listing)
     with pytest.raises(InputError):
         trace(embedded, {"id": "1"}, Listing)
