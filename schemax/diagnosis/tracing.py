@@ -147,9 +147,8 @@ class _Recorder:
             for slot, (step, ids, shares) in sorted(one.items()):
                 output, at = slots[slot], step + begun[slot]
                 end = min((x for x in steps[slot] if x > at), default=len(output.ids))
-                start = (
-                    0 if at == begun[slot] else at
-                )  # what was begun already comes with the first
+                # What was begun already comes with the first.
+                start = 0 if at == begun[slot] else at
                 rivals = tuple(zip(([text_of([id]) for id in ids]), shares, strict=True))
                 mine = output.ids[start:end]
                 row.append(
