@@ -64,6 +64,7 @@ class Trace:
         """Of JSON types only."""
         return {
             "text": self.text,
+            "field": next(iter(self.extraction.texts), "text"),  # whose places spans are
             "prompt_tokens": self.prompt_tokens,
             "one_by_one": self.one_by_one,
             "passes": [[asdict(written) for written in one] for one in self.passes],

@@ -11,8 +11,11 @@ from schemax.report.rows import to_json
 
 def playback(trace: Trace, title: str) -> str:
     """The page. Can be encoded as UTF-8, whatever the text holds."""
-    folder = Path(__file__).parent
-    parts = ((folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
-    template, style, script = parts
-    data = trace.to_dict() | {"field": next(iter(trace.extraction.texts), "text")}
-    return page_of(template, style, "\n" + script, title=title, data=to_json(data))
+    template, style = asset("page.html"), asset("page.css")
+    script = "\n" + asset("trace.js") + asset("page.js")
+    return page_of(template, style, script, title=title, data=to_json(trace.to_dict()))
+
+
+def asset(name: str) -> str:
+    """One of the files that pages with a trace are made of."""
+    return (Path(__file__).parent / name).read_text("utf-8")
