@@ -73,14 +73,17 @@ class Report:
         return f'{to_json(head)[:-1]},"rows":[{",".join(self._rows)}]}}'
 
 
-def page_of(template: str, style: str, script: str, *, title: str, data: str) -> str:
+def page_of(
+    template: str, style: str, script: str, *, title: str, data: str, connect: str = "'none'"
+) -> str:
     """A page that loads nothing, and runs no other script than its own.
 
     template: with $policy, $title, $style, $data and $script. data: JSON, of `to_json`.
+    connect: what the policy lets the script ask.
     """
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-        "base-uri 'none'; form-action 'none'"
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
     shown = escape(title).encode("utf-8", "replace").decode()
     return Template(template).substitute(

@@ -18,6 +18,7 @@ from schemax.serve.chat import chat_routes
 from schemax.serve.extraction import extraction_routes
 from schemax.serve.gate import Gate
 from schemax.serve.limits import Limits
+from schemax.serve.playground import playground_routes
 from schemax.serve.responses import responses_routes
 from schemax.serve.service import Service
 
@@ -48,6 +49,7 @@ def create_app(
     app.include_router(chat_routes(service))
     app.include_router(responses_routes(service))
     app.include_router(extraction_routes(service))
+    app.include_router(playground_routes(service))
 
     @app.get("/v1/models", tags=["OpenAI"])
     async def models() -> dict[str, Any]:

@@ -1,0 +1,94 @@
+"""The playground of a server, in a real browser, over a real socket."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from chromium import Browser, find_chromium
+
+from schemax import Extractor
+from schemax.resources import resource_dir
+
+uvicorn = pytest.importorskip("uvicorn")
+app = pytest.importorskip("schemax.serve.app")
+
+TITLE = "Northfell Women's Tamarack Hiking Boot, Dark Olive <script>alert(1)</script>, 8.5 M US"
+
+
+@pytest.fixture(scope="module", params=[None, "secret"], ids=["open", "with a key"])
+def address(request: pytest.FixtureRequest) -> Iterator[tuple[str, str | None]]:
+    extractor = Extractor.from_pretrained(resource_dir("embedded"), device="cpu")
+    made = app.create_app(extractor, name="embedded", api_key=request.param)
+    server = uvicorn.Server(uvicorn.Config(made, log_level="error"))
+    with socket.socket() as ours:
+        ours.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [ours]})
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{ours.getsockname()[1]}", request.param
+        server.should_exit = True
+        thread.join()
+
+
+def test_a_trace_over_http(address: tuple[str, str | None]) -> None:
+    url, key = address
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+        found = client.post("/v1/trace", json={"schema": "shoes", "document": TITLE}).json()
+        assert found["text"] == TITLE
+        assert found["seconds"] > 0
+        row = client.post("/v1/extract", json={"schema": "shoes", "documents": [TITLE]}).json()
+        assert found["row"]["attributes"] == row["rows"][0]["attributes"]
+        for body, status in (
+            ({"schema": "shoes", "document": ""}, (400, 422)),
+            ({"schema": "shoes", "document": "x" * 30_000}, (400, 422)),
+            ({"schema": "no such", "document": "x"}, (400, 404, 422)),
+            ({"schema": {"type": "object"}, "document": "x"}, (400,)),
+        ):
+            answer = client.post("/v1/trace", json=body)
+            assert answer.status_code in status
+            assert answer.json()["error"]["message"]
+    if key:
+        assert httpx.post(f"{url}/v1/trace", json={}).status_code == 401
+
+
+@pytest.mark.skipif(find_chromium() is None, reason="no Chromium")
+def test_a_document_is_read_in_the_browser(address: tuple[str, str | None], tmp_path: Path) -> None:
+    url, key = address
+    try:
+        browser = Browser(str(find_chromium()), tmp_path)
+    except (OSError, AssertionError):
+        pytest.skip("Chromium does not start")
+    try:
+        browser.call("Page.navigate", url=url)
+        browser.wait("document.querySelectorAll('#declared tr').length === 4")
+        if key:
+            browser.wait("!document.getElementById('locked').hidden")
+            browser.run(
+                "const key = document.getElementById('key'); key.value = 'secret'; key.onchange()"
+            )
+        browser.wait("document.querySelectorAll('#named option').length > 5")
+        browser.run(f"document.getElementById('text').value = {TITLE!r}")
+        browser.run("document.getElementById('run').click()")
+        browser.wait("document.getElementById('state').textContent.startsWith('done in')")
+        assert browser.run("document.getElementById('document').textContent") == TITLE
+        browser.wait("document.getElementById('at').value === document.getElementById('at').max")
+        assert browser.run("document.querySelectorAll('#body tr').length") == 4
+        browser.run("document.querySelector('input[value=json]').click()")
+        browser.wait("document.getElementById('json').value.includes('properties')")
+        browser.run("document.getElementById('json').value = '{'")
+        browser.run("document.getElementById('run').click()")
+        browser.wait("document.getElementById('state').classList.contains('wrong')")
+        if not key:  # a refusal is logged by the browser
+            assert browser.trouble == []
+        assert all(request.startswith(url) for request in browser.requests)
+    finally:
+        browser.close()
