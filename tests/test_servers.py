@@ -3,6 +3,7 @@ that goes wrong on the way."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import pickle
@@ -404,6 +405,16 @@ def test_threads_share_a_server(
     right = [written(read(here, TITLES[n : n + 1], Word)) for n in range(4)]
     assert [found[n] for n in range(4)] == right
     assert server.most_in_flight <= 4
+
+
+def test_tasks_share_a_server(server: CompletionsServer, here: Extractor, codec: TextCodec) -> None:
+    there = Extractor.from_server(server.url, tokenizer=codec, concurrency=4)
+
+    async def both() -> list[list[Any]]:
+        calls = (there.aextract([title], Word, on_error="null") for title in TITLES[:2])
+        return list(await asyncio.gather(*calls))
+
+    assert asyncio.run(both()) == [here.extract([title], Word) for title in TITLES[:2]]
 
 
 def test_a_closed_stream_lets_go(server: CompletionsServer, codec: TextCodec) -> None:
