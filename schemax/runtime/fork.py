@@ -8,7 +8,6 @@ equally long, so that nothing is ever padded and no mask is needed.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,13 +23,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.children import called_for, child_budget, child_number
 from schemax.runtime.language_model import LanguageModel, PromptSize
-from schemax.runtime.limits import (
-    OUT_OF_MEMORY,
-    AdmissionControl,
-    Limits,
-    is_out_of_memory,
-    release_memory,
-)
+from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
@@ -38,8 +31,6 @@ from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
 from schemax.runtime.stream import Filled, Refused, Trace
 from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
-
-logger = logging.getLogger(__name__)
 
 # Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.
 _AUTO_TOKENS = {"cpu": 8_192, "cuda": 65_536}
@@ -149,7 +140,6 @@ def fork_stream(
                 found = _in_memory(model, batch, config, trace)
                 if found is None and len(batch) > 1:
                     control.halve(len(batch))
-                    logger.warning(OUT_OF_MEMORY, len(batch), control.now.documents)
                     continue
                 del waiting[: len(batch)]
                 if found is None:

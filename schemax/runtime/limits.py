@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ from typing import Any, Protocol
 import torch
 
 from schemax.config import DecodingConfig
+
+logger = logging.getLogger(__name__)
 
 _CGROUP = Path("/sys/fs/cgroup")
 # Tokens of a pass. On a CPU, where a matrix product is at its best; on a GPU, well beyond that.
@@ -24,7 +27,6 @@ _FEWEST_TOKENS = 64
 _OUT_OF_MEMORY = re.compile(
     "out[ _]of[ _]([a-z]+[ _])?memory|alloc(ation)?_failed|can't allocate memory", re.IGNORECASE
 )
-OUT_OF_MEMORY = "out of memory with %d documents; going on with %d"
 # Raise the limits again after this many full batches without running out of memory.
 _BACKOFF, _LONGEST_BACKOFF = 16, 1024
 
@@ -107,6 +109,8 @@ class AdmissionControl:
     def halve(self, in_flight: int) -> None:
         """After memory ran out with so many documents in flight."""
         self.now = self.now.halved(in_flight)
+        fewer = self.now.documents
+        logger.warning("out of memory with %d documents; going on with %d", in_flight, fewer)
         if self._anew:  # not still for the same reason
             self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
         self._done, self._anew = 0, False

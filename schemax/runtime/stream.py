@@ -6,7 +6,6 @@ be; the paper's batch is the special case in which all requests enter at once.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,13 +17,7 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.runtime.kv_pool import KVPool
-from schemax.runtime.limits import (
-    OUT_OF_MEMORY,
-    AdmissionControl,
-    Limits,
-    is_out_of_memory,
-    release_memory,
-)
+from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.outputs import DocumentOutput
 from schemax.runtime.packing import make_batch
@@ -35,8 +28,6 @@ from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
 from schemax.tokens import SlotOutput
-
-logger = logging.getLogger(__name__)
 
 # Cap on documents that wait for an equal one in flight. They take no room there, so that nothing
 # else would bound them.
@@ -102,7 +93,6 @@ def stream(
         source.waiting.extendleft(reversed(again))
         count = sum(request.num_documents for request in again)
         control.halve(count)
-        logger.warning(OUT_OF_MEMORY, count, control.now.documents)
     if source.error is not None:
         raise source.error
 
