@@ -358,7 +358,7 @@ def test_sigterm_lets_requests_end(free_port: int) -> None:
         thread.join()
         assert len(found[0].json()["rows"]) == 100
         _, said = process.communicate(timeout=60)
-        assert process.returncode == 143
+        assert process.returncode == 0
         assert "Traceback" not in said
     finally:
         process.kill()
