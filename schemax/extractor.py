@@ -355,8 +355,7 @@ class Extractor(AbstractContextManager["Extractor"]):
                 yield item
 
     def close(self) -> None:
-        """Finishes what the model was given. Calls with more documents, and later calls, raise
-        ModelError. `with` closes as well."""
+        """Finishes what the model was given; later calls, and those with more, raise ModelError."""
         self._engine.close()
         if isinstance(self.model, RemoteModel):
             self.model.client.close()

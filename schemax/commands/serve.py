@@ -13,6 +13,7 @@ import typer
 from schemax.commands import options
 from schemax.commands.console import UsageError, say
 from schemax.commands.option_groups import grouped, option
+from schemax.commands.process import terminable
 from schemax.errors import InputError
 
 _AT_LEAST_ONE: dict[str, Any] = {"min": 1}
@@ -93,15 +94,18 @@ def serve(
         seconds=bounds.timeout,
     )
     name = Path(str(options.model_place(model))).name
-    app = create_app(extractor, name=name, api_key=api_key, limits=limits)
+    # Without a key, anybody's page could have a name of its own lead to this machine.
+    hosts = ("localhost", "127.0.0.1", "[::1]", listening.host) if api_key is None else ("*",)
+    app = create_app(extractor, name=name, api_key=api_key, limits=limits, hosts=hosts)
     say(f"serving {name} on http://{listening.host}:{listening.port}; stop with Ctrl+C")
-    uvicorn.run(
-        app,
-        host=listening.host,
-        port=listening.port,
-        timeout_graceful_shutdown=bounds.grace,
-        server_header=False,
-    )
+    with terminable():  # uvicorn raises the signal again when requests have ended
+        uvicorn.run(
+            app,
+            host=listening.host,
+            port=listening.port,
+            timeout_graceful_shutdown=bounds.grace,
+            server_header=False,
+        )
 
 
 def _is_loopback(host: str) -> bool:

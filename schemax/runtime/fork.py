@@ -134,7 +134,7 @@ def fork_stream(
         jobs.sort(key=lambda request: len(request.prefix) + len(request.stem))
         for _, alike in groupby(jobs, key=lambda request: len(request.prefix) + len(request.stem)):
             waiting = list(alike)
-            while waiting := _without(cancelled, waiting):
+            while waiting := [request for request in waiting if request not in cancelled]:
                 size = max(1, control.now.pass_tokens // _row_tokens(waiting[0]))
                 batch = waiting[: min(size, control.now.documents)]
                 found = _in_memory(model, batch, config, trace)
@@ -149,11 +149,6 @@ def fork_stream(
                     control.count(len(batch))
                     yield list(zip(batch, found, strict=True))
         cancelled.clear()
-
-
-def _without(cancelled: deque[Request], waiting: list[Request]) -> list[Request]:
-    gone = set(cancelled)
-    return [request for request in waiting if request not in gone] if gone else waiting
 
 
 def _row_tokens(request: Request) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import prometheus_client
 from fastapi import FastAPI
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import Response
 
 from schemax.catalog import schema_names
@@ -29,10 +30,12 @@ def create_app(
     name: str = "schemax",
     api_key: str | None = None,
     limits: Limits | None = None,
+    hosts: Sequence[str] = ("*",),
 ) -> FastAPI:
     """An ASGI app that serves an extractor, which it closes in the end.
 
     name: of the model, as clients see it. api_key: what clients have to send; None asks for none.
+    hosts: by which the app may be called, so that no page of the web can have its name lead here.
     """
     service = Service(extractor, name, limits or Limits())
 
@@ -45,6 +48,7 @@ def create_app(
     app.add_middleware(
         Gate, api_key=api_key, body_bytes=service.limits.body_bytes, metrics=service.metrics
     )
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     errors.install(app)
     app.include_router(chat_routes(service))
     app.include_router(responses_routes(service))
