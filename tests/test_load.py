@@ -222,7 +222,7 @@ def test_quantization_that_this_machine_cannot_do(
     refused(str(folder), "nf4", "CUDA", '"int8"', name=folder, device="cpu", quantization="nf4")
     refused("int8", "CUDA", "CPU", name=folder, device="meta", quantization="int8")
     hide(monkeypatch, "torchao")
-    refused(str(folder), "torchao", "pip install 'schemax-hpd[int8]'",
+    refused(str(folder), "torchao", "pip install '.[int8]'",
             name=folder, device="cpu", quantization="int8")  # fmt: skip
 
 
@@ -441,8 +441,8 @@ def test_adapters_and_their_base_models(folder: Path, lora: Path, copy: Path) ->
 
 def test_without_peft(folder: Path, lora: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "peft")
-    refused(str(lora), "pip install 'schemax-hpd[peft]'", name=folder, adapter=lora)
-    refused(str(lora), "pip install 'schemax-hpd[peft]'", name=lora)
+    refused(str(lora), "pip install '.[peft]'", name=folder, adapter=lora)
+    refused(str(lora), "pip install '.[peft]'", name=lora)
 
 
 # Formats and code

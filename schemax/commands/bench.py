@@ -130,7 +130,7 @@ def _publish(report: Report, output: given.OutputOptions) -> None:
     if output.page is not None:
         write_page(output.page, report)
     if output.picture is not None and not can_plot():
-        say("no plot: matplotlib is not installed; pip install 'schemax-hpd[bench]'")
+        say("no plot: matplotlib is not installed; pip install '.[bench]' in a checkout")
     elif output.picture is not None:
         with refused_settings():
             plot(report, output.picture)

@@ -161,7 +161,7 @@ def _check_picture(path: Path) -> None:
     if path.suffix not in SUFFIXES:
         raise UsageError(f"--reliability takes a file that ends in {', '.join(SUFFIXES)}: {path}")
     if not can_plot():
-        raise UsageError("--reliability requires matplotlib; pip install 'schemax-hpd[plots]'")
+        raise UsageError("--reliability requires matplotlib; pip install '.[plots]' in a checkout")
 
 
 def _draw(runs: Sequence[EvaluationRun], path: Path) -> None:

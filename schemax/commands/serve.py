@@ -74,7 +74,7 @@ def serve(
         from schemax.serve.limits import Limits
     except ModuleNotFoundError as error:
         raise InputError(
-            f"serving requires {error.name}; install it with: pip install 'schemax-hpd[serve]'"
+            f"serving requires {error.name}; pip install '.[serve]' in a checkout of schemax"
         ) from None
     api_key = listening.api_key or os.environ.get("SCHEMAX_API_KEY") or None
     if api_key is None and not listening.without_key and not _is_loopback(listening.host):

@@ -33,7 +33,8 @@ def optional(module: str, purpose: str, extra: str = EXTRA) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         raise InputError(
-            f'{purpose} needs {package}, which is not installed: pip install "schemax-hpd[{extra}]"'
+            f"{purpose} needs {package}, which is not installed: pip install '.[{extra}]' in a "
+            "checkout of schemax"
         ) from error
 
 

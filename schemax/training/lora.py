@@ -9,7 +9,7 @@ from typing import Any
 
 from schemax.runtime.loading.refusals import need, refusing
 
-EXTRA = "'schemax-hpd[train]'"
+EXTRA = "'.[train]' in a checkout of schemax"
 
 
 def add_lora(model: Any, rank: int, name: str) -> Any:

@@ -39,7 +39,7 @@ def fetch_adapter(name: str, revision: str | None = None) -> Path:
     Raises ModelError without peft, for adapters that cannot be read, and for others than LoRA of
     causal language models.
     """
-    need("peft", name, "an adapter", "'schemax-hpd[peft]'")
+    need("peft", name, "an adapter", "'.[peft]' in a checkout of schemax")
     folder = Path(name)
     if not folder.is_dir():
         with refusing(name, NOT_FOUND):

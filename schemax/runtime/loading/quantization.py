@@ -59,7 +59,7 @@ def _quantizer(
     """Raises ModelError where the device or a package is missing."""
     if quantization == "int8" and place.type in ("cpu", "cuda"):
         # Not LLM.int8, whose outliers are looked for over a whole batch: batch-mates would count.
-        need("torchao", name, "int8", "'schemax-hpd[int8]'")
+        need("torchao", name, "int8", "'.[int8]' in a checkout of schemax")
         with refusing(name):
             return TorchAoConfig(import_module("torchao.quantization").Int8WeightOnlyConfig())
     if place.type != "cuda":
@@ -68,7 +68,7 @@ def _quantizer(
             f"{name}: {quantization} needs a CUDA device, and the model was to run on "
             f"{str(place)!r}; load it without `quantization`, {other}"
         )
-    need("bitsandbytes", name, "nf4", "'schemax-hpd[bitsandbytes]'")
+    need("bitsandbytes", name, "nf4", "'.[bitsandbytes]' in a checkout of schemax")
     with refusing(name):
         return BitsAndBytesConfig(  # type: ignore[no-untyped-call]
             load_in_4bit=True,
