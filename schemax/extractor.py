@@ -2,54 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import warnings
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import AbstractContextManager, aclosing
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakSet
 
 from pydantic import BaseModel
 
-from schemax.attributes import settings_of
 from schemax.calibration import Calibration
-from schemax.compiler import CompiledSchema, as_codec, compile_schema
-from schemax.compiler.few_shot import FewShotExample, FewShotExamples, read_few_shot_examples
+from schemax.calls import Calls
+from schemax.compiler import CompiledSchema, as_codec
 from schemax.compiler.prompt import TemplateLike
 from schemax.compiler.stops import checked_eos_ids
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.documents import Shown, read_documents, shown_text
-from schemax.errors import ModelError, SchemaError
-from schemax.familiarity import Familiarity
 from schemax.formats import OutputFormat
-from schemax.progress import track
 from schemax.resources import EMBEDDED_WARNING, resource_dir
-from schemax.results import Extraction
-from schemax.results.extraction import check_on_error, values_of
 from schemax.servers.remote import RemoteModel
 
 if TYPE_CHECKING:
-    from schemax.pipeline import Extractions
+    pass
 
 T = TypeVar("T", bound=BaseModel)
 
 
-class Options(TypedDict, total=False):
-    """Those of `Extractor.stream`, which says what they mean."""
-
-    text: str | Sequence[str] | None
-    id: str
-    category: str | None
-    format: str | OutputFormat | None
-    template: TemplateLike | None
-    decoding: str | DecodingConfig | None
-    examples: FewShotExamples | None
-
-
-class Extractor(AbstractContextManager["Extractor"]):
+class Extractor(Calls, AbstractContextManager["Extractor"]):
     """A loaded model that fills schemas, or one of a server.
 
     model: a causal language model of transformers; tokenizer: its fast tokenizer.
@@ -215,183 +195,6 @@ class Extractor(AbstractContextManager["Extractor"]):
         if not named:
             warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
         return loaded(named or str(resource_dir("embedded")))
-
-    def compile(
-        self,
-        schema: type[BaseModel],
-        *,
-        format: str | OutputFormat | None = None,
-        template: TemplateLike | None = None,
-        decoding: str | DecodingConfig | None = None,
-        examples: Sequence[FewShotExample] = (),
-    ) -> CompiledSchema:
-        """Compiles a schema for this model; see `compile_schema` for what is raised."""
-        settings = settings_of(schema)
-        config = self.decoding if decoding is None else resolve_decoding(decoding)
-        if refusal := self.model.refusal(config):
-            raise ModelError(refusal)
-        return compile_schema(
-            schema,
-            self.tokenizer,
-            format=format or settings.format or self.format,
-            template=template or settings.template or self.template,
-            decoding=config,
-            eos_ids=self.eos_ids,
-            vocab_size=self.model.vocab_size,
-            examples=examples,
-        )
-
-    @overload
-    def extract(
-        self,
-        products: Iterable[Any],
-        schema: type[T],
-        *,
-        on_error: Literal["raise"] = ...,
-        show_progress: bool = ...,
-        **options: Unpack[Options],
-    ) -> list[T]: ...
-
-    @overload
-    def extract(
-        self,
-        products: Iterable[Any],
-        schema: type[T] | Mapping[str, type[T]],
-        *,
-        on_error: Literal["raise", "null"] = ...,
-        show_progress: bool = ...,
-        **options: Unpack[Options],
-    ) -> list[T | None]: ...
-
-    def extract(
-        self,
-        products: Iterable[Any],
-        schema: type[T] | Mapping[str, type[T]],
-        *,
-        on_error: Literal["raise", "null"] = "raise",
-        show_progress: bool = False,
-        **options: Unpack[Options],
-    ) -> list[Any]:
-        """Instances for all products, in order. The other options are those of `stream`.
-
-        Raises ExtractionError, after all rows are done, if some could not become instances; with
-        on_error="null" these are None in the list.
-        """
-        check_on_error(on_error)
-        stream = self.stream(products, schema, **options)
-        if show_progress:
-            stream = track(stream, total=len(products) if isinstance(products, Sized) else None)
-        return values_of(stream, on_error)
-
-    @overload
-    async def aextract(
-        self,
-        products: Iterable[Any],
-        schema: type[T],
-        *,
-        on_error: Literal["raise"] = ...,
-        **options: Unpack[Options],
-    ) -> list[T]: ...
-
-    @overload
-    async def aextract(
-        self,
-        products: Iterable[Any],
-        schema: type[T] | Mapping[str, type[T]],
-        *,
-        on_error: Literal["raise", "null"] = ...,
-        **options: Unpack[Options],
-    ) -> list[T | None]: ...
-
-    async def aextract(
-        self,
-        products: Iterable[Any],
-        schema: type[T] | Mapping[str, type[T]],
-        *,
-        on_error: Literal["raise", "null"] = "raise",
-        **options: Unpack[Options],
-    ) -> list[Any]:
-        """`extract` for a task, which shares passes with others; see `astream`."""
-        check_on_error(on_error)
-        found = [item async for item in self.astream(products, schema, **options)]
-        return values_of(found, on_error)
-
-    def stream(
-        self,
-        products: Iterable[Any],
-        schema: type[T] | Mapping[str, type[T]],
-        **options: Unpack[Options],
-    ) -> Iterator[Extraction[T]]:
-        """Extractions as they finish, in bounded memory; `index` tells the place in the input.
-        Calls of several threads and tasks share passes of the model.
-
-        schema: a Pydantic model, or one per category, named by the value of the key `category`.
-        text: the keys of a record that the model is shown; None shows all but id and category.
-        examples: what the instruction shows: (document, instance) pairs, of several schemas by
-            category. A document is a product as in `products`, and may be empty; a mapping that
-            validates stands for an instance.
-        A record that cannot be read, or is too long for the model, becomes an extraction without
-        a value, whose `errors` say why.
-
-        Raises InputError for a bare str and for examples that do not fit, SchemaError,
-        TemplateError, ModelError and ValueError before the first product is read.
-        """
-        return iter(self._extractions(products, schema, **options))
-
-    async def astream(
-        self,
-        products: Iterable[Any],
-        schema: type[T] | Mapping[str, type[T]],
-        **options: Unpack[Options],
-    ) -> AsyncGenerator[Extraction[T]]:
-        """`stream` for a task. A task that is cancelled leaves the model's passes to others.
-
-        Products are read in threads of the loop's executor, so that the loop goes on; what is wrong
-        with the options is raised in place of the first extraction.
-        """
-        compile_all = partial(self._extractions, products, schema, **options)
-        async with aclosing(aiter(await asyncio.to_thread(compile_all))) as stream:
-            async for item in stream:
-                yield item
-
-    def close(self) -> None:
-        """Finishes what the model was given; later calls, and those with more, raise ModelError."""
-        self._engine.close()
-        if isinstance(self.model, RemoteModel):
-            self.model.client.close()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _extractions(
-        self,
-        products: Iterable[Any],
-        schema: type[T] | Mapping[str, type[T]],
-        *,
-        text: str | Sequence[str] | None = None,
-        id: str = "id",
-        category: str | None = None,
-        examples: FewShotExamples | None = None,
-        **settings: Any,
-    ) -> Extractions:
-        mixed = isinstance(schema, Mapping)
-        schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
-        if not schemas:
-            raise SchemaError("schemas", None, "no category is given")
-        shown = Shown.of(text, id, category)
-        shots = read_few_shot_examples(
-            examples, schemas, mixed, lambda document: shown_text(document, shown)[0]
-        )
-        compiled = {
-            name: self.compile(item, examples=shots.get(name, ()), **settings)
-            for name, item in schemas.items()
-        }
-        from schemax.pipeline import Extractions  # which imports torch
-
-        documents = read_documents(products, shown)
-        familiarity = Familiarity(self.calibration, self._unfamiliar)
-        found = self._engine, documents, compiled, self.calibration, familiarity
-        return Extractions(*found, by_category=mixed)
 
 
 @lru_cache(maxsize=1)

@@ -8,8 +8,9 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from schemax.calls import Options
 from schemax.documents import Shown, read_documents
-from schemax.extractor import Extractor, Options, loaded
+from schemax.extractor import Extractor, loaded
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import typer
 
+from schemax.calls import Options
 from schemax.commands import extract_options as given
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
@@ -21,7 +22,6 @@ from schemax.commands.few_shot import few_shot
 from schemax.commands.option_groups import grouped
 from schemax.commands.process import terminable
 from schemax.commands.server_options import ServerOptions
-from schemax.extractor import Options
 from schemax.io.estimate import estimate
 from schemax.io.job import Job, is_resumable, source_of
 from schemax.io.readers import CSV, Shard

@@ -9,13 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from schemax.calls import Options
 from schemax.commands import options
 from schemax.commands.console import UsageError, refused_settings
 from schemax.commands.extract_options import ModelOptions, RayOptions
 from schemax.commands.process import terminable
 from schemax.commands.server_options import ServerOptions
 from schemax.compiler.prompt import template_source
-from schemax.extractor import Extractor, Options
+from schemax.extractor import Extractor
 from schemax.io.columns import Schemas
 from schemax.io.task import Backend, Task
 from schemax.ray.parts import on_ray

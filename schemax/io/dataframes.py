@@ -9,9 +9,10 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, Unpack
 
+from schemax.calls import Options
 from schemax.documents import Shown
 from schemax.errors import InputError
-from schemax.extractor import Extractor, Options
+from schemax.extractor import Extractor
 from schemax.io.arrow import record_batch
 from schemax.io.arrow_in import as_record, read_cells
 from schemax.io.arrow_times import holds_times

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
+from schemax.calls import Options
 from schemax.documents import Shown
-from schemax.extractor import Extractor, Options
+from schemax.extractor import Extractor
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint
 from schemax.io.columns import Schemas

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from schemax.attributes import Attribute
+from schemax.calls import Options
 from schemax.compiler import CompiledSchema
 from schemax.compiler.few_shot import FewShotExample, read_few_shot_examples
 from schemax.documents import Shown, shown_text
 from schemax.errors import InputError
-from schemax.extractor import Extractor, Options
+from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
 from schemax.io.columns import Schemas, named_schemas
 from schemax.io.records import Record

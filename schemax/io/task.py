@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from schemax.attributes import settings_of
+from schemax.calls import Options
 from schemax.config import resolve_decoding
 from schemax.documents import Shown
 from schemax.errors import ModelError
-from schemax.extractor import Extractor, Options
+from schemax.extractor import Extractor
 from schemax.io import fingerprint
 from schemax.io.columns import Schemas, named_schemas
 from schemax.io.long_documents import TooLong, compiled_schemas, fits_model, fitted

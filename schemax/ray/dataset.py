@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
+from schemax.calls import Options
 from schemax.compiler.prompt import load_template, template_source
 from schemax.config import resolve_decoding
 from schemax.documents import Shown
 from schemax.errors import InputError, SchemaError
-from schemax.extractor import Extractor, Options
+from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.io.arrow import record_batch
 from schemax.io.arrow_in import batch_records
