@@ -69,24 +69,26 @@ def test_a_document_is_read_in_the_browser(address: tuple[str, str | None], tmp_
         pytest.skip("Chromium does not start")
     try:
         browser.call("Page.navigate", url=url)
-        browser.wait("document.querySelectorAll('#declared tr').length === 4")
+        browser.wait("document.querySelectorAll('#declared tr').length === 4", 60)
         if key:
-            browser.wait("!document.getElementById('locked').hidden")
+            browser.wait("!document.getElementById('locked').hidden", 60)
             browser.run(
                 "const key = document.getElementById('key'); key.value = 'secret'; key.onchange()"
             )
-        browser.wait("document.querySelectorAll('#named option').length > 5")
+        browser.wait("document.querySelectorAll('#named option').length > 5", 60)
         browser.run(f"document.getElementById('text').value = {TITLE!r}")
         browser.run("document.getElementById('run').click()")
-        browser.wait("document.getElementById('state').textContent.startsWith('done in')")
+        browser.wait("document.getElementById('state').textContent.startsWith('done in')", 60)
         assert browser.run("document.getElementById('document').textContent") == TITLE
-        browser.wait("document.getElementById('at').value === document.getElementById('at').max")
+        browser.wait(
+            "document.getElementById('at').value === document.getElementById('at').max", 60
+        )
         assert browser.run("document.querySelectorAll('#body tr').length") == 4
         browser.run("document.querySelector('input[value=json]').click()")
-        browser.wait("document.getElementById('json').value.includes('properties')")
+        browser.wait("document.getElementById('json').value.includes('properties')", 60)
         browser.run("document.getElementById('json').value = '{'")
         browser.run("document.getElementById('run').click()")
-        browser.wait("document.getElementById('state').classList.contains('wrong')")
+        browser.wait("document.getElementById('state').classList.contains('wrong')", 60)
         if not key:  # a refusal is logged by the browser
             assert browser.trouble == []
         assert all(request.startswith(url) for request in browser.requests)

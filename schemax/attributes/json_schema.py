@@ -42,7 +42,7 @@ from schemax.attributes.json_values import (
     text_type,
     union_of,
 )
-from schemax.attributes.settings import words_of
+from schemax.attributes.settings import spaced, words_of
 from schemax.errors import SchemaError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -143,7 +143,7 @@ class Builder:
         title = child.get("title")
         if title is not None and not isinstance(title, str):
             raise self._error(place, "title must be text")
-        if invented and title == _title_by_pydantic(key):
+        if invented and title == _title_by_pydantic(key) != spaced(key):
             title = None
         options: dict[str, Any] = {"title": title}
         if name != key:

@@ -15,7 +15,7 @@ from schemax.serve.errors import ApiError
 from schemax.serve.metrics import Metrics
 
 # They say nothing of anybody's documents, and a browser or a probe sends no key.
-_OPEN = frozenset({"/health", "/docs", "/openapi.json"})
+_OPEN = frozenset({"/", "/health", "/docs", "/openapi.json"})
 
 
 class Gate:
