@@ -80,9 +80,8 @@ def test_a_document_is_read_in_the_browser(address: tuple[str, str | None], tmp_
         browser.run("document.getElementById('run').click()")
         browser.wait("document.getElementById('state').textContent.startsWith('done in')", 60)
         assert browser.run("document.getElementById('document').textContent") == TITLE
-        browser.wait(
-            "document.getElementById('at').value === document.getElementById('at').max", 60
-        )
+        at = "document.getElementById('at')"
+        browser.wait(f"{at}.value === {at}.max", 60)
         assert browser.run("document.querySelectorAll('#body tr').length") == 4
         browser.run("document.querySelector('input[value=json]').click()")
         browser.wait("document.getElementById('json').value.includes('properties')", 60)
