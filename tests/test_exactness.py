@@ -232,7 +232,7 @@ def test_bfloat16_runs_and_mostly_agrees(codec: TextCodec, small: Any) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("preset", slow_but({"isolated"}, PRESETS))
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", slow_but({torch.float32}, [torch.float32, torch.bfloat16]))
 def test_cuda_agrees_with_the_oracle(
     codec: TextCodec, small: Any, preset: str, dtype: torch.dtype, cuda: None
 ) -> None:

@@ -263,6 +263,7 @@ def test_memory_that_runs_out_is_known_however_it_is_said(error: Exception) -> N
     assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access"))
 
 
+@pytest.mark.slow
 def test_a_small_device_finishes_all(
     codec: TextCodec, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

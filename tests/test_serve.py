@@ -324,6 +324,7 @@ def test_documents_of_a_crowd_are_none_lost_and_none_doubled(client: Any, url: s
 # The command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [["--host", "0.0.0.0"], ["--host", "example.com"]])
 def test_a_key_is_required_beyond_this_machine(args: list[str]) -> None:
     command = [sys.executable, "-m", "schemax", "serve", *args]
