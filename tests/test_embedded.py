@@ -23,7 +23,7 @@ from schemax.resources import resource_dir
 FOLDER = resource_dir("embedded")
 # Of 30 titles, how many are right at least; of other fields hardly any are.
 TELEVISIONS = {
-    "json": {"brand": 22, "screen_size": 26, "resolution": 20, "smart": 22, "ports": 14},
+    "json": {"brand": 22, "screen_size": 26, "resolution": 21, "smart": 22, "ports": 19},
     "yaml": {"brand": 20, "screen_size": 26, "resolution": 21, "smart": 20, "ports": 13},
     "xml": {"brand": 22, "screen_size": 26, "resolution": 22, "smart": 22, "ports": 11},
 }
@@ -86,7 +86,7 @@ def test_hyper_parallel_takes_far_fewer_passes(embedded: Extractor) -> None:
     ("format", "least"),
     [
         ("json", 0.725),
-        pytest.param("yaml", 0.745, marks=pytest.mark.slow),
+        pytest.param("yaml", 0.74, marks=pytest.mark.slow),
         pytest.param("xml", 0.735, marks=pytest.mark.slow),
     ],
 )
