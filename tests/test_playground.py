@@ -69,7 +69,7 @@ def test_a_document_is_read_in_the_browser(address: tuple[str, str | None], tmp_
         pytest.skip("Chromium does not start")
     try:
         browser.call("Page.navigate", url=url)
-        browser.wait("document.querySelectorAll('#declared tr').length === 4", 60)
+        browser.wait("document.querySelectorAll('#declared tr').length === 5", 60)
         if key:
             browser.wait("!document.getElementById('locked').hidden", 60)
             browser.run(
@@ -82,7 +82,7 @@ def test_a_document_is_read_in_the_browser(address: tuple[str, str | None], tmp_
         assert browser.run("document.getElementById('document').textContent") == TITLE
         at = "document.getElementById('at')"
         browser.wait(f"{at}.value === {at}.max", 60)
-        assert browser.run("document.querySelectorAll('#body tr').length") == 4
+        assert browser.run("document.querySelectorAll('#body tr').length") == 5
         browser.run("document.querySelector('input[value=json]').click()")
         browser.wait("document.getElementById('json').value.includes('properties')", 60)
         browser.run("document.getElementById('json').value = '{'")

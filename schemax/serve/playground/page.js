@@ -10,9 +10,10 @@ const TYPES = {
 };
 const SAMPLE = [
   ["brand", "text", "Maker of the product"],
-  ["gender", "choice", "women, men, unisex"],
+  ["screen size", "number", "Diagonal in inches"],
+  ["resolution", "choice", "720p, 1080p, 4K, 8K"],
+  ["smart", "yes or no", ""],
   ["colour", "text", ""],
-  ["size", "number", "Size, US"],
 ];
 const part = (id) => document.getElementById(id);
 
