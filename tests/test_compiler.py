@@ -14,6 +14,7 @@ import jinja2
 import numpy as np
 import pytest
 import tokenizers
+from conftest import slow_but
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -50,12 +51,15 @@ class Television(AttrSchema):
     size: Size | None = None
 
 
-@pytest.fixture(scope="module", params=TOKENIZERS)
+@pytest.fixture(scope="module", params=slow_but({"gpt-2", "phi-3"}, TOKENIZERS))
 def real(request: pytest.FixtureRequest, data: Path) -> TextCodec:
     return load_codec(data / "tokenizers" / request.param)
 
 
-@pytest.fixture(scope="module", params=["small", "embedded", *TOKENIZERS])
+@pytest.fixture(
+    scope="module",
+    params=slow_but({"small", "embedded", "gpt-2", "phi-3"}, ["small", "embedded", *TOKENIZERS]),
+)
 def any_codec(request: pytest.FixtureRequest, codec: TextCodec) -> TextCodec:
     if request.param == "small":
         return codec

@@ -230,6 +230,7 @@ def test_bfloat16_runs_and_mostly_agrees(codec: TextCodec, small: Any) -> None:
     assert sum(same) > len(same) / 2
 
 
+@pytest.mark.slow
 @pytest.mark.gpu
 @pytest.mark.parametrize("preset", slow_but({"isolated"}, PRESETS))
 @pytest.mark.parametrize("dtype", slow_but({torch.float32}, [torch.float32, torch.bfloat16]))

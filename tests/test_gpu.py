@@ -148,6 +148,7 @@ SPREAD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", slow_but({"branched"}, WAYS))
 def test_layers_on_two_devices_equal_one(
     way: str, saved_model: Path, codec: TextCodec, monkeypatch: pytest.MonkeyPatch

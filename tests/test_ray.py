@@ -318,5 +318,5 @@ def test_an_actor_that_loads_another_model_is_refused(saved_model: Path) -> None
 
 def test_ray_is_needed_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ray.data", None)
-    with pytest.raises(InputError, match=r"needs ray, .* \"schemax-hpd\[ray\]\""):
+    with pytest.raises(InputError, match=r"needs ray, .* '\.\[ray\]'"):
         schemax.ray.extract([], declared())

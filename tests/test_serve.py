@@ -272,6 +272,7 @@ def test_names_that_lead_here_from_elsewhere_are_refused(make: Any) -> None:
         assert evil.status_code == 400
 
 
+@pytest.mark.slow
 def test_documents_of_a_crowd_are_none_lost_and_none_doubled(client: Any, url: str) -> None:
     """Clients of every kind at once: good, hostile, hasty and slow."""
     rng = random.Random(0)
@@ -334,6 +335,7 @@ def test_a_key_is_required_beyond_this_machine(args: list[str]) -> None:
     assert "give --api-key" in done.stderr
 
 
+@pytest.mark.slow
 def test_sigterm_lets_requests_end(free_port: int) -> None:
     command = [sys.executable, "-m", "schemax", "serve", "--port", str(free_port)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

@@ -311,7 +311,7 @@ def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "in.parquet").touch()
     for place in ("in.parquet", "in.jsonl.zst"):
         (tmp_path / place).touch()
-        with pytest.raises(InputError, match=r'pip install "schemax-hpd\[tables\]"'):
+        with pytest.raises(InputError, match=r"pip install '\.\[tables\]'"):
             Source.of([str(tmp_path / place)])
 
 
