@@ -30,7 +30,7 @@ from schemax.evaluation.examples import Example
 from schemax.tokens import DONE, StopTable
 
 CPU = torch.device("cpu")
-RUNNING = tuple(name for name in ENGINES if name not in ("llama.cpp", "outlines"))
+RUNNING = tuple(name for name in ENGINES if name not in ("llama.cpp", "outlines", "generate-flash"))
 SMALL = Sizes(documents=5, document_tokens=24, attributes=3, instruction_tokens=20, jitter=0.3)
 
 

@@ -21,6 +21,7 @@ import schemax.ray
 from schemax import AttrSchema, InputError, SchemaError
 from schemax.commands.extract_model import task_of
 from schemax.commands.extract_options import ModelOptions
+from schemax.commands.server_options import ServerOptions
 from schemax.io.table_schema import TableSchema
 from schemax.ray.dataset import _Load, _Reader
 from schemax.ray.pool import Pool
@@ -306,7 +307,8 @@ def test_errors_are_plain(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_actor_that_loads_another_model_is_refused(saved_model: Path) -> None:
-    task = task_of(ModelOptions(model=str(saved_model), device="cpu"), declared(), {})
+    options = ModelOptions(model=str(saved_model), device="cpu")
+    task = task_of(options, ServerOptions(), declared(), {})
     known = task.facts()
     assert (known["decoding documents"], known["decoding slots"]) == ("isolated", "independent")
     assert callable(task.computing(known))

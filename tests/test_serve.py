@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -297,7 +298,7 @@ def test_documents_of_a_crowd_are_none_lost_and_none_doubled(client: Any, url: s
             documents = [{"id": id, "title": f"LG {id}"} for id in ids]
             body = {"schema": SCHEMA, "documents": documents}
             if kind == "hasty":
-                with pytest.raises(httpx.TimeoutException):
+                with suppress(httpx.TimeoutException):  # now and then the answer is as fast
                     mine.post("/v1/extract", json=body, timeout=0.001)
                 return kind
             headers = {"accept": "application/x-ndjson"} if kind == "slow" else {}
