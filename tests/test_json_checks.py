@@ -157,6 +157,15 @@ def test_conditions_search_for_patterns_in_bounded_time() -> None:
     assert time.process_time() - started < 5
 
 
+def test_a_pattern_that_cannot_be_searched_for_is_an_error_of_its_field() -> None:
+    longest = {"properties": {"x": {"pattern": "a" * 20_000}}}
+    item = read(
+        declared(properties={"x": {"type": "string"}}, **{"if": {}, "then": longest}), x="b"
+    )
+    (error,) = item.errors
+    assert (error.field, "its pattern cannot be used" in error.message) == ("x", True)
+
+
 class Shop(AttrSchema, category="online shop", format="yaml"):
     """Shops."""
 

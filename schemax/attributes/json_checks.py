@@ -8,8 +8,8 @@ A declaration holds types, bounds, patterns and choices, and Pydantic enforces t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, lru_cache
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -66,7 +66,11 @@ class Checks:
         """What the declaration allows, and the document does not."""
         if self._validator is None:
             return
-        for error in self._validator.iter_errors(_as_json(instance)):
+        try:
+            shown = _as_json(instance)
+        except Exception:  # a serializer's of the base class: what writes the row says so
+            return
+        for error in self._validator.iter_errors(shown):
             if error.validator != "format" and _BEYOND.isdisjoint(error.absolute_schema_path):
                 continue
             for missing in _missing(error):
@@ -155,12 +159,12 @@ def _search(_validator: Any, pattern: str, text: Any, _node: Any) -> Iterator[An
         _reader(pattern).validate_python(text)
     except ValidationError as error:
         yield Mismatch(error.errors()[0]["msg"])
+    except ValueError as error:  # a pattern that no engine takes, or that is too long
+        yield Mismatch(f"its pattern cannot be used: {error}")
 
 
-@cache
+@lru_cache(maxsize=256)
 def _reader(pattern: str) -> TypeAdapter[Any]:
-    from typing import Annotated
-
     kind: Any = Annotated[str, Pattern(pattern)]
     return TypeAdapter(kind)
 
