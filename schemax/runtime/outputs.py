@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemax.tokens import SlotOutput
 
@@ -32,6 +32,12 @@ def passes_of(slots: Sequence[SlotOutput]) -> int:
     """Forward passes until the last of some slots was done, with those that they called for."""
     called = ((slot, (*slot.children, *slot.branches)) for slot in slots)
     return max((slot.passes + passes_of(others) for slot, others in called), default=0)
+
+
+def joined(outputs: tuple[SlotOutput, ...], wave: Sequence[SlotOutput]) -> tuple[SlotOutput, ...]:
+    """Outputs with those of the next wave, which began when all before were done."""
+    before = passes_of(outputs)
+    return (*outputs, *(replace(slot, passes=slot.passes + before) for slot in wave))
 
 
 def too_long(problem: str, num_tokens: int) -> DocumentOutput:
