@@ -44,7 +44,8 @@ def read_out(
     else:
         slots = _slot_texts(output.slots, compiled, calibration)
     if compiled.decoding.max_repairs:
-        slots = settled(compiled.attributes, slots, partial(_refusals, document, compiled))
+        refused = partial(_refusals, document, compiled)
+        slots = settled(compiled.attributes, slots, refused, _null_text(compiled.format))
     return build(
         compiled.schema,
         compiled.attributes,

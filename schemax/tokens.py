@@ -203,8 +203,8 @@ class SlotOutput:
         first token, and at all tokens together. 0 where nothing was forbidden or nothing chosen.
         Of free text only tokens count at which the model's own choice was refused.
     alternatives: of every step with a choice, for a grammar of choices.
-    passes: forward passes that gave its tokens, those that read its prompt counted as one; of a
-        later wave, with those of the waves before.
+    passes: forward passes that gave its tokens, those that read its prompt counted as one.
+    before: forward passes of its document before it began, of a slot of a later wave.
     children: of the slots that its value called for. () also of a value that is cut off.
     branches: what it could have written instead. Only a stream tells, since it reads nothing twice.
     repaired: what was written when it was asked for again, because the value was refused.
@@ -219,6 +219,7 @@ class SlotOutput:
     legal_logprobs: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
     alternatives: tuple[Alternatives, ...] = field(default=(), compare=False)
     passes: int = field(default=0, compare=False)
+    before: int = field(default=0, compare=False)
     children: tuple[SlotOutput, ...] = ()
     branches: tuple[SlotOutput, ...] = field(default=(), compare=False)
     repaired: SlotOutput | None = None

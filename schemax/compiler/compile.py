@@ -108,12 +108,12 @@ class CompiledSchema:
         return _slot_text(self.stop_rule, self.codec, tuple(ids))
 
     def assemble(
-        self, documents: Sequence[Ids], literals: Sequence[Sequence[str]] | None = None
+        self, documents: Sequence[Ids], values: Sequence[Sequence[str]] | None = None
     ) -> PromptIds:
         """One prompt of up to J documents that are already token ids.
 
-        literals: (J, N) values where they are known, as they are written: the keys of fields that
-            look at others then hold these, and all are asked at once.
+        values: (J, N) as they are written, where they are known: the keys of fields that look at
+            others then hold these, and all are asked at once.
         """
         stacked = self.decoding.documents == "stacked"
         elements = []
@@ -136,8 +136,8 @@ class CompiledSchema:
         )
         if self.waves is None:
             return prompt
-        if literals is not None:
-            return replace(prompt, keys=tuple(map(self.waves.keys_behind, literals)))
+        if values is not None:
+            return replace(prompt, keys=tuple(map(self.waves.keys_behind, values)))
         keys, k_max, slots = self.waves.opened
         return replace(
             prompt,

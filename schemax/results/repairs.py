@@ -49,10 +49,16 @@ def refusals(
 
 
 def settled(
-    attributes: Sequence[Attribute], slots: Slots, refused: Callable[[Slots], dict[Path, str]]
+    attributes: Sequence[Attribute],
+    slots: Slots,
+    refused: Callable[[Slots], dict[Path, str]],
+    null: str,
 ) -> Slots:
     """The slots, with the second answers in the place of values that were refused, unless these are
-    refused as well. refused: says so of slots; see `refusals`."""
+    null, cut off or refused as well: then the first error stays.
+
+    refused: says so of slots, see `refusals`. null: the literal, without white space around it.
+    """
 
     def chosen(take: Callable[[Path, SlotText, SlotText], SlotText]) -> Slots:
         return [
@@ -67,7 +73,7 @@ def settled(
 
     def take(path: Path, slot: SlotText, second: SlotText) -> SlotText:
         tokens = slot.tokens + second.tokens
-        if path in again or is_cut(second):
+        if path in again or is_cut(second) or second.raw.strip() == null:
             return replace(slot, tokens=tokens, repaired=None)
         what = f"{clipped(slot.raw)} was refused ({first.get(path)}), and asked for again"
         return replace(second, tokens=tokens, note=what)
