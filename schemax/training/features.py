@@ -26,7 +26,8 @@ class Features:
     """A training example as token ids.
 
     document: the ids of its text. literals: (N,) values as they are written.
-    chances: (N,) how likely each value is learnt in an epoch: 1 where it was annotated.
+    chances: (N,) how likely each value is learnt in an epoch: 1 where it was annotated, 0 where
+        something that its field looks at is not known.
     tokens: what it adds to a row behind the instruction; extent: position ids it needs there.
     long_rope: whether longrope takes its long factors.
     """
@@ -85,15 +86,17 @@ def _features(
     """Features of an example, if the model can learn from it; notes: who is named for what."""
     text = clean_document(example.text, compiled.prompt.fence)
     document = tuple(compiled.codec.encode(text))
-    prompt = compiled.assemble([document])
+    values = (example.values.get(attribute.name) for attribute in compiled.attributes)
+    literals = tuple(map(compiled.format.escape, values))
+    prompt = compiled.assemble([document], [literals])
     plan = plan_prompt(prompt, compiled.decoding)
     if (problem := model.misfit(plan)) is not None:
         notes["left out, too long for the model"].append(f"{example.name} ({problem})")
         return None
-    values = (example.values.get(attribute.name) for attribute in compiled.attributes)
-    literals = tuple(map(compiled.format.escape, values))
     chances = tuple(
-        1.0
+        0.0
+        if any(".".join(path) in example.unknown for path in attribute.after)
+        else 1.0
         if attribute.name in example.values
         else absent
         if attribute.name not in example.unknown and (attribute.nullable or not attribute.required)
@@ -130,10 +133,11 @@ def fill_row(
 
     rng: chooses which values without an annotation are learnt; None learns all that ever may be.
     """
-    prompt = compiled.assemble([item.document for item in features])
+    literals = [item.literals for item in features]
+    prompt = compiled.assemble([item.document for item in features], literals)
     learnt = [
         [chance > (0.0 if rng is None else rng.random()) for chance in item.chances]
         for item in features
     ]
-    values, flags = slot_targets(compiled, [item.literals for item in features], learnt)
+    values, flags = slot_targets(compiled, literals, learnt)
     return training_sequence(compiled, prompt, values, flags)
