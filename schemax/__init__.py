@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from schemax.attributes import attr
 from schemax.calibration import Calibration
-from schemax.catalog import load_schema, schema_names
+from schemax.catalog import load_schema, load_schemas, schema_names
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.config import DecodingConfig
 from schemax.diagnosis import Diagnosis, doctor
@@ -60,6 +60,7 @@ __all__ = [
     "extract_files",
     "extract_frame",
     "load_schema",
+    "load_schemas",
     "register_format",
     "report",
     "schema_names",
