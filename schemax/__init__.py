@@ -27,6 +27,7 @@ from schemax.schema import AttrSchema
 
 if TYPE_CHECKING:
     from schemax import ray as ray
+    from schemax.discovery import discover
     from schemax.io.arrow import arrow_schema
     from schemax.io.dataframes import extract_frame
     from schemax.io.job import extract_files
@@ -55,6 +56,7 @@ __all__ = [
     "arrow_schema",
     "attr",
     "compile_schema",
+    "discover",
     "doctor",
     "extract",
     "extract_files",
@@ -70,13 +72,14 @@ __all__ = [
 _LAZY = {
     "Summary": "schemax.io.summary",
     "arrow_schema": "schemax.io.arrow",
+    "discover": "schemax.discovery",
     "extract_files": "schemax.io.job",
     "extract_frame": "schemax.io.dataframes",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """What only files, tables and clusters need is imported when it is asked for."""
+    """What only files, tables, clusters and discovery need is imported when it is asked for."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     if name == "ray":

@@ -31,9 +31,9 @@ def names_of(schemas: Iterable[tuple[str, Iterable[str]]]) -> Names:
     """schemas: every schema's name, and the other names that it has."""
     found: dict[tuple[str, ...], tuple[str, How]] = {}
     for schema, others in schemas:
-        found[_words(schema)] = schema, "name"
+        found[words_of(schema)] = schema, "name"
         for other in others:
-            found.setdefault(_words(other), (schema, "other name"))
+            found.setdefault(words_of(other), (schema, "other name"))
     return found
 
 
@@ -47,22 +47,23 @@ def match_category(category: str, names: Names) -> Match | None:
     levels = [level for level in _LEVEL.split(category) if level.strip()]
     if not levels:
         return None
-    if (found := names.get(_words(levels[-1]))) is not None:
+    if (found := names.get(words_of(levels[-1]))) is not None:
         return Match(*found)
-    matches = [_by_last_words(part, names) for part in _LISTED.split(levels[-1]) if part]
+    matches = [_by_lastwords_of(part, names) for part in _LISTED.split(levels[-1]) if part]
     schemas = {match and match.schema for match in matches}
     return matches[0] if len(schemas) == 1 else None
 
 
-def _by_last_words(name: str, names: Names) -> Match | None:
-    words = _words(name)
+def _by_lastwords_of(name: str, names: Names) -> Match | None:
+    words = words_of(name)
     for start in range(len(words)):
         if (found := names.get(words[start:])) is not None:
             return Match(found[0], "last words" if start else found[1])
     return None
 
 
-def _words(name: str) -> tuple[str, ...]:
+def words_of(name: str) -> tuple[str, ...]:
+    """The words that names share which mean the same: without case, plurals and remarks."""
     text = _TAIL.sub("", _REMARK.sub(" ", folded(name, loose)))
     words = _WORD.findall(text)
     return tuple(_stem(word) for word in words if word != "and")

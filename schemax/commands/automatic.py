@@ -41,7 +41,7 @@ _COLUMNS: Mapping[str, Callable[[_Line], Any]] = {
 }
 
 
-def schemas_by_category(source: Source, key: str, *, quiet: bool) -> dict[str, type[BaseModel]]:
+def schemas_by_category(source: Source, key: str, *, quiet: bool) -> Mapping[str, type[BaseModel]]:
     """Ready-made schemas by the categories of the first million records, all shards together.
 
     Says on stderr, as a table, which category has got which. Raises UsageError where the input

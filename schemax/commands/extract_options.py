@@ -53,8 +53,8 @@ class FileOptions:
         "Keys that the model is shown. Default: all but id and category.", metavar="KEY,KEY"
     )
     category: str | None = option(
-        "Key of a record's category, for SCHEMA of several: Shoes=shoes,Tea=tea. Default with auto: "
-        "category.",
+        "Key of a record's category, for SCHEMA of several: Shoes=shoes,Tea=tea. Default with "
+        "auto: category.",
         metavar="KEY",
     )
     limit: int | None = option("Read the first so many records only.", min=0)
