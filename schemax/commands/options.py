@@ -22,15 +22,11 @@ from schemax.resources import EMBEDDED_WARNING, resource_dir
 MODEL_PANEL = "Model and prompt"
 """The heading that options of model and prompt stand under in --help."""
 
-Schema = Annotated[
-    str,
-    Argument(
-        metavar="SCHEMA",
-        show_default=False,
-        help="A ready-made name (see `schemax schemas`), module:Class, file.py:Class or a "
-        "JSON Schema file (schema.json).",
-    ),
-]
+SCHEMA_HELP = (
+    "A ready-made name (see `schemax schemas`), module:Class, file.py:Class or a JSON Schema file "
+    "(schema.json)."
+)
+Schema = Annotated[str, Argument(metavar="SCHEMA", show_default=False, help=SCHEMA_HELP)]
 Schemas = Annotated[
     str | None,
     Option(
