@@ -88,7 +88,7 @@ def test_commands_use_it_and_say_so(tuned: Path) -> None:
     assert [list(row["attributes"]) for row in rows] == [["brand", "count"]] * 2
     done = invoke("explain", tuned, "--model", tuned, "--json")
     contract = json.loads(done.stdout)
-    assert contract["settings"]["decoding"]["layout"] == "gapped", contract["settings"]
+    assert (contract["format"], contract["decoding"]["layout"]) == ("yaml", "gapped")
     jsonl(test, [{"category": "Tea", "text": "x", "attributes": {"Origin": "Assam"}}])
     done = invoke("evaluate", test, "--model", tuned)
     assert "not trained on these attributes of Tea" in done.stderr

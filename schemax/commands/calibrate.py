@@ -16,6 +16,7 @@ from schemax.commands.console import UsageError, plain_warnings, say, show, tabl
 from schemax.commands.datasets import dataset, schemas_for
 from schemax.config import DecodingConfig
 from schemax.evaluation.examples import read_examples
+from schemax.evaluation.schemas import as_declared
 from schemax.extractor import Extractor
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def calibrate(
         if (config or extractor.decoding).layout == "autoregressive":
             raise UsageError("values of the autoregressive layout have no confidence to calibrate")
         schemas = schemas_for(found.schemas, examples, [extractor])
+        examples = as_declared(examples, schemas)
         options.note_trained(str(folder), extractor, settings | {"format": format})
         fit = calibrate(
             extractor,

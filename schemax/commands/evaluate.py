@@ -27,7 +27,7 @@ from schemax.evaluation.examples import Example, duplicated_ids, read_examples, 
 from schemax.evaluation.judge import Judgement, cases_of
 from schemax.evaluation.plots import SUFFIXES, can_plot, plot_reliability
 from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
-from schemax.evaluation.schemas import parts_of
+from schemax.evaluation.schemas import as_declared, parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.messages import some_of
@@ -140,6 +140,7 @@ def evaluate(
             for name in models
         }
         schemas = schemas_for(found.schemas, examples, extractors.values())
+        examples = as_declared(examples, schemas)
         runs = []
         for named, extractor in extractors.items():
             options.note_trained(named, extractor, checked[0])

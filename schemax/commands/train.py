@@ -21,6 +21,7 @@ from schemax.commands.server_options import by_chat, is_address
 from schemax.config import PRESETS, DecodingConfig, resolve_decoding
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
+from schemax.evaluation.schemas import as_declared
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.training.settings import TrainingSettings
@@ -78,6 +79,7 @@ def train(
         test = source.test or found.test
         annotated = read_training_examples(found.file, test, keep_overlap=source.keep_overlap)
         declared = declared_schemas(found.schemas, annotated)
+        annotated = as_declared(annotated, declared)
         loading = "cpu" if _num_processes() > 1 else device
         extractor, name = _load(model, weights.from_scratch, chosen, loading, template)
         options.note_trained(name, extractor, settings | {"decoding": decoding})

@@ -142,6 +142,8 @@ def _id(value: Any) -> str | None:
 
 
 def _label(name: str, value: Any) -> Label:
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        return json.dumps(value, ensure_ascii=False)  # items of nested models
     if not isinstance(value, list):
         return _scalar(name, value)
     accepted = tuple(dict.fromkeys(_scalar(name, item) for item in value))
