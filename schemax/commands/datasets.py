@@ -20,6 +20,7 @@ from schemax.evaluation.schemas import (
     for_categories,
     read_attributes,
 )
+from schemax.evaluation.sources import is_table
 from schemax.extractor import Extractor
 from schemax.messages import some_of
 from schemax.trained import TrainedWith
@@ -42,14 +43,21 @@ def dataset(path: Path, part: Literal["train", "test"], schemas: str | None) -> 
     schemas: what the user named, which comes first. Raises UsageError for a folder without the
     part.
     """
-    if not path.is_dir():
+    if not path.is_dir() or is_table(path):
         return Dataset(path, None, schemas)
-    file, test, attributes = path / f"{part}.jsonl", path / "test.jsonl", path / ATTRIBUTES
-    if not file.is_file():
-        raise UsageError(f"{path} is a folder without {file.name}")
+    file, test, attributes = _part(path, part), _part(path, "test"), path / ATTRIBUTES
+    if file is None:
+        raise UsageError(f"{path} is a folder without {part}.jsonl")
     if schemas is None and attributes.is_file():
         schemas = str(attributes)
-    return Dataset(file, test if test.is_file() else None, schemas)
+    return Dataset(file, test, schemas)
+
+
+def _part(folder: Path, part: str) -> Path | None:
+    """A part of a folder: a file, or a dataset that `save_to_disk` has written there."""
+    names = [f"{part}{suffix}" for suffix in (".jsonl", ".parquet", ".csv", ".json", "")]
+    found = (folder / name for name in names)
+    return next((one for one in found if one.is_file() or (one.is_dir() and is_table(one))), None)
 
 
 def declared_schemas(spec: str | None, examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
