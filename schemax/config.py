@@ -202,6 +202,16 @@ def resolve_decoding(decoding: str | DecodingConfig | None) -> DecodingConfig:
     return replace(PRESETS[name], **dict(map(_change, changes)))
 
 
+def decoding_name(config: DecodingConfig) -> str:
+    """What `resolve_decoding` reads as this config, with as few changes as can be."""
+    names = []
+    for preset, known in PRESETS.items():
+        pairs = ((one.name, getattr(config, one.name)) for one in fields(config))
+        changes = [f"{name}={value}" for name, value in pairs if value != getattr(known, name)]
+        names.append((len(changes), ":".join([preset, *changes])))
+    return min(names, key=lambda one: one[0])[1]
+
+
 _WORDS: Mapping[str, Any] = {"none": None, "true": True, "false": False}
 
 
@@ -210,8 +220,8 @@ def _change(text: str) -> tuple[str, Any]:
     if not equals or name not in {field.name for field in fields(DecodingConfig)}:
         known = ", ".join(field.name for field in fields(DecodingConfig))
         raise ValueError(f"a change to a preset is NAME=VALUE with one of {known}, not {text!r}")
-    if value in _WORDS:
-        return name, _WORDS[value]
+    if value.lower() in _WORDS:
+        return name, _WORDS[value.lower()]
     for kind in (int, float):
         try:
             return name, kind(value)
