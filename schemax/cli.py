@@ -19,6 +19,7 @@ from schemax import resources
 from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
 from schemax.commands.console import say
+from schemax.commands.data import data
 from schemax.commands.demo import demo
 from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
@@ -103,7 +104,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
-_VERBS = (demo, extract, explain, trace, doctor, train, calibrate, evaluate, bench, serve, schemas)
+_VERBS = (
+    *(demo, extract, explain, trace, doctor, data, train, calibrate, evaluate, bench, serve),
+    schemas,
+)
 for _verb in _VERBS:
     app.command()(_verb)
 
