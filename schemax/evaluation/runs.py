@@ -40,6 +40,7 @@ class EvaluationRun:
     finish_reasons: how many fields ended by "stop", "eos" and "length".
     invalid_fields: fields whose value could not be used; invalid_rows: products with any error;
     failed_rows: those of them that gave no instance at all.
+    dollars_per_hour: of the machine; None where nobody said.
     """
 
     decoding: str
@@ -54,6 +55,14 @@ class EvaluationRun:
     invalid_rows: int
     failed_rows: int
     judged: Judged | None = None
+    dollars_per_hour: float | None = None
+
+    @property
+    def dollars_per_1000(self) -> float | None:
+        """Of products, on a machine that does nothing else."""
+        if self.dollars_per_hour is None:
+            return None
+        return 1000 * self.dollars_per_hour / 3600 / self.products_per_second
 
     @property
     def products_per_second(self) -> float:
@@ -87,6 +96,7 @@ class EvaluationRun:
             "passes_per_product": self.passes,
             "seconds": self.seconds,
             "products_per_second": self.products_per_second,
+            "dollars_per_1000": self.dollars_per_1000,
             "finish_reasons": dict(self.finish_reasons),
             "invalid": {
                 "fields": self.invalid_fields,
