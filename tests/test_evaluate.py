@@ -331,7 +331,10 @@ def test_results_that_cannot_be_compared(tmp_path: Path, gold: str) -> None:
         "text.json": ("x", "not a result"),
         "plain.json": ('[{"decoding": "paper"}]', "--details"),
         "odd.json": ('[{"decoding": "a", "predictions": ["x"]}]', "not a result"),
-        "two.json": ('[{"decoding": "a"}, {"decoding": "b"}]', "2 settings (a, b)"),
+        "two.json": (
+            '[{"decoding": "a", "predictions": []}, {"decoding": "b", "predictions": []}]',
+            "2 settings (a, b)",
+        ),
         "short.json": ('[{"decoding": "a", "predictions": []}]', "0 products"),
     }
     for name, (text, said) in others.items():

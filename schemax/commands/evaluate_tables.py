@@ -50,9 +50,10 @@ def show_runs(
 def show_comparison(comparison: Comparison, first: str, second: str) -> None:
     """How the second differs from the first, in sentences."""
     products = comparison.differing_products
+    low, high = comparison.differing_share_interval
     show(
         f"{second} against {first}: {comparison.differing_pairs} of {comparison.pairs} pairs "
-        f"differ, in {len(products)} of {comparison.products} products"
+        f"differ, in {len(products)} of {comparison.products} products ({low:.1%} to {high:.1%})"
     )
     if products:
         show(f"  products: {some_of(products)}")

@@ -59,8 +59,8 @@ Format = Annotated[str | None, _option(help="json, yaml or xml. Default: the sch
 Template = Annotated[
     str | None,
     _option(
-        help="The prompt: verbatim, standard, generic or a Jinja file. "
-        "Default: the schema's, else the model's own, else verbatim."
+        help="The prompt: verbatim, standard, generic, paper or a Jinja file. "
+        "Default: the schema's, else the model's own, else verbatim, or paper for the decoding paper."
     ),
 ]
 Decoding = Annotated[

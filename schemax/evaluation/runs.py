@@ -149,8 +149,8 @@ class SavedRun:
     predictions: Sequence[Mapping[str, str | None]]
 
 
-def read_run(path: Path) -> SavedRun:
-    """The only setting of a file that `schemax evaluate --json --details` wrote.
+def read_runs(path: Path) -> list[SavedRun]:
+    """The settings of a file that `schemax evaluate --json --details` wrote, in order.
 
     Raises InputError for any other file.
     """
@@ -158,17 +158,28 @@ def read_run(path: Path) -> SavedRun:
         data = json.loads(path.read_bytes())
         if not isinstance(data, list) or not data:
             raise ValueError("it contains no list of settings")
-        if len(data) > 1:
-            names = ", ".join(str(item["decoding"]) for item in data)
-            raise ValueError(f"it contains {len(data)} settings ({names}), not one")
-        rows = [_saved(row) for row in data[0]["predictions"]]
-        name = str(data[0]["decoding"])
+        return [_saved_run(item) for item in data]
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(
             f"{path}: not a result of `schemax evaluate --json --details` ({what})"
         ) from error
-    return SavedRun(name, [example for example, _ in rows], [found for _, found in rows])
+
+
+def read_run(path: Path) -> SavedRun:
+    """The only setting of such a file. Raises InputError for any other file."""
+    runs = read_runs(path)
+    if len(runs) > 1:
+        names = ", ".join(run.name for run in runs)
+        raise InputError(f"{path}: it contains {len(runs)} settings ({names}), not one")
+    return runs[0]
+
+
+def _saved_run(item: Any) -> SavedRun:
+    rows = [_saved(row) for row in item["predictions"]]
+    return SavedRun(
+        str(item["decoding"]), [example for example, _ in rows], [found for _, found in rows]
+    )
 
 
 def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> None:

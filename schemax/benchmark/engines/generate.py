@@ -110,10 +110,10 @@ class BatchPrompting(Generate):
 
     name, title = "batch-prompting", "transformers generate, batch prompting, J = 6"
     note = "the batch counts prompts of up to 6 documents"
-    stacked = 6
+    documents_per_prompt = 6
 
     def run(self, work: Workload) -> Emitted:
-        groups = work.groups(self.stacked)
+        groups = work.groups(self.documents_per_prompt)
         rows = self.answered(
             [some[0].category for some in groups],
             [work.stem(*some) for some in groups],

@@ -62,6 +62,7 @@ class SchemaxEngine(Engine):
         super().__init__(model, options)
         self.name, self.title = name, title
         self.config = replace(config, batch_size=options.batch_size)
+        self.documents_per_prompt = config.documents_per_prompt
         self.writes = "output" if config.layout == "autoregressive" else "values"
 
     def setup(self, work: Workload) -> None:
@@ -79,7 +80,7 @@ class SchemaxEngine(Engine):
             self.prepared.forget_prefixes()
 
     def run(self, work: Workload) -> Emitted:
-        stacked = self.config.documents_per_prompt
+        stacked = self.documents_per_prompt
         if self.writes == "output":
             prompts, stop = work.autoregressive_prompts(stacked), work.end
         else:
@@ -95,7 +96,7 @@ class SchemaxEngine(Engine):
 
     def _parted(self, work: Workload, found: Mapping[int, Any]) -> Iterator[tuple[Ids]]:
         place = 0
-        for some in work.groups(self.config.documents_per_prompt):
+        for some in work.groups(self.documents_per_prompt):
             yield from ((ids,) for ids in work.parted_output(found[place][0], some))
             place += len(some)
 

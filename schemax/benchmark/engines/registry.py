@@ -61,7 +61,9 @@ def build_sweep(
     for (name, setting), size in product(
         [*settings, ("isolated J=1", OURS["isolated"])], batch_sizes
     ):
-        engine = SchemaxEngine(model, EngineOptions(batch_size=size), f"{name} B={size}", *setting)
+        # In flight are documents, and a batch of the paper is one of prompts.
+        options = EngineOptions(batch_size=size * setting[1].documents_per_prompt)
+        engine = SchemaxEngine(model, options, f"{name} B={size}", *setting)
         engine.batch_size = size
         found.append(engine)
     return found
