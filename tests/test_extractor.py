@@ -322,7 +322,8 @@ def test_a_template_travels_with_the_weights(folder: Path, tmp_path: Path) -> No
     assert compiled.prompt.instruction == "Own: "
     assert own.compile(Loose, template="generic").prompt.instruction.startswith("Fill in")
     # The paper's prompt is for models that know none.
-    assert own.compile(Loose, decoding="paper").prompt.instruction == "Own: "
+    alone = own.compile(Loose, decoding="paper:documents_per_prompt=1")
+    assert alone.prompt.instruction == "Own: "
     papers = Extractor.from_pretrained(folder).compile(Loose, decoding="paper")
     assert papers.prompt.instruction.startswith("You are an expert at extracting product details.")
     assert "a key for each input product ID" in papers.prompt.instruction

@@ -60,7 +60,7 @@ Template = Annotated[
     str | None,
     _option(
         help="The prompt: verbatim, standard, generic, paper or a Jinja file. "
-        "Default: the schema's, else the model's own, else verbatim, or paper for the decoding paper."
+        "Default: the schema's, else the model's own, else verbatim (paper for --decoding paper)."
     ),
 ]
 Decoding = Annotated[
