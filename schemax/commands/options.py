@@ -70,8 +70,8 @@ Format = Annotated[
 Template = Annotated[
     str | None,
     _option(
-        help="The prompt: verbatim, standard, generic or a Jinja file. "
-        "Default: the schema's, else the model's own, else verbatim."
+        help="The prompt: verbatim, standard, generic, paper or a Jinja file. "
+        "Default: the schema's, else the model's own, else verbatim (paper for --decoding paper)."
     ),
 ]
 Decoding = Annotated[
