@@ -64,7 +64,7 @@ def stream(
 
     requests are taken as there is room; an iterator may have nothing for now and go on later, as
     long as something is in flight. cancelled: requests that nobody waits for any more, which leave
-    before the next pass. Where memory runs out, all in flight begin again, half as many at a time
+    before their next pass. Where memory runs out, all in flight begin again, half as many at a time
     (see `limits.AdmissionControl`).
     """
     source = _Source(requests, cancelled)
