@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,10 +33,12 @@ import numpy as np
 import torch
 import torchgen
 from simulated_guard import guard
-from simulated_kernels import KERNELS
+from simulated_kernels import KERNELS, flex_attention
 from torch import Tensor
+from torch.nn.attention import flex_attention as flex_module
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.flop_counter import flop_registry
 
 aten = torch.ops.aten
 
@@ -47,6 +49,7 @@ _IDLE = {
     *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "alias"),
     *("_unsafe_view", "lift_fresh", "_reshape_alias", "view", "is_same_size", "resize_"),
 }
+_LOOKS_UP = {"embedding", "index", "index_select", "gather"}
 _INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}
 _INDEXING |= {"_unsafe_index_put", "index_add", "index_add_"}
 _TAKES_CPU_SCALARS = {"where", "masked_fill", "masked_fill_", "fill_", "lerp", "lerp_", "clamp"}
@@ -57,14 +60,49 @@ class Event:
     """kind: "launch", "to_device", "to_host", "wait", or what `SimulatedGPU.mark` was given.
 
     size: bytes that are copied; kernels that are launched; kernels that the device still has to do
-    when a wait ends. name: of the operator. line: of the
-    package under test.
+    when a wait ends. name: of the operator. line: of the package under test. moved: bytes that a
+    kernel reads and writes; flops: of products.
     """
 
     kind: str
     name: str
     line: str
     size: int
+    moved: int = 0
+    flops: int = 0
+
+
+class _Fused:
+    """What a compiler would make of operations: those between products are one kernel.
+
+    read: what comes from before, or out of a product, once; written: what goes to a product, or
+    is given out.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[Any, bool] = {}
+        self.moved = 0
+        self.names: list[str] = []
+
+    def take(self, name: str, given: list[Tensor], made: list[Tensor]) -> None:
+        self.names.append(name)
+        for tensor in given:
+            if tensor.untyped_storage() not in self.known:  # from before
+                self.known[tensor.untyped_storage()] = True
+                self.moved += _bytes(tensor)
+        for tensor in made:
+            self.known.setdefault(tensor.untyped_storage(), False)
+
+    def give(self, tensors: list[Tensor]) -> None:
+        for tensor in tensors:
+            if self.known.get(tensor.untyped_storage()) is False:
+                self.known[tensor.untyped_storage()] = True
+                self.moved += _bytes(tensor)
+
+
+def _bytes(tensor: Tensor) -> int:
+    """Of a tensor, no more than lie in memory."""
+    return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())
 
 
 @dataclass
@@ -81,13 +119,29 @@ class SimulatedGPU:
     most: dict[int, int] = field(default_factory=dict)
     _known: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     pinned: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
+    fused: _Fused | None = None
     _coming: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
 
     def mark(self, kind: str) -> None:
         self.note(kind, "")
 
-    def note(self, kind: str, name: str, size: int = 0) -> None:
-        self.events.append(Event(kind, name, _line(), size))
+    def note(self, kind: str, name: str, size: int = 0, moved: int = 0, flops: int = 0) -> None:
+        self.events.append(Event(kind, name, _line(), size, moved, flops))
+
+    def launch(self, op: Any, name: str, args: Any, kwargs: Any, found: Any) -> None:
+        given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        made = [x for x in tree_leaves(found) if isinstance(x, Tensor)]
+        flops = 0
+        if (formula := flop_registry.get(op.overloadpacket)) is not None:
+            flops = formula(*args, **kwargs, out_val=found)
+        elif self.fused is not None:
+            return self.fused.take(name, given, made)
+        if self.fused is not None:
+            self.fused.give(given)
+            self.fused.known.update((tensor.untyped_storage(), True) for tensor in made)
+        if name in _LOOKS_UP:  # as much as is found
+            given = made
+        self.note("launch", name, _LAUNCHES.get(name, 1), sum(map(_bytes, given + made)), flops)
 
     def send(self, target: Tensor, source: Tensor) -> None:
         """A copy to the host that is not waited for: its numbers come with the next wait."""
@@ -229,12 +283,13 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         gpu.wait(name)
         return op(args[0].inner) if gpu.has_numbers else 1
     if gpu.has_numbers and (kernel := KERNELS.get(op.name())) is not None:
-        gpu.note("launch", name, 1)
         index = mine[0].device.index
-        return tree_map(
+        made = tree_map(
             lambda x: GPUTensor(x, index) if isinstance(x, Tensor) else x,
             kernel(*tree_map(_inner, args), **tree_map(_inner, kwargs)),
         )
+        gpu.note("launch", name, 1, sum(map(_bytes, mine + tree_leaves(made)[:1])))
+        return made
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(
         op.name(), "CompositeImplicitAutograd"
     )
@@ -252,7 +307,7 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         kwargs = {**kwargs, "device": place}
     found = op(*tree_map(_inner, args), **tree_map(_inner, kwargs))
     if not op.is_view and name not in _IDLE:
-        gpu.note("launch", name, _LAUNCHES.get(name, 1))
+        gpu.launch(op, name, tree_map(_inner, args), tree_map(_inner, kwargs), found)
     if wanted is not None and wanted.type == "cpu":
         return found
     return tree_map(lambda x: _outer(x, op, mine, index), found)
@@ -407,6 +462,29 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return _run(op, args, kwargs or {})
 
 
+def _compile(function: Any = None, **_: Any) -> Any:
+    """`torch.compile`: runs what it is given, and counts it as compiled."""
+
+    @wraps(function)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        gpu = _at_hand()
+        if gpu.fused is not None:
+            return function(*args, **kwargs)
+        gpu.fused = _Fused()
+        try:
+            found = function(*args, **kwargs)
+            leaves = tree_leaves(found)
+            gpu.fused.give([x.inner for x in leaves if isinstance(x, GPUTensor)])
+            fused = gpu.fused
+        finally:
+            gpu.fused = None
+        if fused.names:
+            gpu.note("launch", "compiled", 1, fused.moved)
+        return found
+
+    return compiled
+
+
 class _CUDAEvent:
     def record(self, stream: Any = None) -> None:
         self.place = len(_at_hand().events)
@@ -463,6 +541,8 @@ def simulated_gpu(
             stack.enter_context(patch.object(torch.cuda, name, answer))
         stack.enter_context(patch.object(torch.cuda, "mem_get_info", free))
         stack.enter_context(patch.object(torch.cuda, "Event", _CUDAEvent))
+        stack.enter_context(patch.object(torch, "compile", _compile))
+        stack.enter_context(patch.object(flex_module, "flex_attention", flex_attention))
         peak = lambda device=0: gpu.most.get(torch.device(device).index or 0, 0)  # noqa: E731
         stack.enter_context(patch.object(torch.cuda, "max_memory_allocated", peak))
         for name in ("is_available", "empty_cache"):
