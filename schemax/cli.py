@@ -107,9 +107,7 @@ app = typer.Typer(
 )
 _VERBS = (
     *(demo, extract, explain, trace, discover, schemas, doctor),
-    *(train, calibrate, evaluate, bench, serve),
-    *(demo, extract, explain, trace, doctor, data, train, calibrate, evaluate, bench, serve),
-    schemas,
+    *(data, train, calibrate, evaluate, bench, serve),
 )
 for _verb in _VERBS:
     app.command()(_verb)

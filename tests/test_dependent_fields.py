@@ -395,7 +395,7 @@ def test_items_look_at_none_outside_them(codec: TextCodec) -> None:
     "decoding", ["paper", "isolated:layout=gapped", "isolated:documents=stacked"]
 )
 def test_other_layouts_refuse_it(codec: TextCodec, decoding: str) -> None:
-    with pytest.raises(SchemaError, match="currency.*after requires isolated documents"):
+    with pytest.raises(SchemaError, match=r"currency.*after requires isolated documents"):
         compile_schema(Offer, codec, decoding=decoding)
 
 

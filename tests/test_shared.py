@@ -104,9 +104,7 @@ def test_results_are_those_of_each_call_alone(
     extractor: Extractor, monkeypatch: pytest.MonkeyPatch, seed: int, room: int, flights: int
 ) -> None:
     """Threads and tasks at once, some of which leave early or read slowly."""
-    limited(monkeypatch, pass_tokens=room)
     calls = some_calls(seed, 8)
-    calls = some_calls(seed, 16)
     expected = [said(extractor.stream(rows, schema, **o)) for rows, schema, o in calls]
     limited(monkeypatch, pass_tokens=room, flights=flights)
 

@@ -151,15 +151,6 @@ def evaluate(
                 own = name or decoding_name(extractor.decoding)
                 run = _measure(extractor, examples, schemas, own, settings)
                 runs.append(replace(run, model=str(named)) if len(extractors) > 1 else run)
-        if server.server is not None:
-            extractor = server.extractor(model)
-        else:
-            extractor = options.load_extractor(model, device, dtype)
-        own = "autoregressive" if extractor.decoding.layout == "autoregressive" else "isolated"
-        runs = [
-            _measure(extractor, examples, schemas, name or own, settings)
-            for name, settings in zip(names, checked, strict=True)
-        ]
         runs = [replace(run, dollars_per_hour=report.price_per_hour) for run in runs]
         if judge is not None:
             if is_address(judge):

@@ -25,19 +25,10 @@ MODEL_PANEL = "Model and prompt"
 """The heading that options of model and prompt stand under in --help."""
 
 SCHEMA_HELP = (
-    "A ready-made name (see `schemax schemas`), module:Class, file.py:Class or a JSON Schema file "
-    "(schema.json)."
+    "A ready-made name (see `schemax schemas`), module:Class, file.py:Class, a JSON Schema file "
+    "(schema.json), or the folder of a trained model, whose schemas it means."
 )
 Schema = Annotated[str, Argument(metavar="SCHEMA", show_default=False, help=SCHEMA_HELP)]
-Schema = Annotated[
-    str,
-    Argument(
-        metavar="SCHEMA",
-        show_default=False,
-        help="A ready-made name (see `schemax schemas`), module:Class, file.py:Class, a "
-        "JSON Schema file (schema.json), or the folder of a trained model, whose schemas it means.",
-    ),
-]
 Schemas = Annotated[
     str | None,
     Option(

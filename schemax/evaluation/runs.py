@@ -68,6 +68,7 @@ class EvaluationRun:
         """Model, of several, and decoding."""
         of_model = {} if self.model is None else {"model": self.model}
         return of_model | {"decoding": self.decoding}
+
     dollars_per_hour: float | None = None
 
     @property
