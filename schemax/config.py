@@ -109,6 +109,7 @@ class DecodingConfig:
     min_probability: a value that is less probable is taken for null, where its field may go without
         one; None takes the model's own threshold (schemax.calibration), 0 keeps every value.
         Values of the autoregressive layout have no probability, so all of them are kept.
+    template: the prompt where neither call, class nor model names one; None is "verbatim".
     temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
         on the seed, the document's text, the slot and the step, never on batch-mates.
 
@@ -128,6 +129,7 @@ class DecodingConfig:
     strict: bool = False
     branch_threshold: float = 0.01
     min_probability: float | None = None
+    template: str | None = None
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
@@ -160,6 +162,8 @@ class DecodingConfig:
         for name in ("constrain", "strict"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {value!r}")
+        if self.template is not None and not isinstance(self.template, str):
+            raise ValueError(f"template must be a name, a path or a text, not {self.template!r}")
         settings = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, chosen in (("k_max", None), ("batch_size", "auto"), ("min_probability", None)):
             if settings[name] == chosen:
@@ -180,6 +184,7 @@ PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
             stop="newline",
             constrain=False,
             min_probability=0.0,
+            template="paper",
         ),
         # A model that rambles is not asked to ramble twice.
         "autoregressive": DecodingConfig(layout="autoregressive", max_retries=0),
@@ -202,6 +207,16 @@ def resolve_decoding(decoding: str | DecodingConfig | None) -> DecodingConfig:
     return replace(PRESETS[name], **dict(map(_change, changes)))
 
 
+def decoding_name(config: DecodingConfig) -> str:
+    """What `resolve_decoding` reads as this config, with as few changes as can be."""
+    names = []
+    for preset, known in PRESETS.items():
+        pairs = ((one.name, getattr(config, one.name)) for one in fields(config))
+        changes = [f"{name}={value}" for name, value in pairs if value != getattr(known, name)]
+        names.append((len(changes), ":".join([preset, *changes])))
+    return min(names, key=lambda one: one[0])[1]
+
+
 _WORDS: Mapping[str, Any] = {"none": None, "true": True, "false": False}
 
 
@@ -210,8 +225,8 @@ def _change(text: str) -> tuple[str, Any]:
     if not equals or name not in {field.name for field in fields(DecodingConfig)}:
         known = ", ".join(field.name for field in fields(DecodingConfig))
         raise ValueError(f"a change to a preset is NAME=VALUE with one of {known}, not {text!r}")
-    if value in _WORDS:
-        return name, _WORDS[value]
+    if value.lower() in _WORDS:
+        return name, _WORDS[value.lower()]
     for kind in (int, float):
         try:
             return name, kind(value)

@@ -18,7 +18,7 @@ from oracle import oracle_outputs
 from pydantic import BaseModel, create_model
 from test_families import generated
 
-from schemax import SchemaError, extract
+from schemax import InputError, SchemaError, extract
 from schemax.attributes import attr, compile_attributes
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
@@ -483,6 +483,14 @@ def test_training_sees_what_extraction_sees(
     assert compiled.waves is not None
     (asked,) = {compiled.waves.keys_behind(some)[0] for some in (literals, features[0].literals)}
     assert asked in windows(row.input_ids.tolist(), len(asked))
+
+
+def test_lists_among_which_fields_look_at_others_are_not_trained(
+    decoder_model: Callable[..., DecoderModel], codec: TextCodec
+) -> None:
+    compiled = compile_schema(Receipt, codec, template=TEMPLATE)
+    with pytest.raises(InputError, match="receipt: lines is a list in two phases"):
+        make_features([], {"receipt": compiled}, decoder_model(), 1.0)
 
 
 def windows(ids: list[int], width: int) -> set[tuple[int, ...]]:

@@ -185,7 +185,8 @@ def compile_schema(
     schema: an `AttrSchema`, or any Pydantic model.
     tokenizer: a `tokenizers.Tokenizer`, a fast tokenizer of transformers, or a folder that holds
         `tokenizer.json`.
-    format, template: None takes what the class declares, else "json" and "verbatim".
+    format, template: None takes what the class declares, else "json" and the decoding's template,
+        or "verbatim".
     eos_ids: ids that end a slot; None takes the tokenizer's own.
     vocab_size: the model's, where it is larger than the tokenizer's.
     examples: (text, instance) pairs that the instruction shows, written as outputs are; a mapping
@@ -204,7 +205,7 @@ def compile_schema(
         codec,
         output_format,
         # A path's contents, not its name: whoever edits a template expects to see the change.
-        _source(template or settings.template or DEFAULT_TEMPLATE),
+        _source(template or settings.template or config.template or DEFAULT_TEMPLATE),
         config,
         checked_eos_ids(codec.eos_ids if eos_ids is None else eos_ids, size),
         size,

@@ -104,7 +104,7 @@ class Row:
             if texts and not strict and (why := self._no_value(leaf, texts)):
                 self.notes[leaf.index] = f'"{texts[0]}" left out: {why}'
                 return
-            readings = readings_of(leaf, texts or (), strict)
+            readings = readings_of(leaf, texts or (), strict, self.documents)
         except Exception as error:  # a format may be the user's own
             self.chosen[leaf.index] = slot.raw
             self.fault(leaf, reason_of(error))
