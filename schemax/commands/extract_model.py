@@ -61,7 +61,9 @@ def _load(
     if server is not None and server.server is not None:
         extractor = server.extractor(model.model)
     else:
-        extractor = options.load_extractor(model.model, model.device, model.dtype)
+        extractor = options.load_extractor(
+            model.model, model.device, model.dtype, compile=model.compile
+        )
     with refused_settings():
         extractor.stream((), schemas, **settings)
     return extractor
