@@ -55,10 +55,11 @@ def attend_segments(
         found, weight = attend(
             grouped, key, value, scale, mask, causal, softcap, prefers_flex=prefers_flex
         )
+        found, weight = found.flatten(0, 1), weight.flatten(0, 1)
         real, targets = segment.real, segment.targets
         if out is None or total is None:
-            if real is None and found.shape[0] * found.shape[1] == len(query):
-                out, total = found.flatten(0, 1), weight.flatten(0, 1)  # one segment for all
+            if real is None and len(found) == len(query):
+                out, total = found, weight  # one segment for all
                 continue
             shape = query.shape[:2]
             out = found.new_empty(*shape, found.shape[-1])
@@ -67,7 +68,6 @@ def attend_segments(
                 out.zero_()
                 total.fill_(torch.finfo(torch.float32).min)
         if segment.comes_first:
-            found, weight = found.flatten(0, 1), weight.flatten(0, 1)
             out[targets], total[targets] = (
                 (found, weight) if real is None else (found[real], weight[real])
             )
@@ -91,10 +91,9 @@ def merge_in(
 ) -> None:
     """Takes results of a segment up into those of others, in place.
 
-    out, total: (t, H, Dv) and (t, H) log-sum-exps. found, weight: (B, n, H, Dv) and (B, n, H), of
+    out, total: (t, H, Dv) and (t, H) log-sum-exps. found, weight: (B * n, H, Dv) and (B * n, H), of
     which t are `real`, see `KVSegment`.
     """
-    found, weight = found.flatten(0, 1), weight.flatten(0, 1)
     if real is not None:
         found, weight = found[real], weight[real]
     share = torch.sigmoid(weight - total)[..., None].to(found.dtype)
