@@ -104,7 +104,7 @@ def test_results_are_those_of_each_call_alone(
     extractor: Extractor, monkeypatch: pytest.MonkeyPatch, seed: int, room: int, flights: int
 ) -> None:
     """Threads and tasks at once, some of which leave early or read slowly."""
-    calls = some_calls(seed, 16)
+    calls = some_calls(seed, 8)
     expected = [said(extractor.stream(rows, schema, **o)) for rows, schema, o in calls]
     limited(monkeypatch, pass_tokens=room, flights=flights)
 
@@ -179,6 +179,7 @@ def test_calls_join_the_passes_of_others(
     assert together <= len(tokens) <= together + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("flights", [1, 2])
 def test_requests_that_are_cancelled_leave_nothing_behind(
@@ -300,6 +301,7 @@ def test_a_pass_that_fails_ends_no_other_call(
     assert ended()
 
 
+@pytest.mark.slow
 def test_schemas_without_end_leave_nothing_behind(
     extractor: Extractor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,6 +418,7 @@ def test_a_loop_that_ends_ends_its_calls(extractor: Extractor) -> None:
     assert ended()
 
 
+@pytest.mark.slow
 def test_a_forgotten_extractor_is_let_go(make: Callable[..., Extractor]) -> None:
     extractor = make()
     stream = extractor.stream((f"LG {n}" for n in range(100_000)), Loose)

@@ -159,7 +159,7 @@ class Scheduler:
         self._num_documents += request.num_documents
         self.num_repeated += len(request.places) - 1
         self.entering.append(running)
-        self._children.may_come |= layout.may_call
+        self._children.may_come |= layout.may_call or request.waves is not None
 
     def _begin(self, slots: Ints, request: Request) -> None:
         """Takes up the grammars of slots; one with an answer is given its tokens."""
@@ -270,8 +270,16 @@ class Scheduler:
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             running = self.rows.running[row]
             running.num_growing -= count
-            if not running.num_growing:
-                yield running.request, self._finish(running)
+            if not running.num_growing and not self._goes_on(running):
+                outputs = (*running.outputs, *self._finish(running))
+                yield running.request, running.request.settled(outputs)
+
+    def _goes_on(self, running: RunningRequest) -> bool:
+        """Whether a request, whose slots are all done, is asked for more."""
+        if running.request.waves is None:
+            return False
+        running.end_wave(self._outputs(running, running.slots))
+        return self._children.call_wave(running)
 
     def cancel(self, requests: Container[Request]) -> None:
         """Lets go of some of the requests in flight, between passes."""

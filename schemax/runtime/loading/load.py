@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,18 +20,21 @@ from schemax.runtime.loading.quantization import DeviceMap, Quantization, placem
 from schemax.runtime.loading.refusals import NOT_FOUND, brief, refusing, some
 from schemax.runtime.loading.sources import Source, find_source, load_config
 from schemax.runtime.pointwise import compile_chains
+from schemax.trained import FILE as TRAINED
+from schemax.trained import TrainedWith, read_trained
 
 _AUTOMATIC = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model, its tokenizer, and the prompt template and calibration that came along."""
+    """A model, its tokenizer, and what came along: template, calibration, and its training's."""
 
     model: Any
     tokenizer: Any
-    template: str | None
-    calibration: Calibration | None
+    template: str | None = None
+    calibration: Calibration | None = None
+    trained: TrainedWith = field(default_factory=TrainedWith)
 
 
 def load(
@@ -59,15 +62,16 @@ def load(
 
     Raises ModelError for a folder without config, safetensors weights or tokenizer, for models
     that transformers cannot load without remote code, for adapters other than LoRA, for a broken
-    calibration.json, and where a device or a package is missing; ValueError for an unknown
-    quantization, and for a device together with a device_map.
+    calibration.json or schemax.json, and where a device or a package is missing; ValueError for an
+    unknown quantization, and for a device together with a device_map.
     """
     _check_options(device, device_map, quantization)
     guard_hub_kernels()
     place = pick_device(device) if device_map is None else _first_choice(device_map)
     source = find_source(str(name), None if adapter is None else str(adapter), revision)
     config = load_config(source)
-    calibration = _calibration(source)  # before the weights, since it may be refused
+    # Before the weights, since they may be refused.
+    calibration, trained = _calibration(source), _trained(source)
     tokenizer = _tokenizer(source, config)
     model = _weights(
         source,
@@ -82,7 +86,7 @@ def load(
         model = put_adapter(model, source.adapter)
     if compile:
         compile_chains(model)
-    return Loaded(model, tokenizer, _template(source), calibration)
+    return Loaded(model, tokenizer, _template(source), calibration, trained)
 
 
 def pick_device(device: str | int | torch.device) -> torch.device:
@@ -131,7 +135,8 @@ def load_tokenizer(name: str | Path) -> Loaded:
         path = source.find("tokenizer.json")
     if path is None:
         raise ModelError(f"{name} has no tokenizer.json")
-    return Loaded(None, str(path.parent), _template(source), _calibration(source))
+    folder = str(path.parent)
+    return Loaded(None, folder, _template(source), _calibration(source), _trained(source))
 
 
 # Options
@@ -192,6 +197,14 @@ def _template(source: Source) -> str | None:
         text = path.read_text("utf-8") if path else None
         # A template of one line could be taken for the name or path of another one.
         return text if text is None or "\n" in text else f"{text}\n"
+
+
+def _trained(source: Source) -> TrainedWith:
+    """Of the adapter, or else of the model."""
+    name, revision = source.holder(TRAINED)
+    with refusing(name):
+        path = find_file(name, TRAINED, revision)
+        return read_trained(path) if path else TrainedWith()
 
 
 def _calibration(source: Source) -> Calibration | None:
