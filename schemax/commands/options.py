@@ -103,15 +103,17 @@ def checked_settings(
     return {"format": format, "template": template, "decoding": config}
 
 
-def load_extractor(model: str | None, device: str = "auto", dtype: str = "auto") -> Extractor:
+def load_extractor(
+    model: str | None, device: str = "auto", dtype: str = "auto", *, compile: bool = False
+) -> Extractor:
     """The model that was named, else the default one. Raises UsageError, ModelError."""
     hush_libraries()
     place = model_place(model)
-    if model is None and device == dtype == "auto":
+    if model is None and device == dtype == "auto" and not compile:
         return Extractor.default()
     if isinstance(place, Path):
         warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
-    return Extractor.from_pretrained(place, device=device, dtype=dtype)
+    return Extractor.from_pretrained(place, device=device, dtype=dtype, compile=compile)
 
 
 def note_trained(name: str | None, extractor: Extractor, settings: Mapping[str, Any]) -> None:
