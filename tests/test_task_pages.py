@@ -1,4 +1,4 @@
-"""docs/tasks: every page's code and command, run as they stand there."""
+"""docs/tasks, docs/schemas.md and docs/discover.md: code and commands, run as they stand there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ def page(task: str) -> str:
 
 
 def blocks(task: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", page(task), re.DOTALL)
+    return blocks_of(page(task))
+
+
+def blocks_of(text: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
 def samples(task: str) -> list[Any]:
@@ -51,7 +55,7 @@ def declared(task: str, names: Mapping[str, Any]) -> type[AttrSchema]:
 
 
 def _run(code: str, names: dict[str, Any]) -> None:
-    shown = code.replace("Qwen/Qwen3-4B", FOLDER)
+    shown = re.sub(r"Qwen/Qwen3-\dB", FOLDER, code)
     exec(compile(shown, "page.md", "exec", dont_inherit=True), names)
 
 
@@ -160,3 +164,22 @@ def test_the_command_of_the_page_runs(task: str, tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         rows = [json.loads(text) for text in output.read_text("utf-8").splitlines()]
         assert [row["id"] for row in rows] == [row["id"] for row in samples(task)]
+
+
+def test_the_page_on_ready_made_schemas() -> None:
+    text = (ROOT / "docs" / "schemas.md").read_text("utf-8")
+    listed = re.findall(r"`(\w+)`", text.partition("| of | schemas |")[2].partition("\n\n")[0])
+    assert sorted(listed) == list(schema_names())
+    names = executed(blocks_of(text))
+    assert names["tea"].net_content == "20 Count"
+    assert names["boot"].gender == "Women"
+
+
+def test_the_page_on_discovery() -> None:
+    text = (ROOT / "docs" / "discover.md").read_text("utf-8")
+    properties = json.loads(executed(blocks_of(text))["document"])["properties"]
+    assert {name: "enum" in str(node) for name, node in properties.items()} == {
+        "frame": True,
+        "weight": False,
+        "lights_included": False,
+    }

@@ -11,7 +11,7 @@ _COLOURS = {"ours": "#1b7f5c", "rival": "#8a8f98", "bound": "#d9c79a"}
 
 
 def plot(report: Report, path: Path) -> None:
-    """Bars of products/s, on a logarithmic axis; the format goes by the file's name.
+    """Bars of documents/s, on a logarithmic axis; the format goes by the file's name.
 
     Raises ValueError for a suffix that matplotlib does not know.
     """
@@ -30,7 +30,7 @@ def plot(report: Report, path: Path) -> None:
     axes.bar_label(bars, [f" {number(rate)}" for rate in rates], padding=4)
     axes.set_xscale("log")
     axes.margins(x=0.15)
-    axes.set_xlabel("products per second")
+    axes.set_xlabel("documents per second")
     axes.set_title(headline(report), fontsize=8, wrap=True)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path)

@@ -24,7 +24,7 @@ def show_runs(
 
     by: "attribute" or "confidence" shows more of these.
     """
-    show(f"{len(runs[0].examples)} products; {setting}")
+    show(f"{len(runs[0].examples)} documents; {setting}")
     reliability = [(run.decoding, run.reliability) for run in runs]
     show(table(runs, _QUALITY), table(runs, _COSTS), table(reliability, _RELIABILITY))
     categories = runs[0].scores.by_category
@@ -50,10 +50,10 @@ def show_comparison(comparison: Comparison, first: str, second: str) -> None:
     products = comparison.differing_products
     show(
         f"{second} against {first}: {comparison.differing_pairs} of {comparison.pairs} pairs "
-        f"differ, in {len(products)} of {comparison.products} products"
+        f"differ, in {len(products)} of {comparison.products} documents"
     )
     if products:
-        show(f"  products: {some_of(products)}")
+        show(f"  documents: {some_of(products)}")
     show(f"  F1: {_sentence(comparison.protocol)}", f"  strict F1: {_sentence(comparison.strict)}")
 
 
@@ -89,8 +89,8 @@ _QUALITY: Columns = {
 }
 _COSTS: Columns = {
     "decoding": lambda run: run.decoding,
-    "passes per\nproduct": lambda run: f"{run.passes:.1f}",
-    "products/s": lambda run: f"{run.products_per_second:.1f}",
+    "passes per\ndocument": lambda run: f"{run.passes:.1f}",
+    "documents/s": lambda run: f"{run.products_per_second:.1f}",
     "stop": lambda run: run.finish_reasons["stop"],
     "eos": lambda run: run.finish_reasons["eos"],
     "length": lambda run: run.finish_reasons["length"],

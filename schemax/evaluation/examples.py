@@ -64,11 +64,11 @@ def read_examples(path: Path) -> list[Example]:
             examples.append(_example(row))
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"{path}, line {number}: not an annotated product ({error}); "
+                f"{path}, line {number}: not an annotated document ({error}); "
                 "it needs category, text and attributes"
             ) from error
     if not examples:
-        raise InputError(f"{path} contains no products")
+        raise InputError(f"{path} contains no documents")
     return examples
 
 
