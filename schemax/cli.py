@@ -19,6 +19,7 @@ from schemax import resources
 from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
 from schemax.commands.console import say
+from schemax.commands.data import data
 from schemax.commands.demo import demo
 from schemax.commands.discover import discover
 from schemax.commands.doctor import doctor
@@ -106,7 +107,7 @@ app = typer.Typer(
 )
 _VERBS = (
     *(demo, extract, explain, trace, discover, schemas, doctor),
-    *(train, calibrate, evaluate, bench, serve),
+    *(data, train, calibrate, evaluate, bench, serve),
 )
 for _verb in _VERBS:
     app.command()(_verb)

@@ -321,6 +321,12 @@ def test_a_template_travels_with_the_weights(folder: Path, tmp_path: Path) -> No
     compiled = own.compile(Loose)
     assert compiled.prompt.instruction == "Own: "
     assert own.compile(Loose, template="generic").prompt.instruction.startswith("Fill in")
+    # The paper's prompt is for models that know none.
+    alone = own.compile(Loose, decoding="paper:documents_per_prompt=1")
+    assert alone.prompt.instruction == "Own: "
+    papers = Extractor.from_pretrained(folder).compile(Loose, decoding="paper")
+    assert papers.prompt.instruction.startswith("You are an expert at extracting product details.")
+    assert "a key for each input product ID" in papers.prompt.instruction
 
 
 @pytest.mark.parametrize(

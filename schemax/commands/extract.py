@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -17,7 +18,7 @@ from schemax.commands import extract_options as given
 from schemax.commands import options
 from schemax.commands.automatic import AUTO, schemas_by_category
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
-from schemax.commands.declarations import read_schemas
+from schemax.commands.declarations import is_trained, read_schemas
 from schemax.commands.extract_model import actors_for, task_of
 from schemax.commands.few_shot import few_shot
 from schemax.commands.option_groups import grouped
@@ -62,6 +63,8 @@ def extract(
     keys = files.text and [key.strip() for key in files.text.split(",") if key.strip()]
     name, quiet = files.output or STANDARD, run.quiet
     _check(files, pool, dry, keys)
+    if prompt.model is None and server.server is None and is_trained(schema):
+        prompt = replace(prompt, model=schema)
     server.check(prompt.device, prompt.dtype)
     if pool.ray and server.server is not None:
         raise UsageError("--ray computes on machines of its own; ask a --server without it")
