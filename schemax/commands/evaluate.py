@@ -1,4 +1,4 @@
-"""`schemax evaluate`: quality, forward passes and speed on annotated products, side by side."""
+"""`schemax evaluate`: quality, forward passes and speed on annotated documents, side by side."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def evaluate(
 ) -> None:
     """Scores extractions against annotations, by the protocol of ExtractGPT and strictly.
 
-    Every setting reads the same products, in the same run; F1 counts exact matches. The strict
+    Every setting reads the same documents, in the same run; F1 counts exact matches. The strict
     score takes an attribute that is not annotated as null. Later settings are compared with the
     first one, product by product; so are several models, separated by commas: --model base,tuned.
     """
@@ -196,7 +196,7 @@ def _measure(
 ) -> EvaluationRun:
     records = [shown_record(example) for example in examples]
     if sys.stderr.isatty():  # a bar would cost time that is being measured
-        say(f"{name}: {len(examples)} products ...")
+        say(f"{name}: {len(examples)} documents ...")
 
     asked = parts_of(schemas) if name.endswith(_ALONE) else [schemas]
 
@@ -272,7 +272,7 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
 
 def _report_duplicates(examples: Sequence[Example]) -> None:
     if repeated := duplicated_ids(examples):
-        say(f"note: several products have the same id: {some_of(repeated)}")
+        say(f"note: several documents have the same id: {some_of(repeated)}")
 
 
 def _setting(extractor: Extractor) -> str:

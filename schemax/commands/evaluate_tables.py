@@ -24,10 +24,8 @@ def show_runs(
 
     by: "attribute" or "confidence" shows more of these.
     """
-    show(f"{len(runs[0].examples)} products; {setting}")
+    show(f"{len(runs[0].examples)} documents; {setting}")
     reliability = [(run.name, run.reliability) for run in runs]
-    show(table(runs, _QUALITY), table(runs, _COSTS), table(reliability, _RELIABILITY))
-    reliability = [(run.decoding, run.reliability) for run in runs]
     costs = _COSTS if runs[0].dollars_per_hour is None else _COSTS | _DOLLARS
     ends = table(runs, _ENDS)
     show(table(runs, _QUALITY), table(runs, costs), ends, table(reliability, _RELIABILITY))
@@ -55,10 +53,10 @@ def show_comparison(comparison: Comparison, first: str, second: str) -> None:
     low, high = comparison.differing_share_interval
     show(
         f"{second} against {first}: {comparison.differing_pairs} of {comparison.pairs} pairs "
-        f"differ, in {len(products)} of {comparison.products} products ({low:.1%} to {high:.1%})"
+        f"differ, in {len(products)} of {comparison.products} documents ({low:.1%} to {high:.1%})"
     )
     if products:
-        show(f"  products: {some_of(products)}")
+        show(f"  documents: {some_of(products)}")
     show(f"  F1: {_sentence(comparison.protocol)}", f"  strict F1: {_sentence(comparison.strict)}")
 
 
@@ -96,8 +94,8 @@ _COSTS: Columns = {
     "setting": lambda run: run.name,
     "decoding": lambda run: run.decoding,
     "F1": lambda run: run.scores.protocol.f1,
-    "passes per\nproduct": lambda run: f"{run.passes:.1f}",
-    "products/s": lambda run: f"{run.products_per_second:.1f}",
+    "passes per\ndocument": lambda run: f"{run.passes:.1f}",
+    "documents/s": lambda run: f"{run.products_per_second:.1f}",
 }
 _DOLLARS: Columns = {"$ per\n1,000": lambda run: f"{run.dollars_per_1000:.3g}"}
 _ENDS: Columns = {

@@ -38,7 +38,7 @@ Schemas = Annotated[
         "SCHEMA. Default: attributes.json of the folder, else made of the annotations.",
     ),
 ]
-Limit = Annotated[int | None, Option(min=1, help="Read at most this many products.")]
+Limit = Annotated[int | None, Option(min=1, help="Read at most this many documents.")]
 
 _option = partial(Option, rich_help_panel=MODEL_PANEL)
 

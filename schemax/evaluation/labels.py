@@ -64,7 +64,7 @@ def typed_labels(
         if attribute is None:
             asked = ", ".join(repr(item.label) for item in attributes)
             raise InputError(
-                f"product {name}: the schema of {category!r} has no attribute {label!r}; "
+                f"document {name}: the schema of {category!r} has no attribute {label!r}; "
                 f"it has {asked}"
             )
         try:
@@ -86,7 +86,7 @@ def shown_text(name: str, example: Example) -> str:
     """What the model is shown of a product, as extraction would show it. Raises InputError."""
     (document,) = read_documents([shown_record(example)], Shown())
     if document.text is None:
-        raise InputError(f"product {name}: {document.problem}")
+        raise InputError(f"document {name}: {document.problem}")
     return document.text
 
 

@@ -200,14 +200,14 @@ def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> No
     """Raises InputError unless both are about the same products, with the same labels, in order."""
     one, other = len(first.examples), len(second.examples)
     if one != other:
-        raise InputError(f"{names[0]} has {one} products, {names[1]} has {other} products")
+        raise InputError(f"{names[0]} has {one} documents, {names[1]} has {other} documents")
     everything = zip(
         first.examples, second.examples, first.predictions, second.predictions, strict=True
     )
     for place, (mine, theirs, found, others) in enumerate(everything, 1):
         if mine != theirs or found.keys() != others.keys():
             raise InputError(
-                f"{names[0]} and {names[1]} are not about the same products: number {place} is "
+                f"{names[0]} and {names[1]} are not about the same documents: number {place} is "
                 f"{mine.id!r} ({mine.category}) in one and {theirs.id!r} ({theirs.category}) in "
                 "the other, or has other labels"
             )
@@ -217,7 +217,7 @@ def _saved(row: Any) -> tuple[Example, dict[str, str | None]]:
     labels = {name: _saved_label(value) for name, value in row["labels"].items()}
     predicted = dict(row["predicted"])
     if not all(value is None or isinstance(value, str) for value in predicted.values()):
-        raise ValueError(f"product {row['id']}: a prediction is neither text nor null")
+        raise ValueError(f"document {row['id']}: a prediction is neither text nor null")
     return Example(str(row["category"]), "", labels, id=str(row["id"])), predicted
 
 
