@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from schemax.pipeline import Extractions
     from schemax.runtime.shared import SharedEngine
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):

@@ -26,7 +26,7 @@ from schemax.servers.remote import RemoteModel
 if TYPE_CHECKING:
     pass
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 class Extractor(Calls, AbstractContextManager["Extractor"]):

@@ -12,7 +12,7 @@ from schemax.calls import Options
 from schemax.documents import Shown, read_documents
 from schemax.extractor import Extractor, loaded
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 @overload

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel, RootModel
-from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic import RootModel
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import SkipJsonSchema
 
 from schemax.attributes.annotations import (
     FieldType,
     Kind,
     UnsupportedType,
-    annotation_of,
-    check_default,
-    field_type_of,
     text_of,
 )
+from schemax.attributes.classes import BROKEN, asked_fields, fields_of, own_settings, reader_of
 from schemax.attributes.constraints import Constraints
-from schemax.attributes.settings import is_unprintable, require_model, spaced
-from schemax.config import BOUNDS
+from schemax.attributes.defaults import check_default
+from schemax.attributes.field_settings import (
+    is_two_phase,
+    k_max_of,
+    label_of,
+    max_depth_of,
+    unit_of,
+)
+from schemax.attributes.kinds import KindName, Kinds, kinds_of
+from schemax.attributes.recursion import asked_type
+from schemax.attributes.settings import require_model
 from schemax.errors import SchemaError
-from schemax.reading.units import check_unit
 
 MOST_ATTRIBUTES = 2_000
 """Leaves of a declaration. Models within models can have far more than their text shows."""
@@ -52,6 +56,10 @@ class Attribute:
     constraints: (keyword, value) pairs, most of them JSON Schema's: see `attributes.constraints`.
     unit: of a number, of which the description tells.
     strict: whether the leaf, or a nested model around it, takes literals alone.
+    members: of a "union", the scalars that a value may be; positions: of a tuple of different
+        types, what stands at each place.
+    is_mapping: whether the list is the pairs of a dict, whose `fields` are "key" and "value".
+    is_kind: whether it asks which model of a union is meant, where no field of these tells.
     """
 
     path: tuple[str, ...]
@@ -71,6 +79,31 @@ class Attribute:
     fields: tuple[Attribute, ...] = ()
     unit: str | None = None
     strict: bool = False
+    members: tuple[FieldType, ...] = ()
+    positions: tuple[FieldType, ...] = ()
+    is_mapping: bool = False
+    is_kind: bool = False
+
+    @property
+    def variants(self) -> tuple[Attribute, ...]:
+        """Of a union, each scalar that a value or item may be as an attribute; else itself."""
+        return tuple(map(self._as, self.members)) or (self,)
+
+    @property
+    def places(self) -> tuple[Attribute, ...]:
+        """Of a tuple of different types, what stands at each place as an attribute; else ()."""
+        return tuple(map(self._as, self.positions))
+
+    def _as(self, one: FieldType) -> Attribute:
+        return replace(
+            self,
+            kind=one.kind or self.kind,
+            choices=tuple(text for text, _ in one.choices),
+            choice_values=tuple(value for _, value in one.choices),
+            constraints=one.constraints,
+            members=one.members,
+            positions=(),
+        )
 
     @property
     def name(self) -> str:
@@ -83,8 +116,8 @@ class Attribute:
         return self.labels[-1]
 
 
-def compile_attributes(model: type[BaseModel]) -> tuple[Attribute, ...]:
-    """The leaves of a Pydantic model in declaration order, nested models flattened.
+def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
+    """The leaves of a class in declaration order, nested ones flattened.
 
     Raises SchemaError, with class and dotted field, for what cannot be compiled.
     """
@@ -95,8 +128,8 @@ def compile_attributes(model: type[BaseModel]) -> tuple[Attribute, ...]:
         )
     attributes = tuple(_leaves(model, _Outer(model.__name__, itertools.count(1))))
     try:
-        model.model_rebuild(_types_namespace={})
-    except (PydanticUndefinedAnnotation, PydanticUserError) as error:
+        reader_of(model)
+    except BROKEN as error:
         raise SchemaError(model.__name__, None, f"Pydantic cannot build it: {error}") from error
     return attributes
 
@@ -105,65 +138,139 @@ def compile_attributes(model: type[BaseModel]) -> tuple[Attribute, ...]:
 class _Outer:
     """The way from the root to a nested model, and what its leaves take over from it.
 
-    count: of the leaves of the whole declaration.
+    count: of the leaves of the whole declaration, and of the nested models.
+    models: those around it, itself the last.
     """
 
     root: str
     count: Iterator[int]
     path: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
-    models: tuple[type[BaseModel], ...] = ()
+    models: tuple[type[Any], ...] = ()
     description: str | None = None
     k_max: int | None = None
+    max_depth: int | None = None
     nullable: bool = False
     omittable: bool = False
     strict: bool = False
 
 
-def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
-    fields = _fields_of(model, outer)
+def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
     shown: dict[str, str] = {}
-    for name, field in fields.items():
+    around = replace(outer, models=(*outer.models, model))
+    for name, field in _fields_of(model, outer).items():
         path = (*outer.path, name)
         try:
-            label = _label_of(name, field)
-            twin = shown.setdefault(" ".join(label.split()).casefold(), name)
-            if twin != name:
+            label = label_of(name, field)
+            if (twin := shown.setdefault(_folded(label), name)) != name:
                 raise UnsupportedType(
                     f"shows the model the same name as {twin!r} ({label!r}); "
                     "give one of them another title"
                 )
-            field_type = field_type_of(annotation_of(field))
-            two_phase = _is_two_phase(field, field_type)
+            max_depth = max_depth_of(field) or outer.max_depth
+            field_type = asked_type(field, around.models, max_depth)
+            if field_type is None:
+                continue
+            two_phase = is_two_phase(field, field_type)
             inner = replace(
-                outer,
+                around,
                 path=path,
                 labels=(*outer.labels, label),
-                models=(*outer.models, model),
                 description=(field.description or "").strip() or outer.description,
-                k_max=_k_max_of(field) or outer.k_max,
+                k_max=k_max_of(field) or outer.k_max,
+                max_depth=max_depth,
                 nullable=outer.nullable or field_type.nullable,
                 omittable=outer.omittable or field_type.nullable or not field.is_required(),
-                strict=outer.strict or _own(field).get("strict") is True,
+                strict=outer.strict or own_settings(field).get("strict") is True,
             )
-            if field_type.model is None:
+            if not field_type.models:
                 yield _leaf(field, field_type, inner, two_phase)
                 continue
-            if field_type.model in inner.models:
-                raise UnsupportedType(
-                    f"{field_type.model.__name__} contains itself; a recursive model has no fixed "
-                    "set of attributes: declare the levels that you need as classes of their own"
-                )
+            _count(outer)
             if field_type.is_list:
                 # Each item is there, whatever may stand in the place of the list.
                 item = replace(inner, nullable=False, omittable=False)
-                yield _leaf(
-                    field, field_type, inner, two_phase, tuple(_leaves(field_type.model, item))
-                )
+                below = tuple(_below(field_type, item))
+                yield _leaf(field, field_type, inner, two_phase, below)
                 continue
-        except UnsupportedType as error:
+            kinds = _below(field_type, inner)
+        except (UnsupportedType, *BROKEN) as error:
             raise SchemaError(outer.root, ".".join(path), str(error)) from None
-        yield from _leaves(field_type.model, inner)
+        yield from kinds
+
+
+def _below(field_type: FieldType, place: _Outer) -> Iterator[Attribute]:
+    """The leaves of a nested class; of a union of such, with the slot that asks for its kind."""
+    if len(field_type.models) == 1:
+        return _leaves(field_type.models[0], place)
+    return _leaves_of_kinds(kinds_of(field_type.models), place)
+
+
+def _leaves_of_kinds(kinds: Kinds, place: _Outer) -> Iterator[Attribute]:
+    """The kind, what several models or one alone have, and last what they have in several forms."""
+    yield Attribute(
+        path=(*place.path, kinds.name),
+        labels=(*place.labels, kinds.label),
+        description=kinds.description or place.description,
+        examples=(),
+        kind="enum",
+        choices=kinds.choices,
+        choice_values=kinds.values,
+        is_list=False,
+        nullable=place.nullable,
+        required=True,
+        k_max=None,
+        omittable=place.omittable,
+        is_kind=not kinds.is_field,
+    )
+    depth = len(place.path)
+    found: dict[str, dict[type[Any], list[Attribute]]] = {}
+    for model in kinds.distinct:
+        for leaf in _leaves(model, place):
+            if leaf.path[depth] != kinds.name or not kinds.is_field:
+                found.setdefault(leaf.path[depth], {}).setdefault(model, []).append(leaf)
+    shown = {_folded(kinds.label): kinds.name}
+    apart: dict[type[Any], list[Attribute]] = {model: [] for model in kinds.distinct}
+    for name, forms in found.items():
+        first, *others = forms.values()
+        twin = shown.setdefault(_folded(first[0].labels[depth]), name)
+        if twin == name and all(form == first for form in others):
+            is_common = len(forms) == len(apart)
+            yield from first if is_common else (_only(leaf, kinds, [*forms]) for leaf in first)
+        else:
+            for model, leaves in forms.items():
+                apart[model] += leaves
+    for model, leaves in apart.items():
+        tag = KindName(kinds.text_of(model))
+        tag.model = model
+        for leaf in leaves:
+            yield replace(
+                _only(leaf, kinds, [model]),
+                path=(*place.path, tag, *leaf.path[depth:]),
+                labels=(*place.labels, str(tag), *leaf.labels[depth:]),
+            )
+
+
+def _only(leaf: Attribute, kinds: Kinds, models: Sequence[type[Any]]) -> Attribute:
+    """A leaf of some kinds; of any other it is null, also where it is required."""
+    texts = (
+        text for text, model in zip(kinds.choices, kinds.models, strict=True) if model in models
+    )
+    only = f"only of {kinds.label} {' or '.join(texts)}"
+    description = f"{leaf.description} ({only})" if leaf.description else only
+    return replace(leaf, description=description, omittable=True)
+
+
+def _folded(label: str) -> str:
+    return " ".join(label.split()).casefold()
+
+
+def _count(place: _Outer) -> None:
+    if next(place.count) > MOST_ATTRIBUTES:
+        raise UnsupportedType(
+            f"is one attribute too many: a schema has at most {MOST_ATTRIBUTES:,}, nested models "
+            "and what is in them included; divide it"
+        )
 
 
 def _leaf(
@@ -177,13 +284,9 @@ def _leaf(
         raise UnsupportedType(
             "allows nothing but None; name the type of its value, such as str | None"
         )
-    if next(place.count) > MOST_ATTRIBUTES:
-        raise UnsupportedType(
-            f"is one attribute too many: a schema has at most {MOST_ATTRIBUTES:,}, those of nested "
-            "models included; divide it"
-        )
+    _count(place)
     check_default(field)
-    depth, unit = len(place.path), _unit_of(field, field_type)
+    depth, unit = len(place.path), unit_of(field, field_type)
     in_unit = f"in {unit}" if unit else None
     if place.description and in_unit:
         in_unit = f"{place.description} ({in_unit})"
@@ -206,20 +309,22 @@ def _leaf(
             replace(leaf, path=leaf.path[depth:], labels=leaf.labels[depth:]) for leaf in fields
         ),
         unit=unit,
-        strict=place.strict,
+        strict=place.strict or field_type.kind == "union",
+        members=field_type.members,
+        positions=field_type.positions,
+        is_mapping=field_type.is_mapping,
     )
 
 
-def _fields_of(model: type[BaseModel], outer: _Outer) -> dict[str, FieldInfo]:
+def _fields_of(model: type[Any], outer: _Outer) -> dict[str, FieldInfo]:
     dotted = ".".join(outer.path) or None
-    if not model.__pydantic_complete__:
-        try:
-            model.model_rebuild(raise_errors=False, _types_namespace={})
-        except (PydanticUndefinedAnnotation, PydanticUserError) as error:
-            raise SchemaError(outer.root, dotted, f"Pydantic cannot build it: {error}") from error
-    fields = asked_fields(model)
-    for name in model.model_fields.keys() - fields.keys():
-        if model.model_fields[name].is_required():
+    try:
+        fields = asked_fields(model)
+        hidden = {name: field for name, field in fields_of(model).items() if name not in fields}
+    except BROKEN as error:
+        raise SchemaError(outer.root, dotted, f"Pydantic cannot build it: {error}") from error
+    for name, field in hidden.items():
+        if field.is_required():
             place = ".".join((*outer.path, name))
             raise SchemaError(outer.root, place, "is not asked for and required; give it a default")
     if not fields:
@@ -227,71 +332,3 @@ def _fields_of(model: type[BaseModel], outer: _Outer) -> dict[str, FieldInfo]:
             outer.root, dotted, f"{model.__name__} has no fields; declare at least one attribute"
         )
     return fields
-
-
-def asked_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of a model that are read from documents; all others keep their defaults.
-
-    Those are left out that are excluded from dumps, set by no caller (`init=False`), hidden from
-    JSON Schema, or declared with `attr(skip=True)`.
-    """
-    return {name: field for name, field in model.model_fields.items() if not _is_skipped(field)}
-
-
-def _is_skipped(field: FieldInfo) -> bool:
-    return (
-        field.exclude is True
-        or field.init is False
-        or _own(field).get("skip") is True
-        or SkipJsonSchema in map(type, field.metadata)
-    )
-
-
-def _label_of(name: str, field: FieldInfo) -> str:
-    if field.title is None:
-        return spaced(name)
-    if is_unprintable(field.title):
-        raise UnsupportedType(
-            f"title {field.title!r} must be one line of visible text: the model is shown it"
-        )
-    return field.title.strip()
-
-
-def _own(field: FieldInfo) -> dict[str, Any]:
-    """What `attr` keeps beside Pydantic's own settings of a field."""
-    extra = field.json_schema_extra
-    return dict(extra) if isinstance(extra, dict) else {}
-
-
-def _is_two_phase(field: FieldInfo, field_type: FieldType) -> bool:
-    declared = _own(field)
-    for keyword, name in (("long", "long"), ("uniqueItems", "unique"), ("strict", "strict")):
-        if (value := declared.get(keyword, False)) not in (True, False):
-            raise UnsupportedType(f"{name} must be True or False, not {value!r}")
-        if value and not field_type.is_list and keyword != "strict":
-            raise UnsupportedType(f"{name} applies to lists only; remove it")
-    return field_type.model is not None or declared.get("long", False) is True
-
-
-def _unit_of(field: FieldInfo, field_type: FieldType) -> str | None:
-    unit = _own(field).get("unit")
-    if unit is None:
-        return None
-    if field_type.kind not in ("integer", "number"):
-        raise UnsupportedType("unit applies to numbers only; remove it, or declare a number")
-    try:
-        check_unit(unit)
-    except ValueError as error:
-        raise UnsupportedType(str(error)) from None
-    return str(unit)
-
-
-def _k_max_of(field: FieldInfo) -> int | None:
-    k_max = _own(field).get("k_max")
-    if k_max is None:
-        return None
-    try:
-        BOUNDS["k_max"].check("k_max", k_max)
-    except ValueError as error:
-        raise UnsupportedType(str(error)) from None
-    return int(k_max)
