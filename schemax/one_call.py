@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from pydantic import BaseModel
-
 from schemax.calls import Options
 from schemax.documents import Shown, read_documents
 from schemax.extractor import Extractor, loaded

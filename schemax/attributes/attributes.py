@@ -16,7 +16,7 @@ from schemax.attributes.annotations import (
     UnsupportedType,
     text_of,
 )
-from schemax.attributes.classes import BROKEN, asked_fields, fields_of, own_settings, reader_of
+from schemax.attributes.classes import BROKEN, asked_fields, complete, fields_of, own_settings
 from schemax.attributes.constraints import Constraints
 from schemax.attributes.defaults import check_default
 from schemax.attributes.field_settings import (
@@ -128,7 +128,7 @@ def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
         )
     attributes = tuple(_leaves(model, _Outer(model.__name__, itertools.count(1))))
     try:
-        reader_of(model)
+        complete(model)
     except BROKEN as error:
         raise SchemaError(model.__name__, None, f"Pydantic cannot build it: {error}") from error
     return attributes

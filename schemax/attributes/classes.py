@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from functools import lru_cache
-from typing import Any, NotRequired, Required, TypeGuard, get_args, get_origin
+from typing import Any, TypeGuard, TypeVar, get_args, get_origin
 
 import typing_extensions
 from pydantic import BaseModel, TypeAdapter
@@ -15,6 +15,8 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticUndefined
+
+T = TypeVar("T")
 
 BROKEN = (PydanticUndefinedAnnotation, PydanticUserError, NameError)
 """What Pydantic, or a look at the annotations, raises for a class that cannot be built."""
@@ -37,7 +39,8 @@ def fields_of(kind: type[Any]) -> Mapping[str, FieldInfo]:
         if not kind.__pydantic_complete__:
             kind.model_rebuild(raise_errors=False, _types_namespace={})
         return kind.model_fields
-    return _fields_of_typed_dict(kind) if is_typed_dict(kind) else _fields_of_dataclass(kind)
+    other: Any = kind
+    return _fields_of_typed_dict(other) if is_typed_dict(other) else _fields_of_dataclass(other)
 
 
 def asked_fields(kind: type[Any]) -> dict[str, FieldInfo]:
@@ -55,10 +58,35 @@ def own_settings(field: FieldInfo) -> dict[str, Any]:
     return dict(extra) if isinstance(extra, dict) else {}
 
 
-@lru_cache(maxsize=256)
 def reader_of(kind: Any) -> TypeAdapter[Any]:
     """What makes instances of a class. Raises what is in BROKEN."""
-    return TypeAdapter(kind)
+    return _reader_of(kind)
+
+
+def complete(kind: type[Any]) -> str:
+    """Has Pydantic build a class; the title of its errors. Raises what is in BROKEN."""
+    if issubclass(kind, BaseModel):
+        kind.model_rebuild(_types_namespace={})
+        return kind.__pydantic_validator__.title
+    return reader_of(kind).validator.title
+
+
+def validated(kind: type[T], data: Any, **options: Any) -> T:
+    """An instance by Pydantic's rules, whose errors it raises; `options` as `model_validate`'s."""
+    made: T
+    if issubclass(kind, BaseModel):
+        made = kind.model_validate(data, **options)
+    else:
+        made = reader_of(kind).validate_python(data, **options)
+    return made
+
+
+def dumped(instance: Any, **options: Any) -> Any:
+    """An instance as a dict; `options` are those of Pydantic's `model_dump`."""
+    if isinstance(instance, BaseModel):
+        return instance.model_dump(warnings=False, **options)
+    kind = type(instance) if declares_fields(type(instance)) else dict[str, Any]  # a TypedDict
+    return reader_of(kind).dump_python(instance, warnings=False, **options)
 
 
 def value_in(holder: Any, name: str) -> Any:
@@ -75,6 +103,10 @@ def _is_skipped(field: FieldInfo) -> bool:
     )
 
 
+_QUALIFIERS = ("Required", "NotRequired", "ReadOnly")
+_reader_of = lru_cache(maxsize=256)(TypeAdapter[Any])
+
+
 @lru_cache(maxsize=256)
 def _fields_of_dataclass(kind: type[Any]) -> Mapping[str, FieldInfo]:
     made: Any = kind if "__pydantic_fields__" in vars(kind) else pydantic_dataclass(kind)
@@ -89,8 +121,8 @@ def _fields_of_typed_dict(kind: Any) -> Mapping[str, FieldInfo]:
     found = {}
     for name, hint in typing_extensions.get_type_hints(kind, include_extras=True).items():
         is_required = name in kind.__required_keys__
-        while get_origin(hint) in (Required, NotRequired, typing_extensions.ReadOnly):
-            is_required = is_required and get_origin(hint) is not NotRequired
+        while (around := str(get_origin(hint)).rpartition(".")[2]) in _QUALIFIERS:
+            is_required = is_required and around != "NotRequired"
             (hint,) = get_args(hint)
         field = FieldInfo.from_annotation(hint)
         if not is_required and field.default is PydanticUndefined:

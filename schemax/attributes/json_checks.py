@@ -70,7 +70,12 @@ class Checks:
             shown = _as_json(instance)
         except Exception:  # a serializer's of the base class: what writes the row says so
             return
-        for error in self._validator.iter_errors(shown):
+        try:
+            errors = list(self._validator.iter_errors(shown))
+        except RecursionError:
+            yield Problem((), "the document's conditions refer to themselves without end")
+            return
+        for error in errors:
             if error.validator != "format" and _BEYOND.isdisjoint(error.absolute_schema_path):
                 continue
             for missing in _missing(error):
@@ -123,6 +128,7 @@ class _Measure:
     def __init__(self, document: SchemaDocument) -> None:
         self._document = document
         self._sizes: dict[str, int | None] = {}
+        self._bounds = 0  # of those around, properties that say how deep they are read
 
     def of(self, node: Any) -> int:
         """Raises SchemaError where there are too many, or no end of them."""
@@ -130,12 +136,15 @@ class _Measure:
             return sum(map(self.of, node))
         if not isinstance(node, Mapping):
             return 0
+        is_bound = "max_depth" in node
+        self._bounds += is_bound
         size = 1 + sum(self.of(part) for key, part in node.items() if key not in DATA)
         if isinstance(node.get("$ref"), str):
             size += self._behind(node["$ref"])
         if size > MOST_PARTS:
             reason = f"the document has more than {MOST_PARTS:,} parts, references followed"
             raise self._document.error((), reason)
+        self._bounds -= is_bound
         return size
 
     def _behind(self, ref: str) -> int:
@@ -143,6 +152,8 @@ class _Measure:
             self._sizes[ref] = None
             self._sizes[ref] = self.of(self._document.target(ref, ()))
         size = self._sizes[ref]
+        if size is None and self._bounds:
+            return 0  # an instance ends there
         if size is None:
             reason = f"{ref} refers to itself; a recursive schema has no fixed set of attributes"
             raise self._document.error((), reason)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ForwardRef, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
+from schemax.attributes.annotations import MOST_MEMBERS
 from schemax.attributes.attributes import MOST_ATTRIBUTES
 from schemax.attributes.declaration import Distinct, attr
 from schemax.attributes.json_document import (
@@ -25,6 +26,7 @@ from schemax.attributes.json_document import (
     Node,
     Place,
     SchemaDocument,
+    is_mapping,
     is_object,
     merged,
     without,
@@ -34,14 +36,16 @@ from schemax.attributes.json_values import (
     CONSTRAINTS,
     LENGTHS,
     NUMERIC,
+    SIZES,
     choices_type,
     constrained,
+    container_of,
     default_of,
     is_decimal,
-    is_list,
     text_type,
     union_of,
 )
+from schemax.attributes.kinds import MOST_KINDS
 from schemax.attributes.settings import spaced, words_of
 from schemax.errors import SchemaError
 
@@ -50,6 +54,8 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 # Of a document, whoever wrote it: what is within what, and schemas with their references followed,
 # which could otherwise double with every level.
 MOST_LEVELS = 32
+
+_OWN = ("long", "unit", "strict", "max_depth")
 
 
 class Builder:
@@ -68,7 +74,8 @@ class Builder:
         self.classes: list[type[BaseModel]] = []
         self._models: dict[str, type[BaseModel]] = {}
         self._open = [document.uri + "#"]
-        self._levels = self._parts = 0
+        self._later: dict[str, ForwardRef] = {}
+        self._levels = self._parts = self._entered = 0
 
     def root(self, base: type[ModelT]) -> type[ModelT]:
         """The document's own class. Raises SchemaError, which names the property."""
@@ -83,18 +90,22 @@ class Builder:
         title = node.get("title")
         if isinstance(title, str) and words_of(title) != words_of(name):
             settings.setdefault("category", words_of(title))
-        return self._model(node, (), name, base, settings)
+        made = self._model(node, (), name, base, settings)
+        self._models.update(dict.fromkeys(self._open, made))
+        self._complete()
+        return made
 
     def _model(
         self, node: Node, place: Place, name: str, base: type[ModelT], settings: dict[str, Any]
     ) -> type[ModelT]:
         self._document.check(node, place)
+        entered, self._entered = self._entered, len(self._open)
         extra = node.get("additionalProperties", True)
         if (not isinstance(extra, bool) and extra != {}) or node.get("patternProperties"):
             raise self._error(
                 place,
-                "additionalProperties and patternProperties have no known keys; declare each "
-                "of them in properties",
+                "additionalProperties and patternProperties beside properties have no known keys; "
+                "declare each of them in properties, or put them into an object of their own",
             )
         properties = node.get("properties") or {}
         if isinstance(properties, Mapping):
@@ -132,6 +143,7 @@ class Builder:
         properties_of = {names[key]: (key, key in required) for key in properties}
         made.__json_properties__ = properties_of  # type: ignore[attr-defined]
         self.classes.append(made)
+        self._entered = entered
         return made
 
     def _field(
@@ -150,8 +162,8 @@ class Builder:
             options = {"title": title or key, "alias": key}
         if "default" in node:
             options["default"] = default_of(self._document, annotation, node["default"], place)
-        elif not required and is_list(annotation) and not node.get("minItems"):
-            options["default_factory"] = list
+        elif not required and container_of(annotation) and not _fewest(node):
+            options["default_factory"] = container_of(annotation)
         elif not required:
             annotation = union_of((annotation, None))
         examples = node.get("examples", ())
@@ -160,7 +172,7 @@ class Builder:
         description = node.get("description")
         if description is not None and not isinstance(description, str):
             raise self._error(place, "description must be text")
-        if own := {word: node[word] for word in ("long", "unit", "strict") if word in node}:
+        if own := {word: node[word] for word in _OWN if word in node}:
             options["json_schema_extra"] = own
         field = attr(description, examples=examples, k_max=node.get("k_max"), **options)
         return annotation, field
@@ -190,9 +202,20 @@ class Builder:
         if "enum" in node:
             return choices_type(self._document, node["enum"], place)
         for word in ("anyOf", "oneOf"):
-            if word in node:
+            if word in node and not self._is_condition(node, node[word], place):
                 return self._alternatives(node, node[word], place)
         return self._plain_type(node, place)
+
+    def _is_condition(self, node: Node, branches: Any, place: Place) -> bool:
+        """Whether alternatives say something of an object's properties, rather than what it is."""
+        if not node.get("properties") or not isinstance(branches, list):
+            return False
+        return not all("properties" in self._resolved(part, place) for part in branches)
+
+    def _resolved(self, part: Any, place: Place) -> Node:
+        if not isinstance(part, Mapping):
+            return {}
+        return self._document.target(part["$ref"], place) if "$ref" in part else part
 
     def _flat(self, node: Node, place: Place) -> Node:
         """The node with all parts of its `allOf`. A lone reference stays one, to its class."""
@@ -214,9 +237,11 @@ class Builder:
             return union_of(tuple(self._type({**node, "type": one}, place) for one in kind))
         if kind == "null":
             return None
+        if is_mapping(node):
+            return self._mapping(node, place)
         if is_object(node):
             return self._model(node, place, class_name(place[-1]), self._nested_base, {})
-        if kind == "array" or (kind is None and "items" in node):
+        if kind == "array" or (kind is None and ("items" in node or "prefixItems" in node)):
             return self._array(node, place)
         if kind == "string":
             return text_type(self._document, node, place)
@@ -231,7 +256,18 @@ class Builder:
             f"unknown type {kind!r}; use string, number, integer, boolean, array or object",
         )
 
+    def _mapping(self, node: Node, place: Place) -> Any:
+        names = dict(node.get("propertyNames") or {})
+        values = node.get("additionalProperties")
+        for pattern, child in (node.get("patternProperties") or {}).items():
+            names["pattern"], values = pattern, child
+        key: Any = self._type({"type": "string", **names}, place)
+        value: Any = self._type(values, place)
+        return constrained(self._document, dict[key, value], node, SIZES, place)
+
     def _array(self, node: Node, place: Place) -> Any:
+        if "prefixItems" in node:
+            return self._tuple(node, place)
         if not isinstance(node.get("items"), Mapping):
             raise self._error(place, "does not say what it is a list of; give items with a type")
         inner: Any = self._type(node["items"], place)
@@ -241,32 +277,81 @@ class Builder:
             annotation = Annotated[annotation, Distinct(), unique]
         return constrained(self._document, annotation, node, LENGTHS, place)
 
+    def _tuple(self, node: Node, place: Place) -> Any:
+        parts = node["prefixItems"]
+        if not isinstance(parts, list) or not parts:
+            raise self._error(place, "prefixItems must be a list of schemas")
+        if isinstance(node.get("items"), Mapping) or node.get("maxItems", len(parts)) != len(parts):
+            raise self._error(
+                place, "prefixItems with more items behind them is not supported; declare an object"
+            )
+        if len(parts) > MOST_MEMBERS:
+            raise self._error(place, f"prefixItems holds at most {MOST_MEMBERS} schemas")
+        types = tuple(self._type(part, place) for part in parts)
+        return tuple[types]  # type: ignore[valid-type]
+
     def _alternatives(self, node: Node, branches: Any, place: Place) -> Any:
         if not isinstance(branches, list) or not branches:
             raise self._error(place, "anyOf and oneOf must be lists of schemas")
+        count = sum(is_object(self._resolved(part, place)) for part in branches)
+        if count > MOST_KINDS:
+            raise self._error(
+                place, f"is a union of {count:,} objects; at most {MOST_KINDS} are read: divide it"
+            )
         outer = {key: node[key] for key in (*CONSTRAINTS, "type") if key in node}
-        merged = [{**outer, **part} if isinstance(part, Mapping) else part for part in branches]
-        values = [part for part in merged if part != {**outer, "type": "null"}]
+        parts = [{**outer, **part} if isinstance(part, Mapping) else part for part in branches]
+        values = [part for part in parts if part != {**outer, "type": "null"}]
         if is_decimal(values):
             number = next(part for part in values if part["type"] == "number")
             decimal = constrained(self._document, Decimal, number, NUMERIC, place)
-            return decimal if len(values) == len(merged) else union_of((decimal, None))
-        return union_of(tuple(self._type(part, place) for part in merged))
+            return decimal if len(values) == len(parts) else union_of((decimal, None))
+        common = {key: node[key] for key in ("properties", "required") if node.get("properties")}
+        named = count > 1
+        return union_of(
+            tuple(
+                self._branch(part, common, number if named else 0, place)
+                for number, part in enumerate(parts, 1)
+            )
+        )
+
+    def _branch(self, part: Any, common: Node, number: int, place: Place) -> Any:
+        """One of several alternatives. common: what the object around all of them says.
+
+        number: of an object, which is named by it, from 1 on; 0 for one that is alone.
+        """
+        if common:
+            part = merged(common, self._resolved(part, place))
+        if isinstance(part, Mapping):
+            part = self._flat(part, place)
+        if not number or not isinstance(part, Mapping) or not is_object(part) or is_mapping(part):
+            return self._type(part, place)
+        title = part.get("title")
+        name = class_name(title if isinstance(title, str) else f"{place[-1]} {number}")
+        with self._deeper(place):
+            return self._model(part, place, name, self._nested_base, {})
 
     def _referred(self, node: Node, place: Place) -> Any:
         ref = node["$ref"]
         target = self._document.target(ref, place)
-        if ref in self._open:
-            raise self._error(
-                place, f"{ref} refers to itself; a recursive schema has no fixed set of attributes"
-            )
-        with self._opened(ref):
-            if not is_object(target):
+        if not is_object(target) or is_mapping(target):
+            if ref in self._open[self._entered :]:
+                raise self._error(place, f"{ref} refers to itself, and so to no type; give it one")
+            with self._opened(ref):
                 return self._type({**target, **without(node, "$ref")}, place)
-            if ref not in self._models:
-                name = class_name(ref.rpartition("/")[2])
-                self._models[ref] = self._model(target, place, name, self._nested_base, {})
+        if ref in self._models:
             return self._models[ref]
+        if ref in self._open:
+            return self._later.setdefault(ref, ForwardRef(f"Later{len(self._later)}"))
+        with self._opened(ref):
+            name = class_name(ref.rpartition("/")[2])
+            self._models[ref] = self._model(target, place, name, self._nested_base, {})
+        return self._models[ref]
+
+    def _complete(self) -> None:
+        """Has classes that contain themselves built, once all of them are known."""
+        known = {later.__forward_arg__: self._models[ref] for ref, later in self._later.items()}
+        for made in self.classes if known else ():
+            made.model_rebuild(force=True, raise_errors=False, _types_namespace=known)
 
     @contextmanager
     def _deeper(self, place: Place) -> Iterator[None]:
@@ -287,6 +372,10 @@ class Builder:
 
     def _error(self, place: Place, reason: str) -> SchemaError:
         return self._document.error(place, reason)
+
+
+def _fewest(node: Node) -> Any:
+    return node.get("minItems") or node.get("minProperties")
 
 
 def _skips(node: Any) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
-
-from pydantic import BaseModel
 
 from schemax.attributes import Attribute
 from schemax.commands.visibility_picture import picture, sentences
@@ -108,7 +107,8 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
     """ends: the position id of every key's last token."""
 
     def slot(attribute: Attribute, key: str, num_tokens: int, k_max: int, end: int) -> Any:
-        name = " | ".join(attribute.choices) if attribute.choices else attribute.kind
+        names = [one.choices or (one.kind,) for one in attribute.variants]
+        name = " | ".join(chain.from_iterable(names))
         return {
             "name": attribute.name,
             "shown": " > ".join(attribute.labels),
@@ -171,8 +171,7 @@ def _stop_in_words(rule: StopRule) -> str:
 def _autoregressive_steps(compiled: CompiledSchema) -> int | None:
     if any(attribute.fields for attribute in compiled.attributes):
         return None
-    schema: type[BaseModel] = compiled.schema
     baseline = compile_schema(
-        schema, compiled.codec, format=compiled.format, decoding="autoregressive"
+        compiled.schema, compiled.codec, format=compiled.format, decoding="autoregressive"
     )
     return baseline.k_max[0]

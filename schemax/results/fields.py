@@ -12,9 +12,9 @@ from pydantic.fields import FieldInfo
 
 from schemax.attributes import Attribute, asked_fields, compile_attributes
 from schemax.attributes.annotations import FieldType, annotation_of
-from schemax.attributes.classes import reader_of
+from schemax.attributes.classes import complete
 from schemax.attributes.field_settings import max_depth_of
-from schemax.attributes.kinds import Kinds, KindName, kinds_of
+from schemax.attributes.kinds import KindName, Kinds, kinds_of
 from schemax.attributes.recursion import asked_type
 from schemax.reading.choices import Choices
 
@@ -80,15 +80,19 @@ class FieldTree:
     title: str
 
 
+def field_tree_of(schema: Any) -> FieldTree:
+    """Of a class. Raises SchemaError for what cannot be compiled."""
+    return _field_tree_of(schema)
+
+
 @lru_cache(maxsize=128)
-def field_tree_of(schema: type[Any]) -> FieldTree:
-    """Raises SchemaError for what cannot be compiled."""
+def _field_tree_of(schema: Any) -> FieldTree:
     # Keyed by the class alone: attributes hold Enum members, and these need not be hashable.
     root = _group(schema, _Place(*_numbered(compile_attributes(schema))))
     return FieldTree(
         root=root,
         leaves={leaf.attribute.path: leaf for leaf in root.leaves},
-        title=reader_of(schema).validator.title,
+        title=complete(schema),
     )
 
 
@@ -142,7 +146,9 @@ def _group(model: type[Any], place: _Place, kinds: Kinds | None = None) -> Group
             leaf = replace(leaf, item=_nested(field_type, item))
         children[name] = leaf
         leaves.append(leaf)
-    return Group(place.path, children, tuple(leaves), place.fallbacks, model=kinds and model)
+    return Group(
+        place.path, children, tuple(leaves), place.fallbacks, model=model if kinds else None
+    )
 
 
 def _nested(field_type: FieldType, place: _Place) -> Group:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from schemax.attributes.classes import declares_fields, fields_of, reader_of
+from schemax.attributes.annotations import annotation_of
+from schemax.attributes.classes import declares_fields, dumped, fields_of, validated
 from schemax.attributes.made_classes import problems_of
 from schemax.messages import joined, reason_of
 from schemax.results.extraction import FieldError
@@ -30,9 +31,7 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
             if isinstance(data, Fallback):
                 return None
             # Names, because the data is keyed by them; lax, because it is text.
-            instance: T = reader_of(schema).validate_python(
-                data, strict=False, by_name=True, by_alias=False
-            )
+            instance = validated(schema, data, strict=False, by_name=True, by_alias=False)
         except Misfit as misfit:
             row.blamed(misfit.error, misfit.group)
             continue
@@ -48,7 +47,7 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
             return instance
 
 
-def partial_of(row: Row, schema: type[Any]) -> dict[str, Any]:
+def partial_of(row: Row, schema: Any) -> dict[str, Any]:
     """What was read for the fields of a row that has no instance: values that fit their types."""
     found: dict[str, Any] = {}
     for name, child in row.tree.root.children.items():
@@ -74,20 +73,18 @@ def _read_below(row: Row, node: Leaf | Group) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _adapter(schema: type[Any], name: str) -> TypeAdapter[Any]:
-    field = fields_of(schema)[name]
-    kind: Any = Annotated[field.annotation, field]
-    return TypeAdapter(kind)
+def _adapter(schema: Any, name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation_of(fields_of(schema)[name]))
 
 
 def _as_data(value: Any) -> Any:
     """Models as dicts."""
     if declares_fields(type(value)):
-        return reader_of(type(value)).dump_python(value, warnings=False)
+        return dumped(value)
     return [_as_data(item) for item in value] if isinstance(value, list) else value
 
 
-def _blamed_timestamps(row: Row, instance: BaseModel) -> bool:
+def _blamed_timestamps(row: Row, instance: Any) -> bool:
     """Faults dates that Pydantic took for seconds since 1970, such as the year "2024".
 
     Looks at the outcome, because a validator may well make a date of a year.
@@ -105,7 +102,7 @@ def _blamed_timestamps(row: Row, instance: BaseModel) -> bool:
     return len(row.errors) > before
 
 
-def _blamed_by_document(row: Row, instance: BaseModel) -> bool:
+def _blamed_by_document(row: Row, instance: Any) -> bool:
     """Faults what the JSON Schema document of the class forbids; reports what no fallback mends."""
     blame: dict[Leaf, list[str]] = {}
     staying: list[FieldError] = []

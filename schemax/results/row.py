@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import RootModel, ValidationError
 
-from schemax.attributes.classes import reader_of, value_in
+from schemax.attributes.classes import validated, value_in
 from schemax.attributes.kinds import KindName
 from schemax.formats import OutputFormat
 from schemax.messages import joined, reason_of
@@ -234,8 +234,11 @@ class Row:
                 data[name] = value
             elif value is Fallback.LOST:
                 lost = True
-            elif value is not Fallback.OMIT:
-                data[name] = [] if value is Fallback.EMPTY else None
+            elif value is Fallback.EMPTY:
+                is_mapping = isinstance(child, Leaf) and child.attribute.is_mapping
+                data[name] = {} if is_mapping else []
+            elif value is Fallback.NONE:
+                data[name] = None
         if group.is_mapping:
             return self._pairs(group, data)
         if group.is_list:
@@ -263,9 +266,8 @@ class Row:
 
     def _instance(self, group: Group, data: dict[str, Any]) -> Any:
         assert group.model is not None
-        reader = reader_of(group.model)
         try:
-            return reader.validate_python(data, strict=False, by_name=True, by_alias=False)
+            return validated(group.model, data, strict=False, by_name=True, by_alias=False)
         except ValidationError as error:
             raise Misfit(group, error) from error
 
