@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema
 
 from schemax.attributes import asked_fields, settings_of
@@ -17,6 +18,13 @@ from schemax.errors import SchemaError
 from schemax.one_call import extract
 
 _STANDARD = "https://json-schema.org/draft/2020-12/schema"
+
+
+class _Untitled(GenerateJsonSchema):
+    """Without titles that nobody chose, which would become what the model is shown."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
 
 
 class AttrSchema(BaseModel):
@@ -101,7 +109,7 @@ class AttrSchema(BaseModel):
 
         Raises what Pydantic's `model_json_schema` raises for types without JSON.
         """
-        return {"$schema": _STANDARD, **cls.model_json_schema()}
+        return {"$schema": _STANDARD, **cls.model_json_schema(schema_generator=_Untitled)}
 
     @classmethod
     def from_json_schema(

@@ -251,10 +251,6 @@ def _mapping_type(arguments: tuple[Any, ...]) -> FieldType:
         )
     if keys.kind is None or keys.is_list or keys.nullable:
         raise UnsupportedType("the keys of a dict must be text or another scalar; use dict[str, X]")
-    if values.is_list and (values.models or values.is_mapping):
-        raise UnsupportedType(
-            "a dict of lists of models is not supported; declare a list of models"
-        )
     # `Any` is for type checkers, which know of no class whose fields are computed.
     fields: Any = {"key": key, "value": value}
     pair: Any = typing_extensions.TypedDict("Pair", fields)  # type: ignore[misc]

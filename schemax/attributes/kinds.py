@@ -88,7 +88,7 @@ def _choices(name: str, models: Sequence[type[Any]]) -> Iterator[tuple[str, Any,
     for model in models:
         field = asked_fields(model).get(name)
         one = field_type_of(annotation_of(field)) if field is not None else None
-        if one is None or one.kind != "enum" or one.is_list or one.nullable:
+        if one is None or one.kind != "enum" or one.is_list:
             return
         texts = {text for text, _ in one.choices}
         if texts & seen:
