@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from schemax import resources
 from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
+from schemax.commands.check import check
 from schemax.commands.console import say
 from schemax.commands.demo import demo
 from schemax.commands.doctor import doctor
@@ -103,8 +104,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
-_VERBS = (demo, extract, explain, trace, doctor, train, calibrate, evaluate, bench, serve, schemas)
-for _verb in _VERBS:
+_VERBS = (demo, extract, explain, check, trace, doctor, train, calibrate, evaluate, bench, serve)
+for _verb in (*_VERBS, schemas):
     app.command()(_verb)
 
 

@@ -31,6 +31,7 @@ from schemax.attributes.recursion import asked_type
 from schemax.attributes.settings import require_model
 from schemax.errors import SchemaError
 
+MOST_REFUSALS = 100
 MOST_ATTRIBUTES = 2_000
 """Leaves of a declaration. Models within models can have far more than their text shows."""
 
@@ -134,16 +135,31 @@ def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
     return attributes
 
 
+def refusals_of(model: type[Any]) -> list[SchemaError]:
+    """All that `compile_attributes` refuses in a class; of more than a hundred faults the first."""
+    refused: list[SchemaError] = []
+    try:
+        for _ in _leaves(model, _Outer(model.__name__, itertools.count(1), refused)):
+            pass
+        if not refused:
+            compile_attributes(model)
+    except SchemaError as error:
+        refused.append(error)
+    return refused
+
+
 @dataclass(frozen=True, slots=True)
 class _Outer:
     """The way from the root to a nested model, and what its leaves take over from it.
 
     count: of the leaves of the whole declaration, and of the nested models.
+    refused: where faults are collected; None has the first one raised.
     models: those around it, itself the last.
     """
 
     root: str
     count: Iterator[int]
+    refused: list[SchemaError] | None = None
     path: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     models: tuple[type[Any], ...] = ()
@@ -195,8 +211,15 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
                 continue
             kinds = _below(field_type, inner)
         except (UnsupportedType, *BROKEN) as error:
-            raise SchemaError(outer.root, ".".join(path), str(error)) from None
+            _refuse(SchemaError(outer.root, ".".join(path), str(error)), outer)
+            continue
         yield from kinds
+
+
+def _refuse(error: SchemaError, place: _Outer) -> None:
+    if place.refused is None or len(place.refused) == MOST_REFUSALS:
+        raise error from None
+    place.refused.append(error)
 
 
 def _below(field_type: FieldType, place: _Outer) -> Iterator[Attribute]:
@@ -280,7 +303,7 @@ def _leaf(
     two_phase: bool,
     fields: tuple[Attribute, ...] = (),
 ) -> Attribute:
-    if field_type.kind is None and not fields:
+    if field_type.kind is None and not field_type.models:
         raise UnsupportedType(
             "allows nothing but None; name the type of its value, such as str | None"
         )
@@ -322,13 +345,14 @@ def _fields_of(model: type[Any], outer: _Outer) -> dict[str, FieldInfo]:
         fields = asked_fields(model)
         hidden = {name: field for name, field in fields_of(model).items() if name not in fields}
     except BROKEN as error:
-        raise SchemaError(outer.root, dotted, f"Pydantic cannot build it: {error}") from error
+        _refuse(SchemaError(outer.root, dotted, f"Pydantic cannot build it: {error}"), outer)
+        return {}
     for name, field in hidden.items():
         if field.is_required():
             place = ".".join((*outer.path, name))
-            raise SchemaError(outer.root, place, "is not asked for and required; give it a default")
+            reason = "is not asked for and required; give it a default"
+            _refuse(SchemaError(outer.root, place, reason), outer)
     if not fields:
-        raise SchemaError(
-            outer.root, dotted, f"{model.__name__} has no fields; declare at least one attribute"
-        )
+        reason = f"{model.__name__} has no fields; declare at least one attribute"
+        _refuse(SchemaError(outer.root, dotted, reason), outer)
     return fields

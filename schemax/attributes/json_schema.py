@@ -15,7 +15,7 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
-from schemax.attributes.attributes import MOST_ATTRIBUTES
+from schemax.attributes.attributes import MOST_ATTRIBUTES, MOST_REFUSALS
 from schemax.attributes.declaration import attr
 from schemax.attributes.json_document import (
     Node,
@@ -32,6 +32,7 @@ from schemax.attributes.json_values import (
     union_of,
 )
 from schemax.attributes.settings import spaced, words_of
+from schemax.errors import SchemaError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -39,13 +40,21 @@ _OWN = ("long", "unit", "strict", "max_depth")
 
 
 class Builder(Types):
-    """Builds the classes of one document; see `Types`."""
+    """Builds the classes of one document; see `Types`.
+
+    metaclass: of all classes whose base has no other one of its own.
+    refused: where properties that are at fault are collected; None has the first one raised.
+    """
 
     def __init__(
-        self, document: SchemaDocument, nested_base: type[BaseModel], metaclass: type
+        self,
+        document: SchemaDocument,
+        nested_base: type[BaseModel],
+        metaclass: type,
+        refused: list[SchemaError] | None = None,
     ) -> None:
         super().__init__(document, nested_base)
-        self._metaclass = metaclass
+        self._metaclass, self._refused = metaclass, refused
 
     def root(self, base: type[ModelT]) -> type[ModelT]:
         """The document's own class. Raises SchemaError, which names the property."""
@@ -92,12 +101,17 @@ class Builder(Types):
             raise self._error(place, "required must be a list of property names")
         names = field_names(properties, base)
         invented = "$schema" not in self._document.root and _is_of_pydantic(node)
-        fields: dict[str, Any] = {
-            names[key]: self._field(
-                key, names[key], child, key in required, (*place, key), invented
-            )
-            for key, child in properties.items()
-        }
+        fields: dict[str, Any] = {}
+        for key, child in properties.items():
+            own = (key, names[key], child, key in required, (*place, key), invented)
+            try:
+                fields[names[key]] = self._field(*own)
+            except SchemaError as error:
+                if self._refused is None or len(self._refused) == MOST_REFUSALS:
+                    raise
+                self._refused.append(error)
+                fields[names[key]] = str, ""  # something that is allowed, to see all the rest
+                self._entered = len(self._open)
         description = node.get("description")
         metaclass = self._metaclass if issubclass(self._metaclass, type(base)) else type(base)
         try:

@@ -237,14 +237,18 @@ class Types(ABC):
                 (*place[:3], "..."), f"is nested more than {MOST_LEVELS} levels deep; flatten it"
             )
         self._levels += 1
-        yield
-        self._levels -= 1
+        try:
+            yield
+        finally:
+            self._levels -= 1
 
     @contextmanager
     def _opened(self, ref: str) -> Iterator[None]:
         self._open.append(ref)
-        yield
-        self._open.pop()
+        try:
+            yield
+        finally:
+            self._open.pop()
 
     def _error(self, place: Place, reason: str) -> SchemaError:
         return self._document.error(place, reason)
