@@ -60,7 +60,7 @@ class Attribute:
     members: of a "union", the scalars that a value may be; positions: of a tuple of different
         types, what stands at each place.
     is_mapping: whether the list is the pairs of a dict, whose `fields` are "key" and "value".
-    is_kind: whether it asks which model of a union is meant, where no field of these tells.
+    is_kind: whether it asks which model of a union is meant.
     """
 
     path: tuple[str, ...]
@@ -244,7 +244,7 @@ def _leaves_of_kinds(kinds: Kinds, place: _Outer) -> Iterator[Attribute]:
         required=True,
         k_max=None,
         omittable=place.omittable,
-        is_kind=not kinds.is_field,
+        is_kind=True,
     )
     depth = len(place.path)
     found: dict[str, dict[type[Any], list[Attribute]]] = {}

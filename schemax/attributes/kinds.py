@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from schemax.attributes.annotations import UnsupportedType, annotation_of, field_type_of
-from schemax.attributes.classes import asked_fields, is_typed_dict
+from schemax.attributes.classes import asked_fields, fields_of, is_typed_dict, value_in
 from schemax.attributes.settings import spaced, words_of
 
 MOST_KINDS = 100
@@ -49,8 +49,10 @@ class Kinds:
         return self.choices[self.models.index(model)]
 
 
-def kind_of(instance: Any) -> str:
-    """The choice that stands for an instance's class where no field tells."""
+def kind_of(instance: Any, name: str) -> Any:
+    """The choice that stands for an instance. name: of the field that tells, if one does."""
+    if isinstance(instance, Mapping) or name in fields_of(type(instance)):
+        return value_in(instance, name)
     return words_of(type(instance).__name__)
 
 

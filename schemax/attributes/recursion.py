@@ -46,7 +46,7 @@ def asked_type(
     fewest = max((value for word, value in found.constraints if word == "minItems"), default=0)
     if field.is_required() and not found.nullable and not (found.is_list and fewest == 0):
         raise UnsupportedType(
-            f"requires a {deep.__name__} in every {deep.__name__}, and so no end of them; give it "
-            "a default, or None"
+            f"requires one {deep.__name__} in every {deep.__name__}, and so no end of them; give "
+            "it a default, or None"
         )
     return None

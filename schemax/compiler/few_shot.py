@@ -133,7 +133,8 @@ def _writable(attribute: Attribute, instance: Any) -> Writable | Rows:
     """The leaf's value, in the form in which extraction reads it."""
     value = _stated(instance, attribute.path[: len(attribute.path) - attribute.is_kind])
     if attribute.is_kind:
-        return None if value is None else kind_of(value)
+        kind = None if value is None else kind_of(value, attribute.path[-1])
+        return _scalar(attribute, kind)
     if attribute.is_mapping and value is not None:
         value = [{"key": key, "value": one} for key, one in value.items()]
     if attribute.fields:
