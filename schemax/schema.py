@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema
-from pydantic_core.core_schema import DataclassSchema, ModelSchema
+from pydantic_core.core_schema import DataclassSchema, DecimalSchema, ModelSchema
 
 from schemax.attributes import asked_fields, fields_of, settings_of
 from schemax.attributes.annotations import allows_none
@@ -26,6 +26,13 @@ class _Untitled(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+    def decimal_schema(self, schema: DecimalSchema) -> dict[str, Any]:
+        document = super().decimal_schema(schema)
+        for part in document.get("anyOf", ()):
+            if part.get("type") == "string":  # which sets it apart from float | str
+                part.setdefault("pattern", "^[-+0-9.eE]+$")
+        return document
 
     def dataclass_schema(self, schema: DataclassSchema) -> dict[str, Any]:
         return _marked(super().dataclass_schema(schema), schema["cls"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from datetime import date
+from decimal import Decimal
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, Field
@@ -82,6 +83,8 @@ class Everything(AttrSchema):
     people: dict[Literal["buyer", "seller"], Person] = attr(default_factory=dict)
     code: int | str | None = None
     when: date | Literal["now"] | float | None = None
+    amount: float | str | None = None
+    price: Decimal | None = None
     many: list[int | str] = attr(default_factory=list)
     place: tuple[float, float] | None = None
     mixed: tuple[str, int, Literal["x", "y"]] | None = None
@@ -98,6 +101,8 @@ FULL = Everything(
     people={"seller": Person(name="Bo", born=date(2000, 2, 29))},
     code="55",
     when=date(2024, 3, 1),
+    amount="a lot",
+    price=Decimal("1.20"),
     many=[1, "a, b", 2],
     place=(48.25, 11),
     mixed=("a|b", 3, "y"),

@@ -337,11 +337,11 @@ def test_json_refusals(node: Any, reason: str) -> None:
 
 def test_json_refusals_deep_inside() -> None:
     inner = {"type": "object", "properties": {"a b": {"type": "array", "prefixItems": []}}}
-    with pytest.raises(SchemaError, match=r"Doc\.box\.a b: 'prefixItems' is not supported"):
+    with pytest.raises(SchemaError, match=r"Doc\.box\.a b: prefixItems must be a list"):
         from_properties(box=inner)
     tree = {"type": "object", "properties": {"next": {"$ref": "#/$defs/tree"}}}
     document = {"title": "Doc", "$ref": "#/$defs/tree", "$defs": {"tree": tree}}
-    with pytest.raises(SchemaError, match=r"Doc\.next: #/\$defs/tree refers to itself"):
+    with pytest.raises(SchemaError, match=r"Doc\.next: Doc contains itself"):
         AttrSchema.from_json_schema(document)
 
 

@@ -32,6 +32,7 @@ from schemax.attributes.settings import require_model
 from schemax.errors import SchemaError
 
 MOST_REFUSALS = 100
+_NOTHING = "asks for nothing; declare at least one field that is no model within the model"
 MOST_ATTRIBUTES = 2_000
 """Leaves of a declaration. Models within models can have far more than their text shows."""
 
@@ -128,6 +129,8 @@ def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
             model.__name__, None, "a RootModel has no named fields; declare a BaseModel with fields"
         )
     attributes = tuple(_leaves(model, _Outer(model.__name__, itertools.count(1))))
+    if not attributes:
+        raise SchemaError(model.__name__, None, _NOTHING)
     try:
         complete(model)
     except BROKEN as error:
@@ -207,6 +210,8 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
                 # Each item is there, whatever may stand in the place of the list.
                 item = replace(inner, nullable=False, omittable=False)
                 below = tuple(_below(field_type, item))
+                if not below and not outer.refused:
+                    raise UnsupportedType(_NOTHING)
                 yield _leaf(field, field_type, inner, two_phase, below)
                 continue
             kinds = _below(field_type, inner)

@@ -192,7 +192,7 @@ class Types(ABC):
             branches = [self._resolved(part, place) for part in branches]
         parts = [merged(outer, part) if isinstance(part, Mapping) else part for part in branches]
         values = [part for part in parts if part != {**outer, "type": "null"}]
-        if is_decimal(values):
+        if is_decimal(values, "$schema" in self._document.root):
             number = next(part for part in values if part["type"] == "number")
             decimal = constrained(self._document, Decimal, number, NUMERIC, place)
             return decimal if len(values) == len(parts) else union_of((decimal, None))

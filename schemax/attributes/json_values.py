@@ -112,12 +112,17 @@ def container_of(annotation: Any) -> type[list[Any]] | type[dict[Any, Any]] | No
     return found if found in (list, dict) else None
 
 
-def is_decimal(parts: list[Any]) -> bool:
-    """Whether alternatives are how Pydantic writes a Decimal: a number, or its text."""
+def is_decimal(parts: list[Any], is_standard: bool) -> bool:
+    """Whether alternatives are how Pydantic writes a Decimal: a number, or its text.
+
+    is_standard: whether the document names its `$schema`, so that a text without a pattern is one.
+    """
     if len(parts) != 2 or not all(isinstance(part, Mapping) for part in parts):
         return False
     kinds = {str(part.get("type")): part for part in parts}
-    return kinds.keys() == {"number", "string"} and kinds["string"].keys() == {"type", "pattern"}
+    if kinds.keys() != {"number", "string"} or not kinds["string"].keys() <= {"type", "pattern"}:
+        return False
+    return "pattern" in kinds["string"] or not is_standard
 
 
 def union_of(members: tuple[Any, ...]) -> Any:
