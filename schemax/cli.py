@@ -20,7 +20,9 @@ from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
 from schemax.commands.check import check
 from schemax.commands.console import say
+from schemax.commands.data import data
 from schemax.commands.demo import demo
+from schemax.commands.discover import discover
 from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
@@ -104,8 +106,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
-_VERBS = (demo, extract, explain, check, trace, doctor, train, calibrate, evaluate, bench, serve)
-for _verb in (*_VERBS, schemas):
+_VERBS = (
+    *(demo, extract, explain, check, trace, discover, schemas, doctor),
+    *(data, train, calibrate, evaluate, bench, serve),
+)
+for _verb in _VERBS:
     app.command()(_verb)
 
 

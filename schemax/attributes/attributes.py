@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import RootModel
 from pydantic.fields import FieldInfo
 
+from schemax.attributes.after import Misplaced, Path, resolved
 from schemax.attributes.annotations import (
     FieldType,
-    Kind,
     UnsupportedType,
     text_of,
 )
+from schemax.attributes.attribute import Attribute
 from schemax.attributes.classes import BROKEN, asked_fields, complete, fields_of, own_settings
-from schemax.attributes.constraints import Constraints
 from schemax.attributes.defaults import check_default
 from schemax.attributes.field_settings import (
+    after_of,
     is_two_phase,
     k_max_of,
     label_of,
     max_depth_of,
     unit_of,
 )
-from schemax.attributes.kinds import KindName, Kinds, kinds_of
+from schemax.attributes.kinds import folded, kinds_of, with_kind
 from schemax.attributes.recursion import asked_type
 from schemax.attributes.settings import require_model
 from schemax.errors import SchemaError
@@ -35,87 +36,6 @@ MOST_REFUSALS = 100
 _NOTHING = "asks for nothing; declare at least one field that is no model within the model"
 MOST_ATTRIBUTES = 2_000
 """Leaves of a declaration. Models within models can have far more than their text shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """One leaf of a declaration: what is asked for, and in which form.
-
-    path: Python field names from the root, ("dimensions", "width").
-    labels: what the model is shown at each level: the title, else the name with spaces.
-    description: of the field, else of the closest nested model's field around it.
-    examples: as text.
-    kind: of the value; for lists, of an item. "model" only for lists.
-    choices: texts of the members of a Literal or Enum, else ().
-    choice_values: the Python values behind `choices`: a Literal's values, an Enum's members.
-    is_list: whether the value is a list, set or tuple of such items.
-    two_phase: whether such a list is read in two phases: how many items, then all of them at once.
-    fields: the leaves of an item that is a nested model, with paths and labels from the item on.
-    nullable: whether None is allowed for this leaf or for a nested model around it.
-    required: whether the leaf has no default; says nothing of the nested models around it.
-    k_max: token budget named by the field, else by the closest nested model's field around it.
-    omittable: whether the leaf, or a nested model around it, is nullable or has a default.
-    constraints: (keyword, value) pairs, most of them JSON Schema's: see `attributes.constraints`.
-    unit: of a number, of which the description tells.
-    strict: whether the leaf, or a nested model around it, takes literals alone.
-    members: of a "union", the scalars that a value may be; positions: of a tuple of different
-        types, what stands at each place.
-    is_mapping: whether the list is the pairs of a dict, whose `fields` are "key" and "value".
-    is_kind: whether it asks which model of a union is meant.
-    """
-
-    path: tuple[str, ...]
-    labels: tuple[str, ...]
-    description: str | None
-    examples: tuple[str, ...]
-    kind: Kind
-    choices: tuple[str, ...]
-    choice_values: tuple[Any, ...]
-    is_list: bool
-    nullable: bool
-    required: bool
-    k_max: int | None
-    omittable: bool = False
-    constraints: Constraints = ()
-    two_phase: bool = False
-    fields: tuple[Attribute, ...] = ()
-    unit: str | None = None
-    strict: bool = False
-    members: tuple[FieldType, ...] = ()
-    positions: tuple[FieldType, ...] = ()
-    is_mapping: bool = False
-    is_kind: bool = False
-
-    @property
-    def variants(self) -> tuple[Attribute, ...]:
-        """Of a union, each scalar that a value or item may be as an attribute; else itself."""
-        return tuple(map(self._as, self.members)) or (self,)
-
-    @property
-    def places(self) -> tuple[Attribute, ...]:
-        """Of a tuple of different types, what stands at each place as an attribute; else ()."""
-        return tuple(map(self._as, self.positions))
-
-    def _as(self, one: FieldType) -> Attribute:
-        return replace(
-            self,
-            kind=one.kind or self.kind,
-            choices=tuple(text for text, _ in one.choices),
-            choice_values=tuple(value for _, value in one.choices),
-            constraints=one.constraints,
-            members=one.members,
-            positions=(),
-        )
-
-    @property
-    def name(self) -> str:
-        """The dotted path, "dimensions.width"."""
-        return self.path[0] if len(self.path) == 1 else ".".join(self.path)
-
-    @property
-    def label(self) -> str:
-        """What the model is shown for the leaf itself."""
-        return self.labels[-1]
 
 
 def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
@@ -128,7 +48,8 @@ def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
         raise SchemaError(
             model.__name__, None, "a RootModel has no named fields; declare a BaseModel with fields"
         )
-    attributes = tuple(_leaves(model, _Outer(model.__name__, itertools.count(1))))
+    outer = _Outer(model.__name__, itertools.count(1))
+    attributes = _with_after(tuple(_leaves(model, outer)), outer)
     if not attributes:
         raise SchemaError(model.__name__, None, _NOTHING)
     try:
@@ -172,16 +93,18 @@ class _Outer:
     nullable: bool = False
     omittable: bool = False
     strict: bool = False
+    after: tuple[Path, ...] = ()
 
 
 def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
     shown: dict[str, str] = {}
     around = replace(outer, models=(*outer.models, model))
-    for name, field in _fields_of(model, outer).items():
+    fields = _fields_of(model, outer)
+    for name, field in fields.items():
         path = (*outer.path, name)
         try:
             label = label_of(name, field)
-            if (twin := shown.setdefault(_folded(label), name)) != name:
+            if (twin := shown.setdefault(folded(label), name)) != name:
                 raise UnsupportedType(
                     f"shows the model the same name as {twin!r} ({label!r}); "
                     "give one of them another title"
@@ -201,6 +124,7 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
                 nullable=outer.nullable or field_type.nullable,
                 omittable=outer.omittable or field_type.nullable or not field.is_required(),
                 strict=outer.strict or own_settings(field).get("strict") is True,
+                after=(*outer.after, *after_of(field, fields, outer.path)),
             )
             if not field_type.models:
                 yield _leaf(field, field_type, inner, two_phase)
@@ -208,8 +132,8 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
             _count(outer)
             if field_type.is_list:
                 # Each item is there, whatever may stand in the place of the list.
-                item = replace(inner, nullable=False, omittable=False)
-                below = tuple(_below(field_type, item))
+                item = replace(inner, nullable=False, omittable=False, after=())
+                below = _with_after(tuple(_below(field_type, item)), item)
                 if not below and not outer.refused:
                     raise UnsupportedType(_NOTHING)
                 yield _leaf(field, field_type, inner, two_phase, below)
@@ -231,12 +155,8 @@ def _below(field_type: FieldType, place: _Outer) -> Iterator[Attribute]:
     """The leaves of a nested class; of a union of such, with the slot that asks for its kind."""
     if len(field_type.models) == 1:
         return _leaves(field_type.models[0], place)
-    return _leaves_of_kinds(kinds_of(field_type.models), place)
-
-
-def _leaves_of_kinds(kinds: Kinds, place: _Outer) -> Iterator[Attribute]:
-    """The kind, what several models or one alone have, and last what they have in several forms."""
-    yield Attribute(
+    kinds = kinds_of(field_type.models)
+    kind = Attribute(
         path=(*place.path, kinds.name),
         labels=(*place.labels, kinds.label),
         description=kinds.description or place.description,
@@ -250,47 +170,9 @@ def _leaves_of_kinds(kinds: Kinds, place: _Outer) -> Iterator[Attribute]:
         k_max=None,
         omittable=place.omittable,
         is_kind=True,
+        after=place.after,
     )
-    depth = len(place.path)
-    found: dict[str, dict[type[Any], list[Attribute]]] = {}
-    for model in kinds.distinct:
-        for leaf in _leaves(model, place):
-            if leaf.path[depth] != kinds.name or not kinds.is_field:
-                found.setdefault(leaf.path[depth], {}).setdefault(model, []).append(leaf)
-    shown = {_folded(kinds.label): kinds.name}
-    apart: dict[type[Any], list[Attribute]] = {model: [] for model in kinds.distinct}
-    for name, forms in found.items():
-        first, *others = forms.values()
-        twin = shown.setdefault(_folded(first[0].labels[depth]), name)
-        if twin == name and all(form == first for form in others):
-            is_common = len(forms) == len(apart)
-            yield from first if is_common else (_only(leaf, kinds, [*forms]) for leaf in first)
-        else:
-            for model, leaves in forms.items():
-                apart[model] += leaves
-    for model, leaves in apart.items():
-        tag = KindName(kinds.text_of(model))
-        tag.model = model
-        for leaf in leaves:
-            yield replace(
-                _only(leaf, kinds, [model]),
-                path=(*place.path, tag, *leaf.path[depth:]),
-                labels=(*place.labels, str(tag), *leaf.labels[depth:]),
-            )
-
-
-def _only(leaf: Attribute, kinds: Kinds, models: Sequence[type[Any]]) -> Attribute:
-    """A leaf of some kinds; of any other it is null, also where it is required."""
-    texts = (
-        text for text, model in zip(kinds.choices, kinds.models, strict=True) if model in models
-    )
-    only = f"only of {kinds.label} {' or '.join(texts)}"
-    description = f"{leaf.description} ({only})" if leaf.description else only
-    return replace(leaf, description=description, omittable=True)
-
-
-def _folded(label: str) -> str:
-    return " ".join(label.split()).casefold()
+    return with_kind(kind, kinds, {model: [*_leaves(model, place)] for model in kinds.distinct})
 
 
 def _count(place: _Outer) -> None:
@@ -334,14 +216,33 @@ def _leaf(
         constraints=field_type.constraints,
         two_phase=two_phase,
         fields=tuple(
-            replace(leaf, path=leaf.path[depth:], labels=leaf.labels[depth:]) for leaf in fields
+            replace(
+                leaf,
+                path=leaf.path[depth:],
+                labels=leaf.labels[depth:],
+                after=tuple(path[depth:] for path in leaf.after),
+            )
+            for leaf in fields
         ),
         unit=unit,
         strict=place.strict or field_type.kind == "union",
         members=field_type.members,
         positions=field_type.positions,
         is_mapping=field_type.is_mapping,
+        after=place.after,
     )
+
+
+def _with_after(leaves: tuple[Attribute, ...], outer: _Outer) -> tuple[Attribute, ...]:
+    """The leaves of a root or of an item, which look at none outside it."""
+    if not any(leaf.after for leaf in leaves):
+        return leaves
+    try:
+        after = resolved([leaf.path for leaf in leaves], [leaf.after for leaf in leaves])
+    except Misplaced as error:
+        _refuse(SchemaError(outer.root, ".".join(error.path), str(error)), outer)
+        return leaves
+    return tuple(replace(leaf, after=some) for leaf, some in zip(leaves, after, strict=True))
 
 
 def _fields_of(model: type[Any], outer: _Outer) -> dict[str, FieldInfo]:

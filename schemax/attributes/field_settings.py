@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from pydantic.fields import FieldInfo
 
+from schemax.attributes.after import Path
 from schemax.attributes.annotations import FieldType, UnsupportedType
 from schemax.attributes.classes import own_settings
 from schemax.attributes.settings import is_unprintable, spaced
@@ -63,3 +66,16 @@ def max_depth_of(field: FieldInfo) -> int | None:
     if depth is not None and (type(depth) is not int or not 1 <= depth <= MOST_DEPTH):
         raise UnsupportedType(f"max_depth must be a whole number from 1 to {MOST_DEPTH}")
     return depth
+
+
+def after_of(field: FieldInfo, fields: Mapping[str, FieldInfo], around: Path) -> Iterator[Path]:
+    """Paths from the root of what a field names, by fields' names or aliases."""
+    named = own_settings(field).get("after", ())
+    aliases = {other.alias: name for name, other in fields.items() if other.alias}
+    for dotted in named if isinstance(named, (list, tuple)) else (named,):
+        if not isinstance(dotted, str):
+            raise UnsupportedType(f"after takes names of fields, not {dotted!r}")
+        if dotted in aliases:
+            yield (*around, aliases[dotted])
+        else:
+            yield (*around, *dotted.split("."))

@@ -36,7 +36,8 @@ from schemax.errors import SchemaError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-_OWN = ("long", "unit", "strict", "max_depth")
+# What `attr` takes, beside `k_max`.
+_OWN = ("long", "unit", "strict", "after", "max_depth")
 
 
 class Builder(Types):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from schemax.attributes.annotations import UnsupportedType, annotation_of, field_type_of
+from schemax.attributes.attribute import Attribute
 from schemax.attributes.classes import asked_fields, fields_of, is_typed_dict, value_in
 from schemax.attributes.settings import spaced, words_of
 
@@ -81,6 +82,71 @@ def kinds_of(models: Sequence[type[Any]]) -> Kinds:
     while any(name in one for one in fields):
         name += "_"
     return Kinds(name, False, name.rstrip("_"), None, names, names, tuple(models))
+
+
+def with_kind(
+    kind: Attribute, kinds: Kinds, leaves: Mapping[type[Any], Sequence[Attribute]]
+) -> Iterator[Attribute]:
+    """The kind, what its models have alike or alone, and last what they have in several forms.
+
+    leaves: of every model, as if it stood in the place of the union.
+    """
+    yield kind
+    place = kind.path[:-1]
+    depth = len(place)
+    found: dict[str, dict[type[Any], list[Attribute]]] = {}
+    for model, own in leaves.items():
+        for leaf in own:
+            if leaf.path[depth] != kinds.name or not kinds.is_field:
+                found.setdefault(leaf.path[depth], {}).setdefault(model, []).append(leaf)
+    shown = {folded(kinds.label): kinds.name}
+    forms = {
+        name: forms
+        for name, forms in found.items()
+        if shown.setdefault(folded(next(iter(forms.values()))[0].labels[depth]), name) != name
+        or any(form != next(iter(forms.values())) for form in forms.values())
+    }
+    tags = {model: KindName(kinds.text_of(model)) for model in leaves}
+    for model, tag in tags.items():
+        tag.model = model
+
+    def looking(leaf: Attribute, models: Iterable[type[Any]]) -> Attribute:
+        """The leaf, which names what it looks at where this now stands."""
+        after = [
+            (*place, tags[model], *path[depth:])
+            if path[:depth] == place and model in forms.get((*path[depth:], "")[0], ())
+            else path
+            for path in leaf.after
+            for model in models
+        ]
+        return replace(leaf, after=tuple(dict.fromkeys(after)))
+
+    for name, by_model in found.items():
+        if name not in forms:
+            for leaf in next(iter(by_model.values())):
+                is_common = len(by_model) == len(leaves)
+                leaf = looking(leaf, by_model)
+                yield leaf if is_common else _only(leaf, kinds, [*by_model])
+    for model, tag in tags.items():
+        for leaf in (leaf for form in forms.values() for leaf in form.get(model, ())):
+            yield replace(
+                looking(_only(leaf, kinds, [model]), [model]),
+                path=(*place, tag, *leaf.path[depth:]),
+                labels=(*kind.labels[:-1], str(tag), *leaf.labels[depth:]),
+            )
+
+
+def _only(leaf: Attribute, kinds: Kinds, models: Sequence[type[Any]]) -> Attribute:
+    """A leaf of some kinds; of any other it is null, also where it is required."""
+    pairs = zip(kinds.choices, kinds.models, strict=True)
+    only = f"only of {kinds.label} {' or '.join(text for text, model in pairs if model in models)}"
+    description = f"{leaf.description} ({only})" if leaf.description else only
+    return replace(leaf, description=description, omittable=True)
+
+
+def folded(label: str) -> str:
+    """What labels have in common that look the same to the model."""
+    return " ".join(label.split()).casefold()
 
 
 def _choices(name: str, models: Sequence[type[Any]]) -> Iterator[tuple[str, Any, type[Any]]]:

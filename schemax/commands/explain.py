@@ -24,6 +24,8 @@ from schemax.commands.tokenizer_folder import TokenizerOption, codec_of, eos_ids
 from schemax.commands.visibility_picture import lines
 from schemax.compiler import compile_schema
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
+from schemax.trained import FILE as TRAINED
+from schemax.trained import read_trained
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 
@@ -65,6 +67,10 @@ def explain(
     if chosen is None and own.is_file():
         settings["template"] = own.read_text("utf-8")
         chosen = str(own)
+    if (folder / TRAINED).is_file():
+        trained = read_trained(folder / TRAINED)
+        settings["format"] = format or settings_of(declared).format or trained.format
+        settings["decoding"] = settings["decoding"] or trained.decoding
     with plain_warnings(quiet=True):  # the contract has the warnings in it
         with refused_settings():
             codec = codec_of(folder)

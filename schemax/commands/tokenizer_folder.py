@@ -14,6 +14,7 @@ from schemax.commands.console import UsageError
 from schemax.compiler import TextCodec, load_codec
 from schemax.errors import ModelError
 from schemax.resources import resource_dir
+from schemax.trained import FILE as TRAINED
 
 TokenizerOption = Annotated[
     str | None,
@@ -23,7 +24,7 @@ TokenizerOption = Annotated[
 # All that compiling depends on; weights are not among them.
 _FILES = (
     *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "prompt.jinja"),
-    "generation_config.json",
+    *("generation_config.json", TRAINED),
 )
 
 
