@@ -12,9 +12,10 @@ from schemax.attributes import Attribute
 from schemax.formats import OutputFormat
 from schemax.results.extraction import Extraction, FieldResult, LaterResults, SlotText, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
+from schemax.results.finals import MOVED, final, of_other_kinds
 from schemax.results.instance import instance_of, partial_of
 from schemax.results.lists import taken_together
-from schemax.results.row import MOVED, Row
+from schemax.results.row import Row
 from schemax.results.spans import Source
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ def build(
 
     def results() -> dict[str, FieldResult]:
         source = Source(texts) if texts else None
-        aside = frozenset(row.of_other_kinds(row.tree.root))
+        aside = frozenset(of_other_kinds(row, row.tree.root))
         return {
             name: result
             for attribute, slot in zip(attributes, slots, strict=True)
@@ -116,9 +117,9 @@ def _result(
     is_aside: bool,
 ) -> FieldResult:
     path = leaf.attribute.path
-    value = MOVED if instance is None else row.final(instance, path)
+    value = MOVED if instance is None else final(row, instance, path)
     if leaf.attribute.is_kind and instance is not None:
-        value = None if row.final(instance, path[:-1]) is None else MOVED
+        value = None if final(row, instance, path[:-1]) is None else MOVED
     if value is MOVED:
         value = _read_value(row, leaf)
     note = row.notes.get(leaf.index)

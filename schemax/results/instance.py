@@ -14,6 +14,7 @@ from schemax.attributes.made_classes import problems_of
 from schemax.messages import joined, reason_of
 from schemax.results.extraction import FieldError
 from schemax.results.fields import Fallback, Group, Leaf
+from schemax.results.finals import final
 from schemax.results.row import Misfit, Row
 from schemax.results.values import as_seconds
 
@@ -94,10 +95,10 @@ def _blamed_timestamps(row: Row, instance: Any) -> bool:
         chosen = row.chosen[leaf.index]
         texts = chosen if isinstance(chosen, list) else [chosen]
         if seconds := [reading for text in texts for reading in as_seconds(leaf, text)]:
-            final = row.final(instance, leaf.attribute.path)
+            found = final(row, instance, leaf.attribute.path)
             is_list = leaf.attribute.is_list or leaf.number is not None
-            many = is_list and isinstance(final, Iterable)
-            if any(value in seconds for value in (final if many else [final])):
+            many = is_list and isinstance(found, Iterable)
+            if any(value in seconds for value in (found if many else [found])):
                 row.fault(leaf, "Input should be a date, not a bare number")
     return len(row.errors) > before
 

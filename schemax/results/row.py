@@ -11,13 +11,12 @@ and a document has nothing but text to offer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from pydantic import RootModel, ValidationError
+from pydantic import ValidationError
 
-from schemax.attributes.classes import validated, value_in
-from schemax.attributes.kinds import KindName
+from schemax.attributes.classes import validated
 from schemax.formats import OutputFormat
 from schemax.messages import joined, reason_of
 from schemax.reading import Reading
@@ -25,8 +24,6 @@ from schemax.reading.absence import is_stray_literal, says_no_value
 from schemax.results.extraction import FieldError, SlotText
 from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of
 from schemax.results.values import count_of, is_text, readings_of, texts_of
-
-MOVED = object()
 
 
 class Misfit(Exception):
@@ -186,43 +183,6 @@ class Row:
         choices = child.kind.attribute.choice_values
         chosen = self.chosen[child.kind.index]
         return child.branches[choices.index(chosen)] if chosen in choices else child
-
-    def of_other_kinds(self, group: Group) -> Iterator[int]:
-        """Indices of leaves that models of unions have which were not chosen."""
-        for child in group.children.values():
-            node = self.node(child)
-            if isinstance(child, Group) and isinstance(node, Group):
-                own = {leaf.index for leaf in node.leaves}
-                yield from (leaf.index for leaf in child.leaves if leaf.index not in own)
-            if isinstance(node, Group):
-                yield from self.of_other_kinds(node)
-
-    def final(self, instance: Any, path: tuple[str, ...]) -> Any:
-        """The leaf's value in the instance; None where a nested model is absent.
-
-        MOVED where it cannot be told which of a list's items is meant, since Pydantic or the
-        model's validators have dropped or added some.
-        """
-        for depth, name in enumerate(path):
-            while isinstance(instance, RootModel):
-                instance = instance.root
-            kept = self.kept.get(path[:depth])
-            if isinstance(name, KindName):
-                continue
-            if kept is None:
-                instance = value_in(instance, name)
-            elif name not in kept.values():
-                return None
-            elif not isinstance(instance, (Sequence, Mapping)) or len(instance) != len(kept):
-                return MOVED
-            else:
-                place = list(kept.values()).index(name)
-                if isinstance(instance, Mapping):
-                    pair = list(instance.items())[place]
-                    instance = dict(zip(("key", "value"), pair, strict=True))
-                else:
-                    instance = instance[place]
-        return instance
 
     # What is passed to Pydantic.
 
