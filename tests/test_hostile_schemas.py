@@ -318,4 +318,18 @@ def test_conditions_that_refer_to_themselves_end() -> None:
     slot = SlotText(' "a"', "stop", 1, complete=True)
     found = build(model, attributes, [slot], get_format("json"), index=0, document_id=None)
     assert found.value is not None
-    assert "refer to themselves without end" in found.errors[0].message
+    assert "refer to themselves too often" in found.errors[0].message
+
+
+def test_conditions_that_double_with_every_level_end() -> None:
+    again = {"$ref": "#"}
+    document = {
+        **thing(n=TEXT, kid={**again, "max_depth": 8}),
+        "anyOf": [{"properties": {"kid": again, "n": {"const": "x"}}} for _ in range(5)],
+    }
+    model = AttrSchema.from_json_schema(document)
+    attributes = compile_attributes(model)
+    slots = [SlotText(' "a"', "stop", 1, complete=True) for _ in attributes]
+    with within(20):
+        found = build(model, attributes, slots, get_format("json"), index=0, document_id=None)
+    assert "refer to themselves too often" in found.errors[0].message

@@ -445,3 +445,25 @@ def test_circles_of_several_models_and_of_unions() -> None:
         compile_attributes(Endless)
     with pytest.raises(SchemaError, match="max_depth must be a whole number from 1 to 8"):
         compile_attributes(pydantic.create_model("Model", x=(int, attr(max_depth=9))))
+
+
+def test_fields_of_a_union_look_at_its_kind_and_at_others() -> None:
+    class Left(BaseModel):
+        size: int
+        x: int = attr(after=["kind", "size"])
+
+    class Right(BaseModel):
+        size: str
+        x: int = attr(after=["kind", "size"])
+
+    model = pydantic.create_model(
+        "Model", side=(Left | Right, ...), y=(int | None, attr(after="side", default=None))
+    )
+    after = {one.name: [".".join(path) for path in one.after] for one in compile_attributes(model)}
+    assert after == {
+        "side.kind": [],
+        "side.x": ["side.kind", "side.left.size", "side.right.size"],
+        "side.left.size": [],
+        "side.right.size": [],
+        "y": ["side.kind", "side.x", "side.left.size", "side.right.size"],
+    }
