@@ -321,6 +321,7 @@ def test_conditions_that_refer_to_themselves_end() -> None:
     assert "refer to themselves too often" in found.errors[0].message
 
 
+@pytest.mark.slow
 def test_conditions_that_double_with_every_level_end() -> None:
     again = {"$ref": "#"}
     document = {
