@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from schemax import resources
 from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
+from schemax.commands.check import check
 from schemax.commands.console import say
 from schemax.commands.data import data
 from schemax.commands.demo import demo
@@ -106,7 +107,7 @@ app = typer.Typer(
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
 _VERBS = (
-    *(demo, extract, explain, trace, discover, schemas, doctor),
+    *(demo, extract, explain, check, trace, discover, schemas, doctor),
     *(data, train, calibrate, evaluate, bench, serve),
 )
 for _verb in _VERBS:

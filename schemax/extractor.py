@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakSet
 
-from pydantic import BaseModel
-
 from schemax.calibration import Calibration
 from schemax.calls import Calls
 from schemax.compiler import CompiledSchema, as_codec
@@ -27,7 +25,7 @@ from schemax.trained import TrainedWith
 if TYPE_CHECKING:
     pass
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 class Extractor(Calls, AbstractContextManager["Extractor"]):

@@ -110,6 +110,8 @@ def slot_tails(
 
 def is_typed(attribute: Attribute) -> bool:
     """Whether its values are of a type or pattern that rules out most texts."""
+    if attribute.members:
+        return all(map(is_typed, attribute.variants))
     patterns = any(keyword == "pattern" for keyword, _ in attribute.constraints)
     return attribute.kind != "string" or patterns
 
