@@ -25,6 +25,7 @@ from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import extract
+from schemax.commands.pairwise import pairwise
 from schemax.commands.process import Terminated, make_up_for_closed_streams
 from schemax.commands.schemas import schemas
 from schemax.commands.serve import serve
@@ -106,7 +107,7 @@ app = typer.Typer(
 )
 _VERBS = (
     *(demo, extract, explain, trace, doctor, data, train, calibrate, evaluate, bench, serve),
-    schemas,
+    *(pairwise, schemas),
 )
 for _verb in _VERBS:
     app.command()(_verb)

@@ -1,9 +1,9 @@
 """A language model as the judge of values without annotations.
 
 The five classes and the scores are those of the HPD paper (arXiv 2604.26209, appendix E). A judge
-is asked about one value at a time, or, as there, about all of a product after an explanation. It may be any
-function from a prompt to a reply (one value at a time), or a model that fills `Judgement`, or
-`product_judgement`, as it fills every other schema.
+is asked about one value at a time, or, as there, about all of a product after an explanation. It
+may be any function from a prompt to a reply (one value at a time), or a model that fills
+`Judgement`, or `product_judgement`, as it fills every other schema.
 """
 
 from __future__ import annotations
