@@ -21,6 +21,7 @@ from schemax.commands.calibrate import calibrate
 from schemax.commands.console import say
 from schemax.commands.data import data
 from schemax.commands.demo import demo
+from schemax.commands.discover import discover
 from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
@@ -106,8 +107,8 @@ app = typer.Typer(
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
 _VERBS = (
-    *(demo, extract, explain, trace, doctor, data, train, calibrate, evaluate, bench, serve),
-    *(pairwise, schemas),
+    *(demo, extract, explain, trace, discover, schemas, doctor),
+    *(data, train, calibrate, evaluate, pairwise, bench, serve),
 )
 for _verb in _VERBS:
     app.command()(_verb)

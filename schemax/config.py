@@ -43,6 +43,7 @@ BOUNDS: Mapping[str, Bounds] = MappingProxyType(
         "documents_per_prompt": Bounds(1, 1_000),
         "k_max": Bounds(1, 1_000_000),
         "max_retries": Bounds(0, 16),  # each of which doubles a budget
+        "max_repairs": Bounds(0, 1),
         "batch_size": Bounds(1, 1_000_000),
         "branch_threshold": Bounds(0, 1, whole=False),
         "min_probability": Bounds(0, 1, whole=False),
@@ -91,6 +92,9 @@ class DecodingConfig:
     k_max: token budget of a slot whose attribute names none; None derives it from the type.
     max_retries: how often a slot that ran out of budget gets another one, twice as large, and goes
         on in place; what it then writes is seen by no other slot.
+    max_repairs: how often a value that its type or a validator refuses is asked for again, with
+        what was said of it (docs/dependent-fields.md): 1, in the layout `branched` with isolated
+        documents, or not at all.
     batch_size: documents in flight, or "auto".
     stop: `literal` ends a slot where the format's literal is complete; `newline` at the end of
         the line, as in section 4.3.4.
@@ -118,6 +122,7 @@ class DecodingConfig:
     documents_per_prompt: int = 1
     k_max: int | None = None
     max_retries: int = 1
+    max_repairs: int = 0
     batch_size: int | Literal["auto"] = "auto"
     stop: Stop = "literal"
     constrain: bool = True
@@ -148,6 +153,11 @@ class DecodingConfig:
             raise ValueError(
                 'layout="autoregressive" has no slots, because the model writes the whole output: '
                 "leave slots and stop at their defaults"
+            )
+        if self.max_repairs and (self.layout, self.documents) != ("branched", "isolated"):
+            raise ValueError(
+                'max_repairs requires layout="branched" and documents="isolated" (the preset '
+                '"isolated"), where a value can be asked for again by itself'
             )
         for name in ("constrain", "strict"):
             if not isinstance(value := getattr(self, name), bool):
@@ -197,6 +207,16 @@ def resolve_decoding(decoding: str | DecodingConfig | None) -> DecodingConfig:
     return replace(PRESETS[name], **dict(map(_change, changes)))
 
 
+def decoding_name(config: DecodingConfig) -> str:
+    """What `resolve_decoding` reads as this config, with as few changes as can be."""
+    names = []
+    for preset, known in PRESETS.items():
+        pairs = ((one.name, getattr(config, one.name)) for one in fields(config))
+        changes = [f"{name}={value}" for name, value in pairs if value != getattr(known, name)]
+        names.append((len(changes), ":".join([preset, *changes])))
+    return min(names, key=lambda one: one[0])[1]
+
+
 _WORDS: Mapping[str, Any] = {"none": None, "true": True, "false": False}
 
 
@@ -205,8 +225,8 @@ def _change(text: str) -> tuple[str, Any]:
     if not equals or name not in {field.name for field in fields(DecodingConfig)}:
         known = ", ".join(field.name for field in fields(DecodingConfig))
         raise ValueError(f"a change to a preset is NAME=VALUE with one of {known}, not {text!r}")
-    if value in _WORDS:
-        return name, _WORDS[value]
+    if value.lower() in _WORDS:
+        return name, _WORDS[value.lower()]
     for kind in (int, float):
         try:
             return name, kind(value)

@@ -26,6 +26,8 @@ def show_runs(
     by: "attribute" or "confidence" shows more of these.
     """
     show(f"{len(runs[0].examples)} products; {setting}")
+    reliability = [(run.name, run.reliability) for run in runs]
+    show(table(runs, _QUALITY), table(runs, _COSTS), table(reliability, _RELIABILITY))
     reliability = [(run.decoding, run.reliability) for run in runs]
     costs = _COSTS if runs[0].dollars_per_hour is None else _COSTS | _DOLLARS
     ends = table(runs, _ENDS)
@@ -34,7 +36,7 @@ def show_runs(
     if len(categories) > 1:
         columns: Columns = {"category": lambda name: name}
         for run in runs:
-            columns[run.decoding] = partial(_f1_of, run)
+            columns[run.name] = partial(_f1_of, run)
         show("F1 by category", table(categories, columns))
     for run, (name, found) in zip(runs, reliability, strict=True):
         if by == "attribute":
@@ -45,7 +47,7 @@ def show_runs(
     if judged := [(run, one) for run in runs for one in run.judged]:
         show("LLM judge", table(judged, _JUDGED), table(judged, _AGREEMENT))
     for run, comparison in zip(runs[1:], comparisons, strict=True):
-        show_comparison(comparison, runs[0].decoding, run.decoding)
+        show_comparison(comparison, runs[0].name, run.name)
 
 
 def show_comparison(comparison: Comparison, first: str, second: str) -> None:
@@ -83,7 +85,7 @@ def _count(name: str, item: tuple[Any, PairScore]) -> Any:
 
 
 _QUALITY: Columns = {
-    "decoding": lambda run: run.decoding,
+    "setting": lambda run: run.name,
     "F1": partial(_quality, strict=False),
     "P": lambda run: run.scores.protocol.precision,
     "R": lambda run: run.scores.protocol.recall,
@@ -92,6 +94,7 @@ _QUALITY: Columns = {
     "macro F1,\nattributes": lambda run: mean_f1(run.scores.by_attribute.values()),
 }
 _COSTS: Columns = {
+    "setting": lambda run: run.name,
     "decoding": lambda run: run.decoding,
     "F1": lambda run: run.scores.protocol.f1,
     "passes per\nproduct": lambda run: f"{run.passes:.1f}",
@@ -108,7 +111,7 @@ _ENDS: Columns = {
 }
 # Of names with what is known of their confidences.
 _RELIABILITY: Columns = {
-    "decoding": lambda item: item[0],
+    "setting": lambda item: item[0],
     "values": lambda item: item[1] and item[1].values,
     "mean\nconfidence": lambda item: item[1] and item[1].confidence,
     "right": lambda item: item[1] and item[1].accuracy,
@@ -153,7 +156,7 @@ def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
 
 # Of runs with one of their judges.
 _JUDGED: Columns = {
-    "decoding": lambda item: item[0].decoding,
+    "setting": lambda item: item[0].name,
     "at once": lambda item: "a " + item[1].form,
     "LLM-P": partial(_verdicts, "precision"),
     "LLM-R": partial(_verdicts, "recall"),
@@ -166,7 +169,7 @@ _JUDGED: Columns = {
     "unparseable": partial(_verdicts, "unparseable"),
 }
 _AGREEMENT: Columns = {
-    "decoding": lambda item: item[0].decoding,
+    "setting": lambda item: item[0].name,
     "at once": lambda item: "a " + item[1].form,
     "class as\nlabelled": partial(_agrees, "same_class"),
     "right or wrong\nas labelled": partial(_agrees, "same_side"),

@@ -47,7 +47,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """One decoding setting on all examples.
+    """One decoding setting of a model on all examples.
 
     predictions: attribute -> value or None, one mapping per example.
     confidences: attribute -> confidence of its prediction, None where it has no confidence.
@@ -55,6 +55,7 @@ class EvaluationRun:
     finish_reasons: how many fields ended by "stop", "eos" and "length".
     invalid_fields: fields whose value could not be used; invalid_rows: products with any error;
     failed_rows: those of them that gave no instance at all.
+    model: which one, where several read the same examples.
     dollars_per_hour: of the machine; None where nobody said.
     """
 
@@ -70,7 +71,19 @@ class EvaluationRun:
     invalid_rows: int
     failed_rows: int
     judged: tuple[Judged, ...] = ()
+    model: str | None = None
     dollars_per_hour: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return self.decoding if self.model is None else f"{self.model}, {self.decoding}"
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Model, of several, and decoding."""
+        of_model = {} if self.model is None else {"model": self.model}
+        return of_model | {"decoding": self.decoding}
 
     @property
     def dollars_per_1000(self) -> float | None:
@@ -98,7 +111,7 @@ class EvaluationRun:
         for (category, attribute), score in by_attribute.items():
             nested[category][attribute] = asdict(score) | _rates(score)
         data: dict[str, Any] = {
-            "decoding": self.decoding,
+            **self.names,
             "products": len(self.examples),
             **_rates(protocol),
             "f1_interval": f1_interval(self.scores.counts()),
