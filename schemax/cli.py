@@ -27,6 +27,7 @@ from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import extract
+from schemax.commands.pairwise import pairwise
 from schemax.commands.process import Terminated, make_up_for_closed_streams
 from schemax.commands.schemas import schemas
 from schemax.commands.serve import serve
@@ -108,7 +109,7 @@ app = typer.Typer(
 )
 _VERBS = (
     *(demo, extract, explain, check, trace, discover, schemas, doctor),
-    *(data, train, calibrate, evaluate, bench, serve),
+    *(data, train, calibrate, evaluate, pairwise, bench, serve),
 )
 for _verb in _VERBS:
     app.command()(_verb)

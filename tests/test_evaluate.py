@@ -230,7 +230,8 @@ def test_the_embedded_model_end_to_end(tmp_path: Path) -> None:
     labels = [{"Brand": "Twinings", "Item form": None}, {"Brand": ["Crocs", "Crocs Inc."]}]
     made = [row | {"attributes": own} for row, own in zip(rows, labels, strict=True)]
     gold, embedded = jsonl(tmp_path / "gold.jsonl", made), str(resource_dir("embedded"))
-    (report,) = figures(gold, "--model", embedded, "--judge", embedded, "--details")
+    judged = ("--judge", embedded, "--judge-form", "both")
+    (report,) = figures(gold, "--model", embedded, *judged, "--details")
     counted = report["counts"]
     predicted = {row["id"]: row["predicted"] for row in report["predictions"]}
     right = (predicted["t"]["Brand"] == "Twinings") + (predicted["s"]["Brand"] == "Crocs")
@@ -240,9 +241,13 @@ def test_the_embedded_model_end_to_end(tmp_path: Path) -> None:
     verdicts = [v for row in report["predictions"] for v in row["verdicts"].values()]
     assert len(verdicts) == sum(report["judge"]["verdicts"].values()) == 3
     assert report["judge"]["verdicts"]["unparseable"] == verdicts.count(None)
-    shown = run(gold, "--model", embedded, "--judge", embedded)
+    assert report["judge"]["agreement"]["pairs"] == 3 - verdicts.count(None)
+    at_once = [v for row in report["predictions"] for v in row["verdicts_by_product"].values()]
+    assert len(at_once) == sum(report["judge_by_product"]["verdicts"].values()) == 3
+    shown = run(gold, "--model", embedded, *judged)
     assert "LLM-F1" in shown.stdout
     assert "unparseable" in shown.stdout
+    assert "a product" in shown.stdout
 
 
 def test_ids_that_occur_twice_are_reported(folder: Path, tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 from schemax.commands.console import show, table
 from schemax.evaluation.comparison import Comparison, Paired
 from schemax.evaluation.intervals import f1_interval
+from schemax.evaluation.judge import agreement
 from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability
-from schemax.evaluation.runs import EvaluationRun
+from schemax.evaluation.runs import EvaluationRun, Judged
 from schemax.messages import some_of
 
 Columns: TypeAlias = dict[str, Callable[[Any], Any]]
@@ -41,8 +42,8 @@ def show_runs(
             show(f"Attributes, {name}", table(scores, _ATTRIBUTES, left=2))
         if by == "confidence" and found is not None:
             show(f"Confidence, {name}", table(found.bins, _BINS), table(found.curve, _CURVE))
-    if judged := [run for run in runs if run.judged is not None]:
-        show("LLM judge", table(judged, _JUDGED))
+    if judged := [(run, one) for run in runs for one in run.judged]:
+        show("LLM judge", table(judged, _JUDGED), table(judged, _AGREEMENT))
     for run, comparison in zip(runs[1:], comparisons, strict=True):
         show_comparison(comparison, runs[0].name, run.name)
 
@@ -139,17 +140,38 @@ _ATTRIBUTES: Columns = {
     "R": lambda item: item[1].recall,
     "F1": lambda item: item[1].f1,
 }
+
+
+def _verdicts(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
+    return getattr(item[1].score, name)
+
+
+def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
+    """A share of the annotated pairs."""
+    found = agreement(item[1].cases, item[1].verdicts, item[0].scores)
+    return getattr(found, name) / max(1, found.pairs)
+
+
+# Of runs with one of their judges.
 _JUDGED: Columns = {
-    "setting": lambda run: run.name,
-    "LLM-P": lambda run: run.judged.score.precision,
-    "LLM-R": lambda run: run.judged.score.recall,
-    "LLM-F1": lambda run: run.judged.score.f1,
-    "C": lambda run: run.judged.score.correct,
-    "I": lambda run: run.judged.score.incorrect,
-    "M": lambda run: run.judged.score.missing,
-    "CN": lambda run: run.judged.score.correct_null,
-    "H": lambda run: run.judged.score.hallucination,
-    "unparseable": lambda run: run.judged.score.unparseable,
+    "setting": lambda item: item[0].name,
+    "at once": lambda item: "a " + item[1].form,
+    "LLM-P": partial(_verdicts, "precision"),
+    "LLM-R": partial(_verdicts, "recall"),
+    "LLM-F1": partial(_verdicts, "f1"),
+    "C": partial(_verdicts, "correct"),
+    "I": partial(_verdicts, "incorrect"),
+    "M": partial(_verdicts, "missing"),
+    "CN": partial(_verdicts, "correct_null"),
+    "H": partial(_verdicts, "hallucination"),
+    "unparseable": partial(_verdicts, "unparseable"),
+}
+_AGREEMENT: Columns = {
+    "setting": lambda item: item[0].name,
+    "at once": lambda item: "a " + item[1].form,
+    "class as\nlabelled": partial(_agrees, "same_class"),
+    "right or wrong\nas labelled": partial(_agrees, "same_side"),
+    "Cohen's\nkappa": lambda item: agreement(item[1].cases, item[1].verdicts, item[0].scores).kappa,
 }
 
 
