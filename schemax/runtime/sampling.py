@@ -159,6 +159,8 @@ class Draw:
             some = slice(first, min(first + step, count))
             part = logits[some] if self.rows is None else logits[self.rows[some]]
             found[:, some] = self._run(part, some)
+        if len(self.checked.places):
+            self._choose_again(logits, found)
         return found
 
     def _run(self, part: Tensor, some: slice) -> Tensor:
@@ -167,7 +169,7 @@ class Draw:
         legal = torch.zeros(1, len(part), device=part.device)
         if self.bits is not None and begin < end:
             places = self.bound_places[begin:end] - some.start
-            found = _ruled_out(part[places], self.bits[self.bound_masks[begin:end]])
+            found = _ruled_out(part[places], self.bits, self.bound_masks[begin:end])
             source = part.index_put((places,), found)
             legal[0, places] = log_totals(source, places) - log_totals(part, places)
             if self.is_strict[begin:end].all():
@@ -184,30 +186,28 @@ class Draw:
         ids = torch.where(given >= 0, given, ids)
         if free is not None:
             legal = legal.where(strict | (free != ids), 0.0)
-        begin, end = np.searchsorted(self.checked.places, [some.start, some.stop])
-        if self.bits is not None and begin < end:
-            places = self.checked_places[begin:end] - some.start
-            self._choose_again(part, places, self.checked_masks[begin:end], ids, legal[0])
         wanted = torch.stack([ids, self.null_ids[some]], dim=1)
         # One kernel, which reads the logits once while they are in the cache.
         logprobs = part.log_softmax(dim=-1, dtype=torch.float32).gather(1, wanted)
         return torch.cat([ids[None].float(), logprobs.T, legal])
 
-    def _choose_again(
-        self, part: Tensor, places: Tensor, masks: Tensor, ids: Tensor, legal: Tensor
-    ) -> None:
-        """Has some of (n,) places whose choice is refused choose once more, in place."""
+    def _choose_again(self, logits: Tensor, found: Tensor) -> None:
+        """Has some of the places whose choice is refused choose once more, in place."""
         assert self.bits is not None
-        own = ids[places]
+        places, masks = self.checked_places, self.checked_masks
+        own = found[0, places].long()
         allowed = (self.bits[masks, own >> 5] >> (own & 31)) & 1
-        most = min(len(places), max(_AGAIN, len(places) // _ONE_OF))
+        most = min(max(_AGAIN, len(places) // _ONE_OF), _rows_at_once(logits), len(places))
         some = allowed.topk(most, largest=False).indices
         again = places[some]
+        part = logits[again if self.rows is None else self.rows[again]]
         # One of those whose choice is allowed makes the same one.
-        found = _ruled_out(part[again], self.bits[masks[some]])
-        ids[again] = largest(found)
-        totals = log_totals(part, again)
-        legal[again] = (found.float().logsumexp(dim=-1) - totals).where(allowed[some] == 0, 0.0)
+        bound = _ruled_out(part, self.bits, masks[some])
+        ids = largest(bound)
+        logprobs = part.log_softmax(dim=-1, dtype=torch.float32).gather(1, ids[:, None])
+        legal = bound.float().logsumexp(dim=-1) - part.float().logsumexp(dim=-1)
+        found[0, again], found[1, again] = ids.float(), logprobs[:, 0]
+        found[3, again] = legal.where(allowed[some] == 0, 0.0)
 
 
 def log_totals(logits: Tensor, rows: Tensor) -> Tensor:
@@ -228,11 +228,14 @@ def _rows_at_once(logits: Tensor) -> int:
     return max(_FEWEST_ROWS, most // logits.shape[1])
 
 
-def _ruled_out(logits: Tensor, bits: Tensor) -> Tensor:
-    """(n, V) logits with minus infinity for what (n, words) masks do not allow."""
+def _ruled_out(logits: Tensor, bits: Tensor, which: Tensor) -> Tensor:
+    """(n, V) logits with minus infinity for what masks do not allow: of (masks, words) bits, those
+    that the (n,) rows have."""
     shifts = torch.arange(32, dtype=torch.int32, device=logits.device)
-    allowed = ((bits[:, :, None] >> shifts) & 1).flatten(1)[:, : logits.shape[1]]
-    return logits.masked_fill(allowed == 0, -torch.inf)
+    are_few = len(bits) <= len(which)
+    taken = bits if are_few else bits[which]
+    refused = ((taken[:, :, None] >> shifts) & 1).flatten(1)[:, : logits.shape[1]] == 0
+    return logits.masked_fill(refused[which] if are_few else refused, -torch.inf)
 
 
 def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
