@@ -20,6 +20,7 @@ from schemax.compiler.slot_specs import TokenGrammar, slot_tails
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
 from schemax.reading.booleans import spellings
+from schemax.reading.choices import Choices as NamedChoices
 from schemax.tokens import Alternatives, ChildSlot, SlotSpec
 
 Ids = tuple[int, ...]
@@ -86,7 +87,8 @@ class Branches:
     """What a slot with choices could have written instead; see `tokens.Branching`.
 
     least: branches that are less probable are not worth their cost. key: of the slot.
-    as_text: the same slot, held to no choices; None where literals alone are taken.
+    as_text: the same slot, held to no choices; None where literals alone are taken. named: what
+        reads a choice in such a text.
     """
 
     choices: Choices
@@ -94,6 +96,18 @@ class Branches:
     least: float
     key: Ids = ()
     as_text: SlotSpec | None = None
+    named: NamedChoices | None = None
+
+    def is_named(self, raw: str, output_format: OutputFormat) -> bool:
+        """Whether a text that was written instead names one of the choices, and so is taken."""
+        try:
+            text = output_format.unescape(raw)
+        except Exception:  # a format may be the user's own
+            return False
+        if not isinstance(text, str) or self.named is None:
+            return False
+        reading = self.named.read(text.strip())
+        return reading.note is not None or text.strip() in self.named.values
 
     def instead(self, legal_logprob: float) -> tuple[ChildSlot, ...]:
         if self.as_text is None or legal_logprob >= log(LEAST_LEGAL):

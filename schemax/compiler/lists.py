@@ -21,6 +21,7 @@ from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, StopRule, Writable, count_in, split_at_stop
+from schemax.reading.choices import Choices as NamedChoices
 from schemax.tokens import ChildSlot, SlotSpec
 
 Path = tuple[str, ...]
@@ -248,8 +249,14 @@ class Compiling:
         if not isinstance(grammar, TokenGrammar) or not grammar.choices:
             return None
         choices = choices_of(asked, place, self.format, config)
+        as_text, one = self._as_text(asked, place), asked[place]
+        named = NamedChoices(dict(zip(one.choices, one.choice_values, strict=True)))
         return Branches(
-            choices, grammar, config.branch_threshold, as_text=self._as_text(asked, place)
+            choices,
+            grammar,
+            config.branch_threshold,
+            as_text=as_text,
+            named=None if as_text is None else named,
         )
 
     def _as_text(self, asked: Sequence[Attribute], place: int) -> SlotSpec | None:

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from schemax.attributes import Attribute
-from schemax.compiler.choices import with_key
+from schemax.compiler.choices import Branches, with_key
 from schemax.compiler.lists import (
     Compiling,
     Items,
@@ -152,7 +152,12 @@ class _Group:
         if self.around is None:
             return m
         group, n, number = self.around
-        return ((group.number(n) + 1) * 2**20 + number * len(self.outputs) + m) % 2**62
+        # Behind those of the slots that the list itself has called for.
+        return _called_by(group.number(n), 2**19 + number * len(self.outputs) + m)
+
+
+def _called_by(number: int, place: int) -> int:
+    return ((number + 1) * 2**20 + place) % 2**62
 
 
 _Asked = list[tuple[_Group, int]]
@@ -230,15 +235,18 @@ class Waves:
     def _slot(self, group: _Group, m: int, refusal: str | None, room: int | None) -> ChildSlot:
         fields, labels = group.fields, asked_of(group.attributes[m]).labels
         lead = told = tuple(self._lead(group, m))
+        number = group.number(m)
         if refusal is not None:
             about = (*labels[:-1], f"{labels[-1]} (error)")
             message = self.compiling.format.escape(clipped(refusal))
             told = (*lead, *self._written(group, m), (about, message))
-        key = self._key(told, labels)
-        if room is not None and len(key) + fields.k_max[m] > room:
-            lead, key = (), self._key((), labels)
-        spec = with_key(spec_behind(fields.specs[m], lead), key)
-        return ChildSlot(key, fields.k_max[m], spec, number=group.number(m))
+            number = _called_by(number, 2**20 - 1)
+        key, spec = self._key(told, labels), spec_behind(fields.specs[m], lead)
+        if room is not None:
+            items = 0 if spec.expansion is None else spec.expansion.extent
+            if max(len(key) + fields.k_max[m], items) > room:
+                key, spec = self._key((), labels), fields.specs[m]
+        return ChildSlot(key, fields.k_max[m], with_key(spec, key), number=number)
 
     # --- keys ------------------------------------------------------------------------------------
 
@@ -256,6 +264,11 @@ class Waves:
     def _written(self, group: _Group, m: int) -> Iterator[tuple[Path, str]]:
         attribute, output = asked_of(group.attributes[m]), group.outputs[m]
         assert output is not None
+        branching = group.fields.specs[m].branching
+        if output.as_text is not None and isinstance(branching, Branches):
+            raw, is_whole = self._text(output.as_text)
+            if is_whole and branching.is_named(raw, self.compiling.format):
+                output = output.as_text
         yield attribute.labels, self._literal(output, attribute.is_list)
         for item in group.items.get(m, ()):
             for leaf in range(len(item.outputs)):
@@ -263,15 +276,20 @@ class Waves:
 
     def _literal(self, output: SlotOutput, is_list: bool) -> str:
         """A value as it was written; null where it was cut off, or cannot be read."""
-        codec, form = self.compiling.codec, self.compiling.format
-        data, is_complete = split_at_stop(self.compiling.stop_rule, codec.decode_bytes(output.ids))
-        raw = data.decode("utf-8", "replace").rstrip()
+        form = self.compiling.format
+        raw, is_whole = self._text(output)
         try:
             value = form.unescape(raw, is_list=is_list)
         except Exception:  # a format may be the user's own
             value = None
-        cut = output.finish_reason == "length" and not is_complete
+        cut = output.finish_reason == "length" and not is_whole
         return form.escape(None) if cut or value is None else raw
+
+    def _text(self, output: SlotOutput) -> tuple[str, bool]:
+        """What was written, delimiter dropped, and whether the stop rule was met."""
+        data = self.compiling.codec.decode_bytes(output.ids)
+        data, is_whole = split_at_stop(self.compiling.stop_rule, data)
+        return data.decode("utf-8", "replace").rstrip(), is_whole
 
     def _extents(
         self, fields: Fields, attributes: Sequence[Attribute], before: int

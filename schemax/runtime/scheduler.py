@@ -188,6 +188,11 @@ class Scheduler:
         self.growing = np.concatenate([self.growing, slots])
         return int(self.table.num_new[slots].sum())
 
+    @property
+    def is_called_for(self) -> bool:
+        """Whether slots that others have called for still wait for room."""
+        return not self._children.is_empty
+
     # --- one pass --------------------------------------------------------------------------------
 
     def begin_pass(self) -> None:
@@ -272,8 +277,10 @@ class Scheduler:
             running = self.rows.running[row]
             running.num_growing -= count
             if not running.num_growing and not self._goes_on(running):
-                outputs = (*running.outputs, *self._finish(running))
-                yield running.request, running.request.settled(outputs)
+                outputs = (*running.outputs, *self._outputs(running, running.slots))
+                outputs = running.request.settled(outputs)
+                self._let_go(running)
+                yield running.request, outputs
 
     def _goes_on(self, running: RunningRequest) -> bool:
         """Whether a request, whose slots are all done, is asked for more."""
@@ -293,16 +300,17 @@ class Scheduler:
             self._free_pool(slots, [])
         self._sampler.grammars.end(slots)
         for running in leaving:
-            self._finish(running)
+            self._outputs(running, running.slots)
+            self._let_go(running)
 
-    def _finish(self, running: RunningRequest) -> tuple[SlotOutput, ...]:
+    def _let_go(self, running: RunningRequest) -> None:
+        """Gives back what a request had, whose outputs have been made."""
         self.rows.give(running.row)
         self._footprint -= running.footprint
         self._num_documents -= running.request.num_documents
         self.num_repeated -= len(running.request.places) - 1
         for places in running.kept_kv:
             self._kv.give(places)
-        return self._outputs(running, running.slots)
 
     def _free_pool(self, done: Ints, sharing: list[int]) -> None:
         """Gives back the places of slots that are done; shared ones, once their request is."""
@@ -321,7 +329,7 @@ class Scheduler:
 
     def _outputs(self, running: RunningRequest, slots: Ints) -> tuple[SlotOutput, ...]:
         outputs = self.table.outputs(slots)
-        specs = [self.table.specs[slot] for slot in slots.tolist()]
+        specs = self.table.specs[slots]
         self.table.release(slots)
         if not running.children and not running.branches:
             return tuple(outputs)
