@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, Unpack
 
 from schemax.calls import Options
 from schemax.documents import Shown
+from schemax.errors import InputError
 from schemax.extractor import Extractor
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint
@@ -21,7 +22,7 @@ from schemax.io.long_documents import TooLong
 from schemax.io.readers import Shard, Source
 from schemax.io.records import STANDARD
 from schemax.io.resumable import ResumableRun
-from schemax.io.storage import check_folder, is_replaceable
+from schemax.io.storage import check_folder, is_replaceable, place_of
 from schemax.io.stream import as_row, in_order
 from schemax.io.summary import Summary, Tally
 from schemax.io.table_schema import TableSchema
@@ -157,6 +158,9 @@ class Job:
         tally, table = Tally(), None
         if self.output != STANDARD:
             check_target(self.output)
+            inputs = map(place_of, self.source.files)
+            if is_replaceable(self.output) and place_of(self.output) in inputs:
+                raise InputError(f"cannot write {self.output}: it is an input; name another file")
             if is_typed(self.output):
                 table = TableSchema.of(self.task.schemas, details=self.task.details)
         written = partial(open_writer, self.output, table, csv_formulas=self.csv_formulas)

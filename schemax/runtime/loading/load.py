@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 from schemax.calibration import FILE as CALIBRATION
 from schemax.calibration import Calibration, read_calibration
@@ -238,7 +241,7 @@ def _weights(
             'executed here; use "sdpa", "eager" or "flex_attention"'
         )
     options = placement(name, config, place, dtype, device_map, quantization)
-    with refusing(name):
+    with refusing(name), _bar_on_terminal():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=config,
@@ -257,6 +260,19 @@ def _weights(
         _check_loaded(name, model, report)
         # With options it is in place already, and quantized weights cannot even be moved.
         return model if options else model.to(place)
+
+
+@contextmanager
+def _bar_on_terminal() -> Iterator[None]:
+    """Has transformers draw its bar of weights on terminals alone."""
+    drawn = logging.is_progress_bar_enabled() and not (sys.stderr and sys.stderr.isatty())
+    if drawn:
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if drawn:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _check_loaded(name: str, model: Any, report: Mapping[str, Any]) -> None:
