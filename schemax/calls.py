@@ -29,6 +29,7 @@ from schemax.servers.remote import RemoteModel
 if TYPE_CHECKING:
     from schemax.pipeline import Extractions
     from schemax.runtime.shared import SharedEngine
+    from schemax.runtime.watching import Watcher
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -178,7 +179,7 @@ class Calls:
         Raises InputError for a bare str and for examples that do not fit, SchemaError,
         TemplateError, ModelError and ValueError before the first product is read.
         """
-        return iter(self._extractions(products, schema, **options))
+        return iter(self.extractions(products, schema, **options))
 
     async def astream(
         self,
@@ -191,7 +192,7 @@ class Calls:
         Products are read in threads of the loop's executor, so that the loop goes on; what is wrong
         with the options is raised in place of the first extraction.
         """
-        compile_all = partial(self._extractions, products, schema, **options)
+        compile_all = partial(self.extractions, products, schema, **options)
         async with aclosing(aiter(await asyncio.to_thread(compile_all))) as stream:
             async for item in stream:
                 yield item
@@ -205,7 +206,7 @@ class Calls:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _extractions(
+    def extractions(
         self,
         products: Iterable[Any],
         schema: type[T] | Mapping[str, type[T]],
@@ -214,8 +215,11 @@ class Calls:
         id: str = "id",
         category: str | None = None,
         examples: FewShotExamples | None = None,
+        watcher: Watcher | None = None,
         **settings: Any,
     ) -> Extractions:
+        """What `stream` and `astream` go through. watcher: who is told what passes write, of a
+        single document."""
         mixed = isinstance(schema, Mapping)
         schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
         if not schemas:
@@ -233,4 +237,4 @@ class Calls:
         documents = read_documents(products, shown)
         familiarity = Familiarity(self.calibration, self._unfamiliar)
         found = self._engine, documents, compiled, self.calibration, familiarity
-        return Extractions(*found, by_category=mixed)
+        return Extractions(*found, by_category=mixed, watcher=watcher)

@@ -23,6 +23,7 @@ from schemax.runtime.outputs import NO_MEMORY, DocumentOutput
 from schemax.runtime.requests import Request, new_request
 from schemax.runtime.shared import Call, SharedEngine
 from schemax.runtime.stream import Refused
+from schemax.runtime.watching import Watcher
 from schemax.tokens import PromptIds, StopTable
 
 # Characters of documents that are read at a time; outputs that are read out at a time.
@@ -35,7 +36,7 @@ class Extractions:
     """Extractions of documents as they are done; of unreadable ones as they are met.
 
     compiled: all of one decoding. by_category: whether a document's category names its schema; else
-    there is one for all documents.
+    there is one for all documents. watcher: who is told what passes write, of a single document.
     Documents that memory does not suffice for in one prompt are read again in the end, alone.
     """
 
@@ -48,8 +49,10 @@ class Extractions:
         familiarity: Familiarity,
         *,
         by_category: bool,
+        watcher: Watcher | None = None,
     ) -> None:
-        self._engine, self._documents, self._compiled = engine, documents, compiled
+        self._engine, self._documents, self.compiled = engine, documents, compiled
+        self._watcher = watcher
         self._calibration, self._familiarity = calibration, familiarity
         self._by_category = by_category
         self._config = next(iter(compiled.values())).decoding
@@ -105,7 +108,7 @@ class Extractions:
         self, documents: Iterator[Document], *, alone: bool
     ) -> Iterator[list[Extraction[Any]] | Call]:
         """alone: whether every document gets a prompt of its own."""
-        feed = _Feed(self._engine.model, self._compiled, self._by_category, alone)
+        feed = _Feed(self._engine.model, self.compiled, self._by_category, alone)
         may_share = self._config.documents == "stacked" and not alone
         windows, failure = feed.windows(documents), None
         call = self._call = self._engine.call(self._config)
@@ -117,7 +120,10 @@ class Extractions:
                     requests: list[Request | Refused] = []
                     try:
                         ready, requests = next(windows)
-                        call.give(item for item in requests if isinstance(item, Request))
+                        given = [item for item in requests if isinstance(item, Request)]
+                        for request in given if self._watcher is not None else ():
+                            request.watcher = self._watcher
+                        call.give(given)
                     except StopIteration:
                         call.end()
                     except Exception as error:

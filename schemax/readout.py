@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp, isnan
@@ -21,7 +21,7 @@ from schemax.documents import Document
 from schemax.formats import DocumentKey, OutputFormat
 from schemax.results import Extraction, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
-from schemax.results.fields import field_tree_of
+from schemax.results.fields import field_tree_of, part_of
 from schemax.tokens import SlotOutput, SlotSpec
 
 if TYPE_CHECKING:
@@ -51,6 +51,33 @@ def read_out(
         index=document.index,
         document_id=document.id,
         steps=output.steps,
+        texts=document.texts,
+        strict=compiled.decoding.strict,
+    )
+
+
+def read_part(
+    name: str,
+    document: Document,
+    slots: Mapping[int, SlotOutput],
+    compiled: CompiledSchema,
+    calibration: Calibration,
+) -> Extraction[Any] | None:
+    """One of the schema's own fields, before the others are done; None while it is not done itself.
+
+    slots: those that are done, by place. Validators that see the whole instance have not seen it.
+    """
+    places = [n for n, item in enumerate(compiled.attributes) if item.path[0] == name]
+    if not slots.keys() >= set(places):
+        return None
+    kinds = _kinds(compiled)
+    return build(
+        part_of(compiled.schema, name),
+        [compiled.attributes[n] for n in places],
+        [_slot_text(slots[n], kinds[n], compiled, calibration) for n in places],
+        compiled.format,
+        index=document.index,
+        document_id=document.id,
         texts=document.texts,
         strict=compiled.decoding.strict,
     )

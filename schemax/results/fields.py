@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 
 from schemax.attributes import Attribute, asked_fields, compile_attributes
 from schemax.attributes.annotations import annotation_of, field_type_of
@@ -79,6 +80,14 @@ def field_tree_of(schema: type[BaseModel]) -> FieldTree:
         leaves={leaf.attribute.path: leaf for leaf in root.leaves},
         title=schema.__pydantic_validator__.title,
     )
+
+
+@lru_cache(maxsize=1024)
+def part_of(schema: type[BaseModel], name: str) -> type[BaseModel]:
+    """A model of one of the schema's own fields, to read it before the others are there."""
+    field = schema.model_fields[name]
+    fields: Any = {name: (field.annotation, field)}
+    return create_model(schema.__name__, __config__=schema.model_config, **fields)
 
 
 def _group(

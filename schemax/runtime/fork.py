@@ -30,6 +30,7 @@ from schemax.runtime.sampler import Sampler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
 from schemax.runtime.stream import Filled, Refused, Trace
+from schemax.runtime.watching import Watcher, Written
 from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
 
 # Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.
@@ -180,11 +181,19 @@ def decode_forked(
 ) -> list[tuple[SlotOutput, ...]]:
     """Fills the slots of requests whose stems are equally long, and those that values call for."""
     branches = [branch for n, request in enumerate(requests) for branch in branches_of(n, request)]
+    watchers = {
+        n: request.watcher for n, request in enumerate(requests) if request.watcher is not None
+    }
+    for watcher in watchers.values():
+        watcher.begin()
     found = _fill(model, requests, branches, config, trace)
-    return [
+    outputs = [
         tuple(slot for branch, slot in zip(branches, found, strict=True) if branch.request == n)
         for n in range(len(requests))
     ]
+    for n, watcher in watchers.items():
+        watcher.saw((), 0, dict(enumerate(outputs[n])))
+    return outputs
 
 
 def select_rows(state: Any, rows: Tensor) -> Any:
@@ -276,7 +285,11 @@ def _grow(
             if trace:
                 index, step = stage([table.index[mine], table.step[mine]], device)
                 trace(index, step, writing)
+            watched = _watched(table, mine, writing, requests, branches)
             ids, grows = _write(table, sampler, mine, writing)
+            if watched is not None:
+                for watcher, (steps, others) in watched.steps().items():
+                    watcher.saw(steps, others, {})
             tokens[writes] = torch.from_numpy(ids).to(device)
             growing[writes] = torch.from_numpy(grows).to(device)
         if not growing.all():
@@ -332,6 +345,26 @@ def _write(
     growing = table.is_growing(slots)
     sampler.grammars.settle(slots[growing], chosen.ids[growing], defers=True)
     return chosen.ids, table.is_growing(slots)
+
+
+def _watched(
+    table: SlotTable,
+    slots: Ints,
+    logits: Tensor,
+    requests: Sequence[Request],
+    branches: Sequence[Branch],
+) -> Written | None:
+    if all(request.watcher is None for request in requests):
+        return None
+    owners: dict[int, Watcher] = {}
+    places = np.full(len(slots), -1)
+    for row, slot in enumerate(slots.tolist()):
+        request = requests[branches[slot].request]
+        if request.watcher is not None:
+            owners[row] = request.watcher
+            if branches[slot].index >= 0:
+                places[row] = branches[slot].index - request.index
+    return Written(table, slots, logits, owners, places)
 
 
 def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from schemax.config import DecodingConfig
 from schemax.runtime.plan import Ids, Ints, lay_out_keys
+from schemax.runtime.watching import Watcher
 from schemax.tokens import PromptIds, SlotSpec, StopTable
 
 # A shorter instruction is read with every document: attending to it apart would cost more.
@@ -69,6 +70,7 @@ class Request:
     stop: what ends a slot. answers: (N,) given tokens, or None.
     use_long_rope: whether longrope takes its long factors.
     retries, bound: of slots that others call for; see `with_retries`.
+    watcher: who is told what passes write, if anybody is.
     """
 
     prefix: Ids
@@ -86,6 +88,7 @@ class Request:
     retries: int = 0
     bound: int | None = None
     num_document_tokens: tuple[int, ...] = field(default=(), repr=False)
+    watcher: Watcher | None = None
 
     @property
     def num_documents(self) -> int:

@@ -8,10 +8,11 @@ in flight: numbers come from free lists, columns have room to spare, totals are 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from torch import Tensor
 
 from schemax.runtime.batch import OWN_ONLY
 from schemax.runtime.children import ChildQueue
@@ -21,6 +22,7 @@ from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Chosen, Sampler
 from schemax.runtime.slot_table import FreeList, SlotTable, grown, ranks
+from schemax.runtime.watched import WatchedRequests
 from schemax.tokens import SlotOutput
 
 # The document store begins with so many rows, unless documents are long, and grows in width by this
@@ -66,7 +68,7 @@ class Scheduler:
         self._control = control
         self._children = ChildQueue(table)
         self._footprint = self._num_documents = 0
-        self.num_repeated = 0
+        self.num_repeated = self._num_watched = 0
 
     @property
     def requests(self) -> list[Request]:
@@ -150,6 +152,9 @@ class Scheduler:
         self._footprint += running.footprint
         self._num_documents += request.num_documents
         self.num_repeated += len(request.places) - 1
+        if request.watcher is not None:
+            self._num_watched += 1
+            request.watcher.begin()
         self.entering.append(running)
         self._children.may_come |= layout.may_call
 
@@ -244,6 +249,12 @@ class Scheduler:
 
     # --- progress --------------------------------------------------------------------------------
 
+    def watched(self, logits: Tensor) -> WatchedRequests | None:
+        """The requests that are watched, before a pass writes into slots; None without any."""
+        if not self._num_watched:
+            return None
+        return WatchedRequests(self.rows.running.values(), self.table, self.growing, logits)
+
     def advance(self, chosen: Chosen) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
         """Takes up chosen tokens and what they force; the requests that are done with them."""
         table, slots = self.table, self.growing
@@ -265,6 +276,12 @@ class Scheduler:
             if not running.num_growing:
                 yield running.request, self._finish(running)
 
+    def tell(
+        self, watched: WatchedRequests, done: Iterable[tuple[Request, tuple[SlotOutput, ...]]]
+    ) -> None:
+        """Tells who watches what the pass has written, and which slots it has made an end of."""
+        watched.tell(dict(done), self._children.parents, self.outputs)
+
     def cancel(self, requests: Container[Request]) -> None:
         """Lets go of some of the requests in flight, between passes."""
         leaving = [r for r in self.rows.running.values() if r.request in requests]
@@ -283,9 +300,13 @@ class Scheduler:
         self._footprint -= running.footprint
         self._num_documents -= running.request.num_documents
         self.num_repeated -= len(running.request.places) - 1
+        self._num_watched -= running.request.watcher is not None
         for places in running.kept_kv:
             self._kv.give(places)
-        return self._outputs(running, running.slots)
+        found = self.outputs(running, running.slots)
+        called = (*running.children.values(), *running.branches.values())
+        self.table.release(np.concatenate([running.slots, *called]))
+        return found
 
     def _free_pool(self, done: Ints, sharing: list[int]) -> None:
         """Gives back the places of slots that are done; shared ones, once their request is."""
@@ -302,14 +323,14 @@ class Scheduler:
         own[shares] = False
         self._kv.give(blocks[own])
 
-    def _outputs(self, running: RunningRequest, slots: Ints) -> tuple[SlotOutput, ...]:
+    def outputs(self, running: RunningRequest, slots: Ints) -> tuple[SlotOutput, ...]:
+        """Of some slots of a request that are done, with those that they called for."""
         outputs = self.table.outputs(slots)
-        self.table.release(slots)
         if not running.children and not running.branches:
             return tuple(outputs)
 
         def called(by: dict[int, list[int]], slot: int) -> tuple[SlotOutput, ...]:
-            return self._outputs(running, np.array(by[slot])) if slot in by else ()
+            return self.outputs(running, np.array(by[slot])) if slot in by else ()
 
         return tuple(
             replace(

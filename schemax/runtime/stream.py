@@ -166,8 +166,11 @@ class _Run:
             logits = model.run_batch(batch, self.cache)
             if self.trace:
                 self._tell(logits)
+            watched = scheduler.watched(logits)
             chosen = self.sampler.choose(logits, scheduler.growing)
             done = list(scheduler.advance(chosen))
+            if watched is not None:
+                scheduler.tell(watched, done)
             self.control.count(sum(request.num_documents for request, _ in done))
             yield [*done]
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from schemax.serve.completion import Sampling
-from schemax.serve.errors import ApiError
-from schemax.serve.service import Service, while_connected
-
-_LINES = "application/x-ndjson"
+from schemax.serve.service import Service
+from schemax.serve.streams import LINES, line_stream, while_connected
 
 
 class ExtractRequest(Sampling):
@@ -58,10 +54,8 @@ def extraction_routes(service: Service) -> APIRouter:
             decoding=service.decoding(**sampling),
         )
         rows = _rows(items, body.details)
-        if _LINES in request.headers.get("accept", ""):
-            # Before the status is sent, so that it says what is wrong with the request.
-            first = await while_connected(request, anext(rows))
-            return StreamingResponse(_lines(first, rows), media_type=_LINES)
+        if LINES in request.headers.get("accept", ""):
+            return await line_stream(request, rows)
         found = await while_connected(request, _all_of(rows))
         return {"model": service.name, "rows": sorted(found, key=lambda row: row["index"])}
 
@@ -76,13 +70,3 @@ async def _rows(items: Any, details: bool) -> AsyncGenerator[dict[str, Any]]:
 
 async def _all_of(rows: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row async for row in rows]
-
-
-async def _lines(first: dict[str, Any], rows: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
-    """What goes wrong on the way is the last line, since the status has been sent."""
-    try:
-        yield json.dumps(first, ensure_ascii=False) + "\n"
-        async for row in rows:
-            yield json.dumps(row, ensure_ascii=False) + "\n"
-    except Exception as error:
-        yield json.dumps(ApiError.of(error).body) + "\n"

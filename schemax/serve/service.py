@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
-
-from fastapi import Request
+from functools import partial
+from typing import Any
 
 from schemax.config import DecodingConfig
 from schemax.extractor import Extractor
 from schemax.results import Extraction
+from schemax.runtime.watching import Progress, Watcher
 from schemax.serve.errors import ApiError
 from schemax.serve.limits import Limits, Queue
 from schemax.serve.metrics import Metrics
 from schemax.serve.output import written
 from schemax.serve.schemas import ClientSchema, Schemas
-
-T = TypeVar("T")
+from schemax.serve.streams import channel
 
 
 class Service:
@@ -54,30 +53,33 @@ class Service:
                 f"{self.limits.documents:,} are read",
                 param="documents",
             )
+        begin = partial(self.extractor.extractions, documents, schema.model, **options)
         with self.queue.place_for(len(documents)):
             async with (
                 asyncio.timeout(self.limits.seconds),
-                aclosing(self.extractor.astream(documents, schema.model, **options)) as items,
+                aclosing(aiter(await asyncio.to_thread(begin))) as items,
             ):
                 async for item in items:
                     self.metrics.documents.labels("read" if item.ok else "failed").inc()
                     self.metrics.written.inc(written(item.slots))
                     yield item
 
+    async def watch(
+        self, document: Any, schema: ClientSchema, *, num_rivals: int = 0, **options: Any
+    ) -> AsyncGenerator[Progress | Extraction[Any]]:
+        """What every pass does for a document, and its extraction in the end; see `stream`."""
+        loop = asyncio.get_running_loop()
 
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What work returns; it is cancelled where the client leaves, and ApiError (499) is raised."""
+        async def work(put: Callable[[Progress | Extraction[Any]], None]) -> None:
+            def tell(progress: Progress) -> None:
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(put, progress)
 
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
+            given = {**options, "watcher": Watcher(tell, num_rivals)}
+            async with aclosing(self.stream([document], schema, **given)) as items:
+                async for item in items:
+                    put(item)
 
-    task, watch = asyncio.ensure_future(work), asyncio.ensure_future(gone())
-    try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ApiError(499, "the client has left")
-        return task.result()
-    finally:
-        task.cancel()
-        watch.cancel()
+        async with aclosing(channel(work)) as events:
+            async for event in events:
+                yield event

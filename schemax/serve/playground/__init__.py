@@ -15,7 +15,8 @@ from schemax.diagnosis.playback import asset
 from schemax.diagnosis.tracing import Trace, trace
 from schemax.report.page import page_of
 from schemax.serve.errors import ApiError
-from schemax.serve.service import Service, while_connected
+from schemax.serve.service import Service
+from schemax.serve.streams import while_connected
 
 LONGEST = 20_000
 """Characters of a document of the playground."""
