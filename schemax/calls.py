@@ -216,10 +216,10 @@ class Calls:
         category: str | None = None,
         examples: FewShotExamples | None = None,
         watcher: Watcher | None = None,
+        is_quick: bool = False,
         **settings: Any,
     ) -> Extractions:
-        """What `stream` and `astream` go through. watcher: who is told what passes write, of a
-        single document."""
+        """What `stream` and `astream` go through. watcher, is_quick: see `Extractions`."""
         mixed = isinstance(schema, Mapping)
         schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
         if not schemas:
@@ -237,4 +237,4 @@ class Calls:
         documents = read_documents(products, shown)
         familiarity = Familiarity(self.calibration, self._unfamiliar)
         found = self._engine, documents, compiled, self.calibration, familiarity
-        return Extractions(*found, by_category=mixed, watcher=watcher)
+        return Extractions(*found, by_category=mixed, watcher=watcher, is_quick=is_quick)

@@ -37,6 +37,7 @@ class Extractions:
 
     compiled: all of one decoding. by_category: whether a document's category names its schema; else
     there is one for all documents. watcher: who is told what passes write, of a single document.
+    is_quick: whether so little is to be done that a task may do it in its loop's own thread.
     Documents that memory does not suffice for in one prompt are read again in the end, alone.
     """
 
@@ -50,9 +51,10 @@ class Extractions:
         *,
         by_category: bool,
         watcher: Watcher | None = None,
+        is_quick: bool = False,
     ) -> None:
         self._engine, self._documents, self.compiled = engine, documents, compiled
-        self._watcher = watcher
+        self._watcher, self._is_quick = watcher, is_quick
         self._calibration, self._familiarity = calibration, familiarity
         self._by_category = by_category
         self._config = next(iter(compiled.values())).decoding
@@ -75,7 +77,11 @@ class Extractions:
     async def __aiter__(self) -> AsyncGenerator[Extraction[Any]]:
         steps = self._steps()
         try:
-            while (step := await asyncio.to_thread(next, steps, None)) is not None:
+            while True:
+                quick = self._is_quick
+                step = next(steps, None) if quick else await asyncio.to_thread(next, steps, None)
+                if step is None:
+                    break
                 if isinstance(step, Call):
                     await step.changed()
                 else:

@@ -99,7 +99,7 @@ def chat_routes(service: Service) -> APIRouter:
     async def chat_completions(body: ChatRequest, request: Request) -> Any:
         """Structured outputs: the messages are the prompt, the schema's fields are filled in."""
         document, param, function = body.schema_asked()
-        schema = await service.schema(document, param)
+        schema = await service.schemas.of(document, param)
         most = body.max_completion_tokens or body.max_tokens
         asked = service, body.messages, schema, body, most
         answer = _Answer(service.name, function, bool(body.logprobs))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -125,7 +124,7 @@ class _Asked:
                 max_retries=0 if is_short else None,
             ),
         }
-        compiled = await asyncio.to_thread(service.extractor.compile, schema.model, **options)
+        compiled = await service.compiled(schema, options)
         return cls(text, schema, options, compiled, is_short)
 
     def completion(self, item: Extraction[Any], sent: str) -> Completion:

@@ -73,7 +73,7 @@ def responses_routes(service: Service) -> APIRouter:
                 "declared fields and writes no other text",
                 param="text.format",
             )
-        schema = await service.schema(wanted.document, "text.format.schema")
+        schema = await service.schemas.of(wanted.document, "text.format.schema")
         asked = service, body.messages(), schema, body, body.max_output_tokens
         answer = _Answer(service.name, body)
         if body.stream:

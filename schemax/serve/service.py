@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from schemax.compiler import CompiledSchema
 from schemax.config import DecodingConfig
 from schemax.extractor import Extractor
+from schemax.pipeline import Extractions
 from schemax.results import Extraction
 from schemax.runtime.watching import Progress, Watcher
 from schemax.serve.errors import ApiError
@@ -19,6 +21,10 @@ from schemax.serve.metrics import Metrics
 from schemax.serve.output import written
 from schemax.serve.schemas import ClientSchema, Schemas
 from schemax.serve.streams import channel
+
+# Documents, and characters of all of them, that are read in the loop's own thread.
+_FEW, _SHORT = 4, 8_000
+_MOST_SETTINGS = 8
 
 
 class Service:
@@ -38,10 +44,6 @@ class Service:
         except ValueError as error:
             raise ApiError(400, str(error), param=str(error).partition(" ")[0]) from None
 
-    async def schema(self, document: Any, param: str) -> ClientSchema:
-        """See `Schemas.of`. In a thread, since a large one takes its time."""
-        return await asyncio.to_thread(self.schemas.of, document, param)
-
     async def stream(
         self, documents: Sequence[Any], schema: ClientSchema, **options: Any
     ) -> AsyncGenerator[Extraction[Any]]:
@@ -53,16 +55,38 @@ class Service:
                 f"{self.limits.documents:,} are read",
                 param="documents",
             )
-        begin = partial(self.extractor.extractions, documents, schema.model, **options)
         with self.queue.place_for(len(documents)):
             async with (
                 asyncio.timeout(self.limits.seconds),
-                aclosing(aiter(await asyncio.to_thread(begin))) as items,
+                aclosing(aiter(await self._extractions(documents, schema, options))) as items,
             ):
                 async for item in items:
                     self.metrics.documents.labels("read" if item.ok else "failed").inc()
                     self.metrics.written.inc(written(item.slots))
                     yield item
+
+    async def _extractions(
+        self, documents: Sequence[Any], schema: ClientSchema, options: dict[str, Any]
+    ) -> Extractions:
+        """Begun in a thread, which costs more than a few short documents do."""
+        is_quick = len(documents) <= _FEW and sum(len(str(text)) for text in documents) <= _SHORT
+        await self.compiled(schema, options)
+        begin = partial(
+            self.extractor.extractions, documents, schema.model, is_quick=is_quick, **options
+        )
+        return begin() if is_quick else await asyncio.to_thread(begin)
+
+    async def compiled(self, schema: ClientSchema, options: Mapping[str, Any]) -> CompiledSchema:
+        """The schema for a template and a decoding; in a thread, where it is new."""
+        settings = {name: options[name] for name in ("template", "decoding") if name in options}
+        key = tuple(settings.values())
+        if (found := schema.compiled.get(key)) is None:
+            compile = partial(self.extractor.compile, schema.model, **settings)
+            found = await asyncio.to_thread(compile)
+            if len(schema.compiled) >= _MOST_SETTINGS:  # for strangers choose them
+                schema.compiled.clear()
+            schema.compiled[key] = found
+        return found
 
     async def watch(
         self, document: Any, schema: ClientSchema, *, num_rivals: int = 0, **options: Any

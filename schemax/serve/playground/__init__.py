@@ -44,7 +44,7 @@ def playground_routes(service: Service) -> APIRouter:
     @router.post("/v1/trace")
     async def traced(body: TraceRequest, request: Request) -> dict[str, Any]:
         """What every pass wrote for a document, with the row and the seconds that it took."""
-        schema = await service.schema(body.declared, "schema")
+        schema = await service.schemas.of(body.declared, "schema")
 
         async def work() -> tuple[Trace, float]:
             with service.queue.place_for(1):
