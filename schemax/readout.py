@@ -40,6 +40,8 @@ def read_out(
         slots = _parsed(_plain_text(output.slots[0], compiled), compiled, output.document)
         if isinstance(compiled.codec, ByteCodec) and output.slots[0].logprobs:
             slots = list(_told(slots, output.slots[0], compiled))
+        pairs_of_lists = zip(slots, compiled.attributes, strict=True)
+        slots = [_with_items(slot, item, compiled.format) for slot, item in pairs_of_lists]
     else:
         pairs = zip(output.slots, _kinds(compiled), strict=True)
         slots = [_slot_text(slot, kind, compiled, calibration) for slot, kind in pairs]
@@ -241,6 +243,29 @@ def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[Sl
         else SlotText(found[path], "stop", whole.tokens, complete=True)
         for path in paths[document * width : (document + 1) * width]
     ]
+
+
+def _with_items(
+    slot: SlotText | None, attribute: Attribute, format: OutputFormat
+) -> SlotText | None:
+    """A list of nested models that the model wrote itself, as JSON: its count, and its items.
+
+    As it is where it is no such list, which the results tell.
+    """
+    try:
+        rows = json.loads(slot.raw) if slot is not None and attribute.fields else None
+    except (ValueError, RecursionError):
+        rows = None
+    if slot is None or not isinstance(rows, list) or not all(isinstance(x, dict) for x in rows):
+        return slot
+    items = []
+    for row in rows:
+        paths = [leaf.labels for leaf in attribute.fields]
+        found = format.parse(json.dumps(row, ensure_ascii=False), paths)
+        raws = [SlotText(found.get(path, "null"), "stop", 0, complete=True) for path in paths]
+        leaves = zip(raws, attribute.fields, strict=True)
+        items.append(tuple(_with_items(raw, leaf, format) or raw for raw, leaf in leaves))
+    return replace(slot, raw=str(len(rows)), items=tuple(items))
 
 
 def _told(

@@ -46,7 +46,9 @@ def _member(group: dict[str, Any], label: str, schema: dict[str, Any]) -> dict[s
 def _value(attribute: Attribute) -> dict[str, Any]:
     kind = attribute.kind
     schema = {"type": kind} if kind not in _TYPES else dict(_TYPES[kind])
-    if kind == "enum":
+    if kind == "model":
+        schema = output_schema(attribute.fields)
+    elif kind == "enum":
         schema = {"type": "string", "enum": list(attribute.choices)}
     if attribute.is_list:
         schema = {"type": "array", "items": schema}

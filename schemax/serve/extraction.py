@@ -76,6 +76,8 @@ def extraction_routes(service: Service) -> APIRouter:
         if kind == LINES:
             lines = Lines(request, service.limits)
             first = await lines.take(1)
+            if lines.failure is not None and not first:
+                raise lines.failure
             options = _parsed(ExtractOptions, first[0][1] if first else b"")
             schema = await service.schemas.of(options.declared, "schema")
             given = options.options(service)

@@ -11,6 +11,7 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.responses import StreamingResponse
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -37,31 +38,33 @@ class Lines:
         self._chunks = request.stream()
         self._whole: deque[Line] = deque()
         self._begun, self._number, self._is_ended = b"", 0, False
-        self._failure: ApiError | None = None
+        self.failure: ApiError | None = None
 
     async def take(self, most: int) -> list[Line]:
         """The next lines that are there, at least one; none at the end.
 
-        Raises ApiError for a line that is too long (413), and where nothing comes (408).
+        Nothing comes behind a line that is too long, or after too long a time, see `failure`.
         """
-        while not (self._whole or self._is_ended or self._failure):
+        while not (self._whole or self._is_ended or self.failure):
             try:
                 async with asyncio.timeout(self._limits.seconds):
                     chunk = await anext(self._chunks, None)
             except TimeoutError:
-                raise ApiError(408, "no further line has come in time") from None
+                self.failure = ApiError(408, "no further line has come in time")
+                break
+            except HTTPException as error:  # the body is too long
+                self.failure = ApiError.of(error)
+                break
             self._is_ended = chunk is None
             found = (self._begun + (chunk or b"\n")).split(b"\n")
             longest, self._begun = self._limits.body_bytes, found[-1]
             for number, line in enumerate(found, self._number + 1):
                 if len(line) > longest:
-                    self._failure = ApiError(413, f"line {number} has more than {longest:,} bytes")
+                    self.failure = ApiError(413, f"line {number} has more than {longest:,} bytes")
                     break
                 if line.strip() and line is not self._begun:
                     self._whole.append((number, line))
             self._number += len(found) - 1
-        if self._failure is not None and not self._whole:
-            raise self._failure
         return [self._whole.popleft() for _ in range(min(most, len(self._whole)))]
 
     async def left(self) -> None:
@@ -129,6 +132,8 @@ class Rows:
                     index += len(window)
                 leaving = both.create_task(self._lines.left())
             leaving.cancel()
+        if self._lines.failure is not None:
+            raise self._lines.failure
 
     async def _window(self, start: int, window: Sequence[Line]) -> None:
         documents: dict[int, Any] = {}
