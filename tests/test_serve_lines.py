@@ -80,6 +80,7 @@ def test_a_line_that_cannot_be_read_costs_its_own_row(url: str) -> None:
         (400, b"", "JSON"),
         (400, b'{"schema": "shoes"', "JSON"),
         (400, b'"LG"\n', "object"),
+        (400, body(head={**HEAD, "documents": ["LG"]}), "documents"),
         (400, body("LG", head={"schema": "nothing"}), "unknown schema"),
         (400, body("LG", head={**HEAD, "temperature": -1}), "temperature"),
         (413, body("LG", head={**HEAD, "id": "x" * 30_000}), "line 1"),

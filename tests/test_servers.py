@@ -248,25 +248,24 @@ LINES: list[dict[str, Any]] = [
 def test_lists_of_nested_models_by_chat(embedded: Extractor) -> None:
     """An answer is told beforehand; that it fits the schema sent, others check."""
     with served(embedded.model.model, as_codec(FOLDER), "chat") as server:
-        answers = iter(
-            [
-                {"lines": LINES, "total": 3},
-                {"lines": [LINES[0], {**LINES[1], "colors": 7}], "total": None},
-                {"lines": [], "total": 1},
-                {"lines": "none"},
-            ]
-        )
+        answers = {
+            "whole": {"lines": LINES, "total": 3},
+            "faulty": {"lines": [LINES[0], {**LINES[1], "colors": 7}], "total": None},
+            "empty": {"lines": [], "total": 1},
+            "wrong": {"lines": "red"},
+        }
 
         def chat(body: dict[str, Any]) -> dict[str, Any]:
-            schema, answer = body["response_format"]["json_schema"]["schema"], next(answers)
-            if answer["total" if "total" in answer else "lines"] == 3:
-                jsonschema.validate(answer, schema)
-                assert "lines > port > kind" in body["messages"][0]["content"]
+            prompt = body["messages"][0]["content"]
+            answer = next(answer for name, answer in answers.items() if f"text {name}" in prompt)
+            if answer is answers["whole"]:
+                jsonschema.validate(answer, body["response_format"]["json_schema"]["schema"])
+                assert "lines > port > kind" in prompt
             return {"choices": [{"message": {"content": json.dumps(answer)}}]}
 
         server.chat = chat  # type: ignore[method-assign]
         there = Extractor.from_server(server.url, concurrency=1)
-        whole, faulty, empty, wrong = read(there, TITLES[:4], Order)
+        whole, faulty, empty, wrong = read(there, [f"text {name}" for name in answers], Order)
     assert whole.value == Order.model_validate({"lines": LINES, "total": 3})
     assert whole.fields["lines.0.sizes.0.name"].value == 'a "b" }'
     assert [line.port.kind for line in faulty.value.lines] == ["HDMI", None]

@@ -113,6 +113,7 @@ def serve(
             port=listening.port,
             timeout_graceful_shutdown=bounds.grace,
             server_header=False,
+            timeout_keep_alive=75,  # longer than clients and proxies keep connections
         )
 
 

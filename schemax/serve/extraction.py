@@ -22,7 +22,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class ExtractOptions(Sampling):
-    """How documents are read: the first line of a body of lines.
+    """How documents are read.
 
     schema: the name of a ready-made one, or a JSON Schema object. text: the keys of a document that
     are shown; id: the key of its id. details: whether rows have every field's raw text, confidence
@@ -38,6 +38,12 @@ class ExtractOptions(Sampling):
         """Those of `Extractor.stream`. Raises ApiError."""
         sampling = self.model_dump(include={"temperature", "top_p", "seed"})
         return {"text": self.text, "id": self.id, "decoding": service.decoding(**sampling)}
+
+
+class FirstLine(ExtractOptions):
+    """Of a body of lines. documents: none, since they are the other lines."""
+
+    documents: None = None
 
 
 class ExtractRequest(ExtractOptions):
@@ -75,14 +81,11 @@ def extraction_routes(service: Service) -> APIRouter:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == LINES:
             lines = Lines(request, service.limits)
-            first = await lines.take(1)
-            if lines.failure is not None and not first:
-                raise lines.failure
-            options = _parsed(ExtractOptions, first[0][1] if first else b"")
-            schema = await service.schemas.of(options.declared, "schema")
-            given = options.options(service)
-            with service.queue.place_for(1):  # else the client should come again
-                return Rows(service, lines, schema, given, details=options.details).response()
+            try:
+                return await _by_line(service, lines)
+            except Exception:
+                await lines.drain()
+                raise
         if kind != "application/json":
             raise ApiError(415, f"send application/json or {LINES}, not {kind or 'nothing'!r}")
         body = _parsed(ExtractRequest, await request.body())
@@ -96,6 +99,17 @@ def extraction_routes(service: Service) -> APIRouter:
         return Response(data, media_type="application/json")
 
     return router
+
+
+async def _by_line(service: Service, lines: Lines) -> Response:
+    first = await lines.take(1)
+    if lines.failure is not None and not first:
+        raise lines.failure
+    options = _parsed(FirstLine, first[0][1] if first else b"")
+    schema = await service.schemas.of(options.declared, "schema")
+    given = options.options(service)
+    with service.queue.place_for(1):  # else the client should come again
+        return Rows(service, lines, schema, given, details=options.details).response()
 
 
 def _parsed(model: type[ModelT], data: bytes) -> ModelT:

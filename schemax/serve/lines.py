@@ -25,6 +25,7 @@ from schemax.serve.streams import LINES
 
 # Documents of a window, which is one call of the model; windows under way.
 _WINDOW, _WINDOWS = 64, 4
+_PATIENCE = 5.0  # seconds
 
 Line = tuple[int, bytes]
 """A line that is not blank, behind its number, from 1 on."""
@@ -66,6 +67,13 @@ class Lines:
                     self._whole.append((number, line))
             self._number += len(found) - 1
         return [self._whole.popleft() for _ in range(min(most, len(self._whole)))]
+
+    async def drain(self) -> None:
+        """Reads on for a moment: a client that is still sending would not get its refusal."""
+        with suppress(TimeoutError, HTTPException, ClientDisconnect):
+            async with asyncio.timeout(_PATIENCE):
+                async for _ in self._chunks:
+                    pass
 
     async def left(self) -> None:
         """Raises ClientDisconnect once the client leaves, after the last line."""

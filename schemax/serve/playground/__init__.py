@@ -108,10 +108,8 @@ async def _events(
 
 
 async def _last(events: AsyncGenerator[dict[str, Any]]) -> dict[str, Any]:
-    last: dict[str, Any] = {}
     async with aclosing(events):
-        async for last in events:
-            pass
+        *_, last = [event async for event in events]
     del last["type"]
     return last
 
