@@ -10,7 +10,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
@@ -45,13 +45,14 @@ class StandIn:
         id: str = "id",
         category: str | None = None,
         format: Any = None,
+        html: Any = "strip",
         **_: Any,
     ) -> Iterator[Extraction[Any]]:
-        documents = read_documents(products, Shown.of(text, id, category))
+        documents = read_documents(products, Shown.of(text, id, category, html))
         return self._stream(documents, schema, get_format(format or "json"))
 
     def _stream(self, documents: Iterator[Any], schema: Any, format: Any) -> Iterator[Any]:
-        attributes = compile_attributes(schema)
+        schemas = schema if isinstance(schema, Mapping) else None
         shuffled = random.Random(1)
         while window := list(islice(documents, 64)):
             shuffled.shuffle(window)
@@ -62,6 +63,11 @@ class StandIn:
                 if document.text is None:
                     yield failed(document.index, document.id, document.problem)
                     continue
+                if schemas is not None and (schema := schemas.get(document.category)) is None:
+                    reason = f"no schema for category {document.category!r}"
+                    yield failed(document.index, document.id, reason)
+                    continue
+                attributes = compile_attributes(schema)
                 words = document.text.split()
                 slots = [
                     SlotText(format.escape(words[n % len(words)]), "stop", 2, complete=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import asdict
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -22,18 +23,19 @@ from schemax.commands.few_shot import few_shot
 from schemax.commands.option_groups import grouped
 from schemax.commands.process import terminable
 from schemax.commands.server_options import ServerOptions
+from schemax.io.column_notes import column_notes
 from schemax.io.estimate import estimate
 from schemax.io.job import Job, is_resumable, source_of
 from schemax.io.readers import CSV, Shard
 from schemax.io.records import STANDARD
 from schemax.io.storage import suffixes
-from schemax.io.summary import reasons
+from schemax.io.summary import reason_of, reasons
 from schemax.io.task import in_process
 from schemax.messages import clipped, harmless
 from schemax.report import Report, open_report
 from schemax.results import Extraction
 
-_MOST_REPORTS = 20
+_MOST_TOLD = 20
 
 
 @grouped
@@ -67,13 +69,16 @@ def extract(
             prompt.format, prompt.template, prompt.decoding, prompt.batch_size
         )
         settings["examples"] = few_shot(prompt.examples, schemas)
-        settings |= {"text": keys, "id": files.id, "category": files.category}
+        settings |= {"text": keys, "id": files.id, "category": files.category, "html": files.html}
         wanted = cast(Options, settings)
         with refused_settings():
             shard = None if files.shard is None else Shard.parse(files.shard)
         source = source_of(input, wanted, files.limit, shard)
         more: Any = {"details": files.details, "on_too_long": run.on_too_long}
         task = task_of(prompt, server, schemas, wanted, **more)
+        if not quiet:
+            for note in column_notes(source.there, task.shown, schemas):
+                say(f"note: {note}")
         if dry.dry_run:
             for line in estimate(source, task, dry.price_per_hour):
                 print(harmless(line))
@@ -127,23 +132,27 @@ def _say_resumed(has_report: bool, rows: int, place: str) -> None:
 
 
 class _Teller:
-    """Says on stderr which rows failed, and puts all on the page."""
+    """Says on stderr which rows failed, the first of each kind, and puts all on the page."""
 
     def __init__(self, page: Report | None) -> None:
         self._page = page
-        self._failed = 0
+        self._told: set[str] = set()
 
     def __call__(self, item: Extraction[Any]) -> None:
         if self._page is not None:
             self._page.add(item)
         if item.value is not None:
             return
-        self._failed += 1
-        if self._failed <= _MOST_REPORTS:
-            name = "" if item.document_id is None else f" ({clipped(item.document_id)})"
-            say(f"failed: record {item.index}{name}: {reasons(item.errors)}")
-        elif self._failed == _MOST_REPORTS + 1:
-            say("failed: more records, whose rows say why")
+        errors = [asdict(error) for error in item.errors]
+        kind = reason_of(errors)
+        if kind in self._told or len(self._told) > _MOST_TOLD:
+            return
+        self._told.add(kind)
+        if len(self._told) > _MOST_TOLD:
+            say("failed: more records for other reasons, which their rows tell")
+            return
+        name = "" if item.document_id is None else f" ({clipped(item.document_id)})"
+        say(f"failed: record {item.index}{name}: {reasons(errors)}")
 
 
 def _allowance(text: str) -> Callable[[int], float]:

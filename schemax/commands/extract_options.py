@@ -11,6 +11,7 @@ from schemax.commands import options
 from schemax.commands.option_groups import option
 from schemax.io.csv_out import Formulas
 from schemax.io.long_documents import TooLong
+from schemax.reading.markup import Html
 
 Input = Annotated[
     list[str],
@@ -46,6 +47,9 @@ class FileOptions:
     )
     category: str | None = option(
         "Key of a record's category, for SCHEMA of several: Shoes=shoes,Tea=tea", metavar="KEY"
+    )
+    html: Html = option(
+        "HTML in texts: recognised and left out, or shown to the model as it is.", default="strip"
     )
     limit: int | None = option("Read the first so many records only.", min=0)
     shard: str | None = option(

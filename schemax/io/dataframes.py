@@ -16,6 +16,7 @@ from schemax.extractor import Extractor
 from schemax.io.arrow import record_batch
 from schemax.io.arrow_in import as_record, read_cells
 from schemax.io.arrow_times import holds_times
+from schemax.io.column_notes import tell_of_columns
 from schemax.io.columns import Schemas
 from schemax.io.records import Record
 from schemax.io.storage import optional
@@ -65,11 +66,16 @@ def extract_frame(
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
     pyarrow = optional("pyarrow", "extract_frame")
+    shown = Shown.of_options(options)
+    there = [str(name) for name in (frame.column_names if kind == "datasets" else frame.columns)]
+    shown.check(there, "the frame has no column")
+    tell_of_columns(there, shown, schema)
     table_schema = TableSchema.of(schema, details=details)
     if extractor is None:
         extractor = Extractor.default() if model is None else Extractor.from_pretrained(model)
-    wanted = Shown.of_options(options).needed
-    records = _records(frame, kind) if kind != "datasets" else _records_of_dataset(frame, wanted)
+    records = (
+        _records(frame, kind) if kind != "datasets" else _records_of_dataset(frame, shown.needed)
+    )
     extract = partial(extractor.stream, schema=schema, **options)
     stream: Iterator[Extraction[Any]] = in_order(extract, enumerate(records))
     if show_progress:

@@ -15,6 +15,7 @@ from schemax.documents import Shown
 from schemax.extractor import Extractor
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint
+from schemax.io.column_notes import tell_of_columns
 from schemax.io.columns import Schemas
 from schemax.io.csv_out import Formulas
 from schemax.io.long_documents import TooLong
@@ -27,6 +28,7 @@ from schemax.io.summary import Summary, Tally
 from schemax.io.table_schema import TableSchema
 from schemax.io.task import Backend, Task, in_process
 from schemax.io.writers import Writer, check_target, is_typed, open_writer
+from schemax.messages import some_of
 from schemax.progress import track
 from schemax.resources import resource_dir
 from schemax.results import Extraction
@@ -105,6 +107,7 @@ def extract_files(
     names = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
     source = source_of(names, options, limit, None if shard is None else Shard.parse(shard))
     task = Task(schema, options, load, place, details, on_too_long)
+    tell_of_columns(source.there, task.shown, schema)
     return Job(
         task,
         source,
@@ -121,12 +124,15 @@ def source_of(
 ) -> Source:
     """The records of some files. Raises InputError, also for columns that the options name in vain.
 
-    options: those of `Extractor.stream`.
+    options: those of `Extractor.stream`. Every key in `text` must be in one of the files, and every
+    file must have one of them.
     """
     shown, category = Shown.of_options(options), options.get("category")
     named = [[] if shown.id == "id" else [shown.id], shown.text, [category] if category else []]
     files = [os.fspath(place) for place in inputs]
-    return Source.of(files, shown.needed, limit, shard, required=[*filter(None, named)])
+    source = Source.of(files, shown.needed, limit, shard, required=[*filter(None, named)])
+    shown.check(source.there, f"cannot read {some_of(source.files)}: no column is called")
+    return source
 
 
 def is_resumable(source: Source, output: str) -> bool:

@@ -72,12 +72,15 @@ class Source:
     files: places, or "-" alone for stdin, which holds JSON Lines.
     columns: those that are needed, where a format can leave others unread; None for all.
     limit: the first so many rows of all files; the shard is taken of these.
+    there: the columns that the files have, of JSON Lines the keys of their first 1,000 records;
+        empty where nothing is known of them.
     """
 
     files: tuple[str, ...]
     columns: tuple[str, ...] | None = None
     limit: int | None = None
     shard: Shard = Shard()
+    there: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -100,10 +103,11 @@ class Source:
             raise InputError("stdin (-) cannot be read together with other inputs")
         if STANDARD in files and sys.stdin is None:
             raise InputError("cannot read stdin: it is closed")
+        there: dict[str, None] = {}
         for file in files:
             if file != STANDARD:
-                _check_columns(file, required)
-        return cls(files, columns, limit, shard or Shard())
+                there |= dict.fromkeys(_checked_columns(file, required))
+        return cls(files, columns, limit, shard or Shard(), tuple(there))
 
     @property
     def is_stdin(self) -> bool:
@@ -177,14 +181,15 @@ def _first_keys(records: Iterator[Record]) -> list[str] | None:
     return list(found) or None
 
 
-def _check_columns(name: str, required: Sequence[Sequence[str]]) -> None:
-    there = columns_of(name)
+def _checked_columns(name: str, required: Sequence[Sequence[str]]) -> list[str]:
+    there = columns_of(name) or []
     for group in required:
         if there and not any(key in there for key in group):
             raise InputError(
                 f"cannot read {name}: it has no column {' or '.join(map(repr, group))}; "
                 f"it has {some_of(there)}"
             )
+    return there
 
 
 @contextmanager

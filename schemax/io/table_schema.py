@@ -7,13 +7,14 @@ A table has `id` and `index`, the columns of the schema, `_error` (why a row fai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from schemax.attributes import compile_attributes
 from schemax.io.columns import Column, Schemas, columns_of, named_schemas
+from schemax.io.summary import reasons
 
 _FAULT = tuple(Column(name, "string") for name in ("field", "message", "raw"))
 _ERROR = Column("_error", "string")
@@ -83,17 +84,10 @@ class TableSchema:
                 cells[column.name] = None
                 reason = f"does not fit its column: {error}"
                 faults.append({"field": column.name, "message": reason, "raw": str(value)})
-        cells["_error"] = _ERROR.cell(_reasons(row["errors"])) if failed else None
+        cells["_error"] = _ERROR.cell(reasons(row["errors"])) if failed else None
         cells["_field_errors"] = _FIELD_ERRORS.cell(faults)
         read = row.get("fields") or {}
         for column in self.results[len(self.fields) + 2 :]:
             name, _, key = column.name.rpartition(".")
             cells[column.name] = column.cell(read.get(name, {}).get(key))
         return cells
-
-
-def _reasons(errors: Sequence[Mapping[str, Any]]) -> str:
-    return "; ".join(
-        f"{error['field']}: {error['message']}" if error["field"] else str(error["message"])
-        for error in errors
-    )

@@ -87,6 +87,7 @@ class Task:
             "text": None if shown.text is None else list(shown.text),
             "id": shown.id,
             "category": self.options.get("category"),
+            "html": shown.html,
             "details": self.details,
             "on too long": self.on_too_long,
         }
