@@ -23,7 +23,7 @@ from schemax.commands.demo import demo
 from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
-from schemax.commands.extract import extract
+from schemax.commands.extract import ExtractCommand, extract
 from schemax.commands.process import Terminated, make_up_for_closed_streams
 from schemax.commands.schemas import schemas
 from schemax.commands.serve import serve
@@ -105,7 +105,7 @@ app = typer.Typer(
 )
 _VERBS = (demo, extract, explain, trace, doctor, train, calibrate, evaluate, bench, serve, schemas)
 for _verb in _VERBS:
-    app.command()(_verb)
+    app.command(cls=ExtractCommand if _verb is extract else None)(_verb)
 
 
 def _show_version(wanted: bool) -> None:

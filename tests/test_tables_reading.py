@@ -100,7 +100,7 @@ def test_bytes_are_text(tmp_path: Path) -> None:
         ("in.arrow", b"id,t\n1,a\n", "in.arrow at all"),
         ("in.json", b'[\n{"t": "a"}\n]\n', "expected JSON Lines"),
         ("in.json", b'{\n"t": "a"\n}\n', "expected JSON Lines"),
-        ("in.xlsx", b"PK", "unknown format .xlsx"),
+        ("in.xls", b"PK", "unknown format .xls"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_at_once(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import typer
+from typer.core import TyperCommand
 
 from schemax.calls import Options
 from schemax.commands import extract_options as given
@@ -28,6 +29,7 @@ from schemax.io.estimate import estimate
 from schemax.io.job import Job, is_resumable, source_of
 from schemax.io.readers import CSV, Shard
 from schemax.io.records import STANDARD
+from schemax.io.rows import Details
 from schemax.io.storage import suffixes
 from schemax.io.summary import reason_of, reasons
 from schemax.io.task import in_process
@@ -36,6 +38,20 @@ from schemax.report import Report, open_report
 from schemax.results import Extraction
 
 _MOST_TOLD = 20
+
+
+class ExtractCommand(TyperCommand):
+    """Lets --details stand alone."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        following = [*args[1:], ""]
+        return super().parse_args(
+            ctx,
+            [
+                "--details=all" if one == "--details" and after != "confidence" else one
+                for one, after in zip(args, following, strict=True)
+            ],
+        )
 
 
 @grouped
@@ -57,7 +73,7 @@ def extract(
     failed rows than --max-errors allows, 2 bad usage or input that stops the run.
     """
     allowed = _allowance(run.max_errors)
-    keys = files.text and [key.strip() for key in files.text.split(",") if key.strip()]
+    keys, keep = _keys(files.text), tuple(_keys(files.keep) or ())
     name, quiet = files.output or STANDARD, run.quiet
     _check(files, pool, dry, keys)
     server.check(prompt.device, prompt.dtype)
@@ -73,8 +89,9 @@ def extract(
         wanted = cast(Options, settings)
         with refused_settings():
             shard = None if files.shard is None else Shard.parse(files.shard)
-        source = source_of(input, wanted, files.limit, shard)
-        more: Any = {"details": files.details, "on_too_long": run.on_too_long}
+        source = source_of(input, wanted, files.limit, shard, keep)
+        more: Any = {"details": _details(files.details), "on_too_long": run.on_too_long}
+        more["keep"] = keep
         task = task_of(prompt, server, schemas, wanted, **more)
         if not quiet:
             for note in column_notes(source.there, task.shown, schemas):
@@ -123,6 +140,19 @@ def _check(
         raise UsageError("--price-per-hour requires --dry-run")
     if files.csv_formulas == "escape" and suffixes(files.output or "")[0] not in CSV:
         raise UsageError("--csv-formulas requires -o with a .csv or .tsv file")
+
+
+def _keys(text: str | None) -> list[str] | None:
+    return None if text is None else [key.strip() for key in text.split(",") if key.strip()]
+
+
+def _details(text: str | None) -> Details:
+    """Raises UsageError."""
+    if text in (None, "all"):
+        return text is not None
+    if text != "confidence":
+        raise UsageError(f"--details takes nothing or confidence, not {text!r}")
+    return "confidence"
 
 
 def _say_resumed(has_report: bool, rows: int, place: str) -> None:

@@ -19,7 +19,7 @@ Input = Annotated[
         metavar="INPUT...",
         show_default=False,
         help="Files, addresses (s3://...) and patterns ('*.parquet'): JSON Lines (also .gz, "
-        ".zst), .csv, .parquet, .arrow, .feather. - reads JSON Lines from stdin.",
+        ".zst), .csv, .xlsx, .parquet, .arrow, .feather. - reads JSON Lines from stdin.",
     ),
 ]
 
@@ -38,9 +38,12 @@ class FileOptions:
         "Also write a page to look through the results: HTML, all in that one file.",
         metavar="FILE",
     )
-    details: bool = option(
-        "Add every field's raw text, confidence and place in the text.", default=False
+    details: str | None = option(
+        "Add every field's raw text, confidence and place in the text; of `--details confidence`, "
+        "its confidence alone, and the least of a row.",
+        metavar="[confidence]",
     )
+    keep: str | None = option("Keys of a record that stand in its row as well.", metavar="KEY,KEY")
     id: str = option("Key of a record's id.", default="id", metavar="KEY")
     text: str | None = option(
         "Keys that the model is shown. Default: all but id and category.", metavar="KEY,KEY"

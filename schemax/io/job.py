@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,12 +18,14 @@ from schemax.io.checkpoint import Checkpoint
 from schemax.io.column_notes import tell_of_columns
 from schemax.io.columns import Schemas
 from schemax.io.csv_out import Formulas
+from schemax.io.kept import kept_columns
 from schemax.io.long_documents import TooLong
 from schemax.io.readers import Shard, Source
-from schemax.io.records import STANDARD
+from schemax.io.records import STANDARD, Record
 from schemax.io.resumable import ResumableRun
+from schemax.io.rows import Details, check_details, check_kept
 from schemax.io.storage import check_folder, is_replaceable
-from schemax.io.stream import as_row, in_order
+from schemax.io.stream import in_order
 from schemax.io.summary import Summary, Tally
 from schemax.io.table_schema import TableSchema
 from schemax.io.task import Backend, Task, in_process
@@ -46,7 +48,8 @@ def extract_files(
     *,
     model: str | Path | None = None,
     extractor: Extractor | None = None,
-    details: bool = False,
+    details: Details = False,
+    keep: Sequence[str] = (),
     limit: int | None = None,
     shard: str | None = None,
     on_too_long: TooLong = "error",
@@ -68,7 +71,9 @@ def extract_files(
         JSON Lines; a run that reads stdin or writes to stdout cannot be resumed.
     model: a folder or Hub id; extractor: one that is loaded already. Without either,
         `Extractor.default()`.
-    details: with the raw text, the confidence and the place of every value.
+    details: with the raw text, the confidence and the place of every value; "confidence": with the
+        confidences alone.
+    keep: keys of the records that stand in their rows, in a table as columns.
     limit: read the first so many records only.
     shard: "I/N" reads every N-th record only, from the I-th on.
     on_too_long: what becomes of documents that the model's context does not hold: "error" is a
@@ -91,6 +96,7 @@ def extract_files(
     if strange := sorted(options.keys() - Options.__annotations__.keys()):
         known = ", ".join(Options.__annotations__)
         raise TypeError(f"extract_files() has no option {strange[0]!r}; it has {known}")
+    check_details(details)
     if on_too_long not in ("error", "truncate", "chunk"):
         raise ValueError(f'on_too_long must be "error", "truncate" or "chunk", not {on_too_long!r}')
     if csv_formulas not in ("keep", "escape"):
@@ -105,8 +111,9 @@ def extract_files(
         load = Extractor.default
         place = os.environ.get("SCHEMAX_MODEL") or resource_dir("embedded")
     names = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
-    source = source_of(names, options, limit, None if shard is None else Shard.parse(shard))
-    task = Task(schema, options, load, place, details, on_too_long)
+    kept = (keep,) if isinstance(keep, str) else tuple(keep)
+    source = source_of(names, options, limit, None if shard is None else Shard.parse(shard), kept)
+    task = Task(schema, options, load, place, details, on_too_long, kept)
     tell_of_columns(source.there, task.shown, schema)
     return Job(
         task,
@@ -120,17 +127,23 @@ def extract_files(
 
 
 def source_of(
-    inputs: Iterable[Place], options: Options, limit: int | None = None, shard: Shard | None = None
+    inputs: Iterable[Place],
+    options: Options,
+    limit: int | None = None,
+    shard: Shard | None = None,
+    keep: tuple[str, ...] = (),
 ) -> Source:
     """The records of some files. Raises InputError, also for columns that the options name in vain.
 
-    options: those of `Extractor.stream`. Every key in `text` must be in one of the files, and every
-    file must have one of them.
+    options: those of `Extractor.stream`; keep: columns that are needed beside those. Every key in
+    `text` must be in one of the files, and every file must have one of them.
     """
     shown, category = Shown.of_options(options), options.get("category")
     named = [[] if shown.id == "id" else [shown.id], shown.text, [category] if category else []]
     files = [os.fspath(place) for place in inputs]
-    source = Source.of(files, shown.needed, limit, shard, required=[*filter(None, named)])
+    needed = None if shown.needed is None else (*shown.needed, *keep)
+    source = Source.of(files, needed, limit, shard, required=[*filter(None, named)])
+    check_kept(keep, source.there, "the input")
     shown.check(source.there, f"cannot read {some_of(source.files)}: no column is called")
     return source
 
@@ -164,7 +177,8 @@ class Job:
         if self.output != STANDARD:
             check_target(self.output)
             if is_typed(self.output):
-                table = TableSchema.of(self.task.schemas, details=self.task.details)
+                kept = kept_columns(self.source, self.task.keep)
+                table = TableSchema.of(self.task.schemas, details=self.task.details, keep=kept)
         written = partial(open_writer, self.output, table, csv_formulas=self.csv_formulas)
         if is_resumable(self.source, self.output):
             self._in_parts(written, tally)
@@ -177,9 +191,16 @@ class Job:
         task = self.task
         with written() as writer:
             extract = task.extract(task.loaded())
-            with closing(in_order(extract, self.source.rows())) as stream:
+            besides: dict[int, dict[str, Any]] = {}
+
+            def rows() -> Iterator[tuple[int, Record]]:
+                for index, record in self.source.rows():
+                    besides[index] = task.form.beside(record)
+                    yield index, record
+
+            with closing(in_order(extract, rows())) as stream:
                 for found in self._tracked(stream, tally):
-                    item, row = as_row(found, details=task.details)
+                    item, row = task.form.row(found, besides.pop(found.index))
                     writer.write(row)
                     self._add(item, tally)
                     tally.add_row(row)
@@ -203,7 +224,7 @@ class Job:
             manifest = {**known, **engine.fingerprint}
             seen = (manifest["decoding documents"], manifest["decoding slots"])
             independent = seen == ("isolated", "independent")
-            run = ResumableRun(self.source, checkpoint, self.task.details, independent, part_rows)
+            run = ResumableRun(self.source, checkpoint, self.task.form, independent, part_rows)
             with checkpoint.opened(manifest, overwrite=self.overwrite) as goes_on:
                 finished = checkpoint.finished_rows() if goes_on else 0
                 if finished and self.on_resume is not None:

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, TypeAlias
 from schemax.errors import InputError
 from schemax.io.arrow_in import read_arrow, read_parquet
 from schemax.io.csv_in import read_csv, read_header
+from schemax.io.excel import EXCEL, openpyxl_for, read_excel, read_sheet_header
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, optional, reading, suffixes
 from schemax.messages import some_of
@@ -31,7 +32,7 @@ CSV = (".csv", ".tsv")
 # What is surely not JSON Lines, which any other suffix stands for.
 _FOREIGN = (
     *(".7z", ".avro", ".bz2", ".db", ".docx", ".gz", ".html", ".ipc", ".ods", ".orc", ".pdf"),
-    *(".sqlite", ".tar", ".xls", ".xlsx", ".xml", ".xz", ".zip", ".zst"),
+    *(".sqlite", ".tar", ".xls", ".xml", ".xz", ".zip", ".zst"),
 )
 
 # What readers raise for bytes that are not what they should be; pyarrow's errors are ValueErrors.
@@ -164,6 +165,8 @@ def columns_of(name: str) -> list[str] | None:
     with _opened(name, "at all") as handle:
         if suffix in CSV:
             return read_header(handle, name)
+        if suffix in EXCEL:
+            return read_sheet_header(handle, name)
         records = read(handle, name, None)
         if suffix not in (*PARQUET, *ARROW):
             return _first_keys(records)
@@ -208,7 +211,7 @@ def _opened(name: str, extent: str) -> Iterator[Any]:
 def count_rows(name: str) -> int | None:
     """Rows of a file where that is cheap to know: Parquet, and plain local JSON Lines."""
     suffix, compression = suffixes(name)
-    if name == STANDARD or compression or suffix in (*CSV, *ARROW):
+    if name == STANDARD or compression or suffix in (*CSV, *ARROW, *EXCEL):
         return None
     try:
         with reading(name) as handle:
@@ -238,6 +241,9 @@ def _reader(name: str) -> Reader:
         optional("pyarrow", "a .zst file")
     if suffix in CSV:
         return read_csv
+    if suffix in EXCEL:
+        openpyxl_for(f"a {suffix} file")
+        return read_excel
     if suffix not in (*PARQUET, *ARROW):
         return _json_lines
     optional("pyarrow", f"a {suffix} file")
@@ -247,10 +253,10 @@ def _reader(name: str) -> Reader:
 def unusable(name: str) -> str | None:
     """Why a file of this name is neither read nor written; None if it is."""
     suffix, compression = suffixes(name)
-    if compression and suffix in (*PARQUET, *ARROW):
+    if compression and suffix in (*PARQUET, *ARROW, *EXCEL):
         return f"{suffix} files are compressed inside; leave {compression} out of the name"
     if suffix in _FOREIGN:
-        return f"unknown format {suffix}; use CSV, Parquet, Arrow or JSON Lines"
+        return f"unknown format {suffix}; use CSV, Parquet, Arrow, Excel (.xlsx) or JSON Lines"
     return None
 
 

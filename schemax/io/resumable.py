@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any
 
@@ -20,7 +20,8 @@ from schemax.io.checkpoint import (
 )
 from schemax.io.readers import Source
 from schemax.io.records import Record
-from schemax.io.stream import Extract, row_to_keep, stream_rows
+from schemax.io.rows import RowForm
+from schemax.io.stream import Extract, stream_rows
 from schemax.io.writers import Writer
 from schemax.results import Extraction
 
@@ -48,7 +49,7 @@ class Part:
 class ResumableRun:
     """Rows of a source on their way to an output.
 
-    details: of every field, see `Extraction.to_row`.
+    form: of the rows.
     independent: whether a row is the same, whichever others it is computed with. Then all go
         through one stream, and each is kept as it finishes; else parts are computed one by one,
         and kept as a whole.
@@ -56,7 +57,7 @@ class ResumableRun:
 
     source: Source
     checkpoint: Checkpoint
-    details: bool
+    form: RowForm
     independent: bool
     part_rows: int = PART_ROWS
 
@@ -112,7 +113,7 @@ class ResumableRun:
     ) -> Generator[Extraction[Any], None, None]:
         filling: set[OpenPart] = set()
 
-        def pending() -> Iterator[tuple[tuple[OpenPart, int, str], Record]]:
+        def pending() -> Iterator[tuple[tuple[OpenPart, int, str, dict[str, Any]], Record]]:
             for part in parts:
                 opened = self.checkpoint.open_part(
                     part.number, part.digest, len(part.pending), row_by_row=self.independent
@@ -122,12 +123,12 @@ class ResumableRun:
                     continue
                 filling.add(opened)
                 for index, known, record in part.pending:
-                    yield (opened, index, known), record
+                    yield (opened, index, known, self.form.beside(record)), record
 
         try:
             with closing(stream_rows(extract, pending())) as stream:
-                for (opened, index, known), found in stream:
-                    item, row = row_to_keep(replace(found, index=index), details=self.details)
+                for (opened, index, known, beside), found in stream:
+                    item, row = self.form.row_to_keep(found, index, beside)
                     opened.add(to_line(known, row))
                     if not opened.missing:
                         filling.discard(opened)

@@ -21,6 +21,7 @@ from schemax.io.columns import Schemas, named_schemas
 from schemax.io.long_documents import TooLong, compiled_schemas, fits_model, fitted
 from schemax.io.records import Record
 from schemax.io.resumable import ResumableRun
+from schemax.io.rows import Details, RowForm
 from schemax.io.stream import Extract
 from schemax.resources import version
 from schemax.results import Extraction
@@ -33,20 +34,26 @@ class Task:
 
     options: those of `Extractor.stream`.
     load: gives the model; place: its folder or Hub id, None for a model that is only in memory.
-    details: of every field, see `Extraction.to_row`.
+    details: of every field; keep: keys of a record that stand in its row, see `RowForm`.
     """
 
     schemas: Schemas
     options: Options
     load: Callable[[], Extractor]
     place: str | Path | None
-    details: bool = False
+    details: Details = False
     on_too_long: TooLong = "error"
+    keep: tuple[str, ...] = ()
 
     @property
     def shown(self) -> Shown:
         """Which keys of a record mean what."""
         return Shown.of_options(self.options)
+
+    @property
+    def form(self) -> RowForm:
+        """What rows hold."""
+        return RowForm.of(self.schemas, self.shown, self.details, self.keep)
 
     def loaded(self) -> Extractor:
         """The model, once it is sure that it takes these schemas and options.
@@ -89,6 +96,7 @@ class Task:
             "category": self.options.get("category"),
             "html": shown.html,
             "details": self.details,
+            "keep": list(self.keep),
             "on too long": self.on_too_long,
         }
 
