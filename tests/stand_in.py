@@ -52,6 +52,7 @@ class StandIn:
         return self._stream(documents, schema, get_format(format or "json"))
 
     def _stream(self, documents: Iterator[Any], schema: Any, format: Any) -> Iterator[Any]:
+        """Texts with the word "hard" are read in YAML alone."""
         schemas = schema if isinstance(schema, Mapping) else None
         shuffled = random.Random(1)
         while window := list(islice(documents, 64)):
@@ -66,6 +67,9 @@ class StandIn:
                 if schemas is not None and (schema := schemas.get(document.category)) is None:
                     reason = f"no schema for category {document.category!r}"
                     yield failed(document.index, document.id, reason)
+                    continue
+                if "hard" in document.text and type(format).__name__ != "YamlFormat":
+                    yield failed(document.index, document.id, "too hard")
                     continue
                 attributes = compile_attributes(schema)
                 words = document.text.split()

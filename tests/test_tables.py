@@ -168,7 +168,7 @@ def test_categories_share_columns_of_one_type() -> None:
         name: float | None
 
     found = schemax.arrow_schema({"shoe": Shoe, "tea": Tea})
-    assert found.names[2:5] == ["name", "colour", "grams"]
+    assert found.names[2:6] == ["_schema", "name", "colour", "grams"]
     with pytest.raises(SchemaError, match=r"Odd\.name: cannot share a column with Shoe\.name"):
         schemax.arrow_schema({"shoe": Shoe, "odd": Odd})
 

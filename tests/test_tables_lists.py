@@ -180,10 +180,10 @@ def read() -> Extraction[Any]:
 
 def test_details_have_one_set_of_columns_per_list() -> None:
     table = TableSchema.of(Receipt, details=True)
-    names = [column.name for column in table.results[5:]]
+    names = [column.name for column in table.results[6:]]
     fields = ("shop", "notes", "lines")
-    kinds = ("raw", "confidence", "legal_probability", "span", "note")
-    assert names == [f"{field}.{kind}" for field in fields for kind in kinds]
+    kinds = ("confidence", "raw", "legal_probability", "span", "note")
+    assert names == [f"{field}__{kind}" for field in fields for kind in kinds]
     item = read()
     assert "lines.0.price" in item.fields
     cells = table.cells(item.to_row(details=True))

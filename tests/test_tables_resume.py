@@ -265,7 +265,8 @@ def test_what_a_run_says_in_the_end(run: Run, tmp_path: Path) -> None:
     )
     result = run("extract", SCHEMA, source, "-o", "out.jsonl", "--max-errors", "1")
     assert result.exit_code == 0
-    *_, ids, most, other, last = result.stderr.splitlines()
+    *_, ids, failed, most, other, last = result.stderr.splitlines()
+    assert failed == "failed: 1 times the text is empty"
     assert ids == (
         "note: duplicate ids, all rows kept: 3 rows with an id that an earlier row has: a, b"
     )

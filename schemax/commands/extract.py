@@ -29,7 +29,9 @@ from schemax.io.estimate import estimate
 from schemax.io.job import Job, is_resumable, source_of
 from schemax.io.readers import CSV, Shard
 from schemax.io.records import STANDARD
+from schemax.io.retry import Retry
 from schemax.io.rows import Details
+from schemax.io.run_record import read_run_record
 from schemax.io.storage import suffixes
 from schemax.io.summary import reason_of, reasons
 from schemax.io.task import in_process
@@ -40,8 +42,22 @@ from schemax.results import Extraction
 _MOST_TOLD = 20
 
 
+# What of a command is not repeated when its failed rows are done again.
+_ONCE = ("retry_failed", "overwrite", "quiet", "report", "dry_run", "price_per_hour", "api_key")
+
+
 class ExtractCommand(TyperCommand):
-    """Lets --details stand alone."""
+    """Lets --details stand alone; --retry-failed repeats what the table was made with."""
+
+    def invoke(self, ctx: Any) -> Any:
+        if output := ctx.params["retry_failed"]:
+            before = {**read_run_record(output).command, "output": output}
+            for name, value in before.items():
+                source = ctx.get_parameter_source(name)
+                if source.name == "DEFAULT":
+                    ctx.params[name] = value
+                    ctx.set_parameter_source(name, type(source).COMMANDLINE)
+        return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         following = [*args[1:], ""]
@@ -49,21 +65,22 @@ class ExtractCommand(TyperCommand):
             ctx,
             [
                 "--details=all" if one == "--details" and after != "confidence" else one
-                for one, after in zip(args, following, strict=True)
+                for one, after in zip(args, following, strict=False)
             ],
         )
 
 
 @grouped
 def extract(
-    schema: options.Schema,
-    input: given.Input,
+    context: typer.Context,
     files: given.FileOptions,
     prompt: given.ModelOptions,
     server: ServerOptions,
     run: given.RunOptions,
     pool: given.RayOptions,
     dry: given.DryRunOptions,
+    schema: given.Schema = None,
+    input: given.Input = None,
 ) -> None:
     """Reads the attributes of SCHEMA from every record of INPUT.
 
@@ -79,6 +96,8 @@ def extract(
     server.check(prompt.device, prompt.dtype)
     if pool.ray and server.server is not None:
         raise UsageError("--ray computes on machines of its own; ask a --server without it")
+    if schema is None or not input:
+        raise UsageError(f"{'SCHEMA' if schema is None else 'INPUT'} is missing")
     with plain_warnings(quiet=quiet):
         schemas = read_schemas(schema)
         settings = options.checked_settings(
@@ -111,6 +130,8 @@ def extract(
                 name,
                 csv_formulas=files.csv_formulas,
                 overwrite=run.overwrite,
+                retry=None if run.retry_failed is None else Retry.of(run.retry_failed),
+                command=_named(context),
                 backend=partial(actors_for, prompt, pool) if pool.ray else in_process,
                 on_extraction=_Teller(page),
                 on_resume=None if quiet else partial(_say_resumed, page is not None),
@@ -140,6 +161,15 @@ def _check(
         raise UsageError("--price-per-hour requires --dry-run")
     if files.csv_formulas == "escape" and suffixes(files.output or "")[0] not in CSV:
         raise UsageError("--csv-formulas requires -o with a .csv or .tsv file")
+
+
+def _named(context: typer.Context) -> dict[str, Any]:
+    """What of the command line was named."""
+    return {
+        name: value
+        for name, value in context.params.items()
+        if name not in _ONCE and context.get_parameter_source(name).name != "DEFAULT"  # type: ignore[union-attr]
+    }
 
 
 def _keys(text: str | None) -> list[str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, get_args
 
 from typer import Argument
 
@@ -13,8 +13,10 @@ from schemax.io.csv_out import Formulas
 from schemax.io.long_documents import TooLong
 from schemax.reading.markup import Html
 
+# Of both, what --retry-failed goes on with says what they are.
+Schema = Annotated[str | None, get_args(options.Schema)[1]]
 Input = Annotated[
-    list[str],
+    list[str] | None,
     Argument(
         metavar="INPUT...",
         show_default=False,
@@ -94,6 +96,11 @@ class RunOptions:
         "Failed rows (a number or a percentage) that still give exit status 0.",
         default="0",
         metavar="N or P%",
+    )
+    retry_failed: str | None = option(
+        "Do the failed rows of a finished table again, and nothing else: with the SCHEMA, INPUT "
+        "and options that it was made with, but for those that are named now.",
+        metavar="OUT",
     )
     overwrite: bool = option(
         "Start anew where an unfinished run has left rows (OUT.parts).", default=False

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
 from schemax.calls import Options
 from schemax.documents import Shown
+from schemax.errors import InputError, SchemaxError
 from schemax.extractor import Extractor
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint
@@ -23,7 +24,9 @@ from schemax.io.long_documents import TooLong
 from schemax.io.readers import Shard, Source
 from schemax.io.records import STANDARD, Record
 from schemax.io.resumable import ResumableRun
+from schemax.io.retry import Retry
 from schemax.io.rows import Details, check_details, check_kept
+from schemax.io.run_record import RunRecord
 from schemax.io.storage import check_folder, is_replaceable
 from schemax.io.stream import in_order
 from schemax.io.summary import Summary, Tally
@@ -55,6 +58,7 @@ def extract_files(
     on_too_long: TooLong = "error",
     csv_formulas: Formulas = "keep",
     overwrite: bool = False,
+    retry_failed: bool = False,
     on_extraction: Callable[[Extraction[Any]], None] | None = None,
     show_progress: bool = False,
     **options: Unpack[Options],
@@ -81,6 +85,8 @@ def extract_files(
     csv_formulas: "escape" puts an apostrophe before texts of CSV that a spreadsheet would take for
         formulas, such as =1+1; "keep" writes all as they are.
     overwrite: start anew where an unfinished run has left rows.
+    retry_failed: do only those rows again that have failed in OUTPUT, which an earlier call or
+        command has finished; all others stay as they are. Model and options may be others.
     on_extraction: is called with every extraction that this run computes, as it finishes.
     show_progress: on stderr.
     options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
@@ -121,6 +127,7 @@ def extract_files(
         os.fspath(output),
         csv_formulas=csv_formulas,
         overwrite=overwrite,
+        retry=Retry.of(os.fspath(output)) if retry_failed else None,
         on_extraction=on_extraction,
         show_progress=show_progress,
     ).run()
@@ -158,6 +165,8 @@ class Job:
     """Like a call of `extract_files`, of a task.
 
     backend: what computes the rows of a run that can go on; others compute them in this process.
+    retry: a finished table whose failed rows are done again; else all rows are done.
+    command: what was named on the command line, to be recorded.
     on_resume: is called with the number of rows that an earlier run has finished, and their place.
     """
 
@@ -169,6 +178,8 @@ class Job:
     backend: Callable[[Task], AbstractContextManager[Backend]] = in_process
     on_extraction: Callable[[Extraction[Any]], None] | None = None
     on_resume: Callable[[int, str], None] | None = None
+    retry: Retry | None = None
+    command: Mapping[str, Any] = field(default_factory=dict)
     show_progress: bool = False
 
     def run(self) -> Summary:
@@ -176,15 +187,29 @@ class Job:
         tally, table = Tally(), None
         if self.output != STANDARD:
             check_target(self.output)
-            if is_typed(self.output):
-                kept = kept_columns(self.source, self.task.keep)
-                table = TableSchema.of(self.task.schemas, details=self.task.details, keep=kept)
+            table = self._table()
+        if self.retry is not None and not self.retry.failed and self.retry.output == self.output:
+            for row in self.retry.others():
+                tally.add_row(row)
+            return tally.summary(self.source.files, self.output)
         written = partial(open_writer, self.output, table, csv_formulas=self.csv_formulas)
         if is_resumable(self.source, self.output):
-            self._in_parts(written, tally)
+            self._in_parts(written, tally, table)
+        elif self.retry is not None:
+            raise InputError("failed rows are done again from files to a file")
         else:
             self._in_order(written, tally)
         return tally.summary(self.source.files, self.output)
+
+    def _table(self) -> TableSchema | None:
+        """The columns of the output; of JSON Lines, which need none, if rows have any in common."""
+        try:
+            kept = kept_columns(self.source, self.task.keep)
+            return TableSchema.of(self.task.schemas, details=self.task.details, keep=kept)
+        except SchemaxError:
+            if is_typed(self.output):
+                raise
+            return None
 
     def _in_order(self, written: _Written, tally: Tally) -> None:
         """Rows as soon as all before them are there; nothing to go on with."""
@@ -199,14 +224,15 @@ class Job:
                     yield index, record
 
             with closing(in_order(extract, rows())) as stream:
-                for found in self._tracked(stream, tally):
+                for found in self._tracked(stream, tally, self.source):
                     item, row = task.form.row(found, besides.pop(found.index))
                     writer.write(row)
                     self._add(item, tally)
                     tally.add_row(row)
 
-    def _in_parts(self, written: _Written, tally: Tally) -> None:
+    def _in_parts(self, written: _Written, tally: Tally, table: TableSchema | None) -> None:
         """Rows as they finish, kept in parts, which become the output in the end."""
+        source, overwrite, retry = self.source, self.overwrite, self.retry
         check_folder(self.output)
         checkpoint = Checkpoint(self.output)
         part_rows = resumable.PART_ROWS
@@ -218,31 +244,48 @@ class Job:
             "part rows": part_rows,
             "part length": resumable.PART_LENGTH,
         }
-        if not self.overwrite:
+        if retry is not None:
+            retry.check(known, table)
+            known["retried"] = retry.digest
+            source = replace(source, only=retry.failed)
+            overwrite = overwrite or retry.is_over(checkpoint)
+        if not overwrite:
             checkpoint.can_go_on(known)  # before a model is loaded
         with self.backend(self.task) as engine:
             manifest = {**known, **engine.fingerprint}
             seen = (manifest["decoding documents"], manifest["decoding slots"])
             independent = seen == ("isolated", "independent")
-            run = ResumableRun(self.source, checkpoint, self.task.form, independent, part_rows)
-            with checkpoint.opened(manifest, overwrite=self.overwrite) as goes_on:
+            run = ResumableRun(source, checkpoint, self.task.form, independent, part_rows)
+            with checkpoint.opened(manifest, overwrite=overwrite) as goes_on:
                 finished = checkpoint.finished_rows() if goes_on else 0
                 if finished and self.on_resume is not None:
                     self.on_resume(finished, checkpoint.name)
                 with _noting(checkpoint), closing(engine.fill(run)) as stream:
-                    for item in self._tracked(stream, tally, finished):
+                    for item in self._tracked(stream, tally, source, finished):
                         self._add(item, tally)
                 scratch = checkpoint.scratch
                 with _noting(checkpoint), written(scratch=scratch) as writer:
-                    for row in run.assemble(writer):
+                    for row in run.assemble(writer, () if retry is None else retry.others()):
                         tally.add_row(row)
+                    # Before the table, which the rows that are kept can make once more.
+                    self._record(tally, manifest, table)
                 checkpoint.remove()
 
+    def _record(self, tally: Tally, settings: Mapping[str, Any], table: TableSchema | None) -> None:
+        summary = tally.summary(self.source.files, self.output)
+        place = self.task.place
+        model = None if place is None else str(place)
+        RunRecord(summary, settings, model, table, self.command).write()
+
     def _tracked(
-        self, stream: Iterable[Extraction[Any]], tally: Tally, finished: int = 0
+        self,
+        stream: Iterable[Extraction[Any]],
+        tally: Tally,
+        source: Source,
+        finished: int = 0,
     ) -> Iterable[Extraction[Any]]:
-        """The same, with progress; that many rows are finished already."""
-        total = self.source.count() if self.show_progress else None
+        """The same, with progress; that many rows of the source are finished already."""
+        total = source.count() if self.show_progress else None
         tally.start()
         if not self.show_progress:
             return stream

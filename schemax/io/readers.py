@@ -73,6 +73,7 @@ class Source:
     files: places, or "-" alone for stdin, which holds JSON Lines.
     columns: those that are needed, where a format can leave others unread; None for all.
     limit: the first so many rows of all files; the shard is taken of these.
+    only: the rows with these indexes alone; None for all.
     there: the columns that the files have, of JSON Lines the keys of their first 1,000 records;
         empty where nothing is known of them.
     """
@@ -82,6 +83,7 @@ class Source:
     limit: int | None = None
     shard: Shard = Shard()
     there: tuple[str, ...] = ()
+    only: frozenset[int] | None = None
 
     @classmethod
     def of(
@@ -119,10 +121,14 @@ class Source:
         """(index, record) in order: of the limit, then of the shard. Raises InputError."""
         with closing(self._records()) as records:
             numbered = enumerate(islice(records, self.limit))
-            yield from islice(numbered, self.shard.number, None, self.shard.count)
+            for index, record in islice(numbered, self.shard.number, None, self.shard.count):
+                if self.only is None or index in self.only:
+                    yield index, record
 
     def count(self) -> int | None:
         """How many rows that gives; None where nothing less than reading all would tell."""
+        if self.only is not None:
+            return len(self.only)
         total = 0
         for file in self.files:
             if (found := count_rows(file)) is None:

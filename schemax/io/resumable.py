@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from heapq import merge
 from itertools import count, islice
 from typing import Any
 
@@ -137,15 +138,21 @@ class ResumableRun:
             for opened in filling:
                 opened.close()
 
-    def assemble(self, writer: Writer) -> Iterator[Row]:
-        """Writes all rows, in order, and passes them on. Raises InputError if some are missing."""
+    def assemble(self, writer: Writer, others: Iterable[Row] = ()) -> Iterator[Row]:
+        """Writes all rows, in order, and passes them on. Raises InputError if some are missing.
+
+        others: rows that were finished before, in order, to go between them.
+        """
+        for row in merge(self._rows(), others, key=lambda row: row["index"]):
+            writer.write(row)
+            yield row
+
+    def _rows(self) -> Iterator[Row]:
         finished = self.checkpoint.finished()
         for number in range(len(finished)):
             if number not in finished:
                 raise InputError(f"{self.checkpoint.name} lacks part {number}; {REMEDY}")
-            for row in self.checkpoint.rows(number, finished[number]):
-                writer.write(row)
-                yield row
+            yield from self.checkpoint.rows(number, finished[number])
 
     def _changed(self, first: int, last: int) -> InputError:
         return InputError(
