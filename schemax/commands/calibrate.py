@@ -14,8 +14,9 @@ from schemax.calibration import FILE, write_calibration
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say, show, table
 from schemax.commands.datasets import read_annotated
+from schemax.commands.loading_options import LoadingOptions
+from schemax.commands.option_groups import grouped
 from schemax.config import DecodingConfig
-from schemax.extractor import Extractor
 
 if TYPE_CHECKING:
     from schemax.evaluation.calibration_fit import Fit
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _FEW = 300
 
 
+@grouped
 def calibrate(
     data: Annotated[
         Path,
@@ -45,6 +47,8 @@ def calibrate(
     spec: options.Schemas = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    *,
+    loading: LoadingOptions,
     format: Annotated[
         str | None,
         Option(
@@ -74,8 +78,7 @@ def calibrate(
     from schemax.evaluation.calibrate import calibrate
 
     with plain_warnings():
-        options.hush_libraries()
-        extractor = Extractor.from_pretrained(folder, device=device, dtype=dtype)
+        extractor = options.load_extractor(str(folder), device, dtype, **loading.named())
         fit = calibrate(
             extractor,
             examples,

@@ -19,6 +19,7 @@ from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say
 from schemax.commands.datasets import read_annotated
 from schemax.commands.evaluate_tables import show_comparison, show_runs
+from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped, option
 from schemax.commands.server_options import ServerOptions, by_chat, is_address
 from schemax.evaluation.comparison import compare
@@ -75,6 +76,8 @@ def evaluate(
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    *,
+    loading: LoadingOptions,
     format: options.Format = None,
     template: options.Template = None,
     decoding: Annotated[
@@ -120,7 +123,7 @@ def evaluate(
         raise UsageError("INPUT is missing")
     if report.details and not report.as_json:
         raise UsageError("--details requires --json")
-    server.check(device, dtype)
+    server.check(device, dtype, loading.named())
     names = [name.strip() for name in (decoding or "").split(",")]
     checked = [
         options.checked_settings(format, template, name.removesuffix(_ALONE) or None)
@@ -132,7 +135,7 @@ def evaluate(
         if server.server is not None:
             extractor = server.extractor(model)
         else:
-            extractor = options.load_extractor(model, device, dtype)
+            extractor = options.load_extractor(model, device, dtype, **loading.named())
         own = "autoregressive" if extractor.decoding.layout == "autoregressive" else "isolated"
         runs = [
             _measure(extractor, examples, schemas, name or own, settings)

@@ -21,6 +21,7 @@ from schemax.commands.console import UsageError, plain_warnings, refused_setting
 from schemax.commands.declarations import read_schemas
 from schemax.commands.extract_model import actors_for, task_of
 from schemax.commands.few_shot import few_shot
+from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped
 from schemax.commands.process import terminable
 from schemax.commands.server_options import ServerOptions
@@ -75,6 +76,7 @@ def extract(
     context: typer.Context,
     files: given.FileOptions,
     prompt: given.ModelOptions,
+    loading: LoadingOptions,
     server: ServerOptions,
     run: given.RunOptions,
     pool: given.RayOptions,
@@ -93,7 +95,7 @@ def extract(
     keys, keep = _keys(files.text), tuple(_keys(files.keep) or ())
     name, quiet = files.output or STANDARD, run.quiet
     _check(files, pool, dry, keys)
-    server.check(prompt.device, prompt.dtype)
+    server.check(prompt.device, prompt.dtype, loading.named())
     if pool.ray and server.server is not None:
         raise UsageError("--ray computes on machines of its own; ask a --server without it")
     if schema is None or not input:
@@ -111,7 +113,7 @@ def extract(
         source = source_of(input, wanted, files.limit, shard, keep)
         more: Any = {"details": _details(files.details), "on_too_long": run.on_too_long}
         more["keep"] = keep
-        task = task_of(prompt, server, schemas, wanted, **more)
+        task = task_of(prompt, server, schemas, wanted, loading=loading.named(), **more)
         if not quiet:
             for note in column_notes(source.there, task.shown, schemas):
                 say(f"note: {note}")

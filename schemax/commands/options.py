@@ -101,15 +101,21 @@ def checked_settings(
     return {"format": format, "template": template, "decoding": config}
 
 
-def load_extractor(model: str | None, device: str = "auto", dtype: str = "auto") -> Extractor:
-    """The model that was named, else the default one. Raises UsageError, ModelError."""
+def load_extractor(
+    model: str | None, device: str = "auto", dtype: str = "auto", **loading: Any
+) -> Extractor:
+    """The model that was named, else the default one. Raises UsageError, ModelError.
+
+    loading: see `LoadingOptions.named`.
+    """
     hush_libraries()
     place = model_place(model)
-    if model is None and device == dtype == "auto":
+    if model is None and device == dtype == "auto" and not loading:
         return Extractor.default()
     if isinstance(place, Path):
         warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
-    return Extractor.from_pretrained(place, device=device, dtype=dtype)
+    with refused_settings():
+        return Extractor.from_pretrained(place, device=device, dtype=dtype, **loading)
 
 
 def model_place(model: str | None) -> str | Path:

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 from schemax.calls import Options
 from schemax.documents import Shown
 from schemax.errors import InputError
-from schemax.extractor import Extractor
+from schemax.extractor import Extractor, loaded
 from schemax.io.arrow import record_batch
 from schemax.io.arrow_in import as_record, read_cells
 from schemax.io.arrow_times import holds_times
@@ -47,8 +47,8 @@ def extract_frame(
     frame: a DataFrame of pandas or polars, or a Dataset of Hugging Face's `datasets`. The model is
         shown all columns but `id` and `category`, or those named by `text`.
     schema: a Pydantic model, or one per category.
-    model: a folder or Hub id, loaded for this call; extractor: one that is loaded already. Without
-        either, `Extractor.default()`.
+    model: a folder or Hub id, which stays loaded until another one is named; extractor: one that is
+        loaded already. Without either, `Extractor.default()`.
     details: with the raw text, the confidence and the place of every value; "confidence": with the
         confidences alone.
     keep: columns of the frame that stand before the results.
@@ -82,7 +82,7 @@ def extract_frame(
     kept = [Column(name, "string") for name in keep]
     table_schema = TableSchema.of(schema, details=details, keep=kept)  # which refuses names twice
     if extractor is None:
-        extractor = Extractor.default() if model is None else Extractor.from_pretrained(model)
+        extractor = Extractor.default() if model is None else loaded(str(model))
     records = (
         _records(frame, kind) if kind != "datasets" else _records_of_dataset(frame, shown.needed)
     )

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, Unpack
 from schemax.calls import Options
 from schemax.documents import Shown
 from schemax.errors import InputError, SchemaxError
-from schemax.extractor import Extractor
+from schemax.extractor import Extractor, loaded
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint
 from schemax.io.column_notes import tell_of_columns
@@ -112,7 +112,7 @@ def extract_files(
     if extractor is not None:
         load, place = lambda: extractor, None
     elif model is not None:
-        load, place = partial(Extractor.from_pretrained, model), model
+        load, place = partial(loaded, str(model)), model
     else:
         load = Extractor.default
         place = os.environ.get("SCHEMAX_MODEL") or resource_dir("embedded")

@@ -6,7 +6,7 @@ import json
 import platform
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Task:
     """What to extract, and with what.
 
     options: those of `Extractor.stream`.
+    loading: what was named for that: its adapter and quantization count.
     load: gives the model; place: its folder or Hub id, None for a model that is only in memory.
     details: of every field; keep: keys of a record that stand in its row, see `RowForm`.
     """
@@ -44,6 +45,7 @@ class Task:
     details: Details = False
     on_too_long: TooLong = "error"
     keep: tuple[str, ...] = ()
+    loading: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shown(self) -> Shown:
@@ -119,6 +121,9 @@ class Task:
             if self.place is None
             else fingerprint.of_model(self.place, model)
         )
+        adapter = self.loading.get("adapter")
+        found["adapter"] = None if adapter is None else fingerprint.of_model(adapter, model)
+        found["quantization"] = self.loading.get("quantization")
         return found | {"dtype": str(extractor.model.dtype).removeprefix("torch.")}
 
     def facts(self) -> dict[str, Any]:
