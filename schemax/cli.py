@@ -25,6 +25,7 @@ from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import ExtractCommand, extract
 from schemax.commands.process import Terminated, make_up_for_closed_streams
+from schemax.commands.report import report
 from schemax.commands.schemas import schemas
 from schemax.commands.serve import serve
 from schemax.commands.trace import trace
@@ -103,7 +104,20 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
-_VERBS = (demo, extract, explain, trace, doctor, train, calibrate, evaluate, bench, serve, schemas)
+_VERBS = (
+    demo,
+    extract,
+    report,
+    explain,
+    trace,
+    doctor,
+    train,
+    calibrate,
+    evaluate,
+    bench,
+    serve,
+    schemas,
+)
 for _verb in _VERBS:
     app.command(cls=ExtractCommand if _verb is extract else None)(_verb)
 

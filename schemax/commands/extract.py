@@ -38,6 +38,8 @@ from schemax.io.summary import reason_of, reasons
 from schemax.io.task import in_process
 from schemax.messages import clipped, harmless
 from schemax.report import Report, open_report
+from schemax.report.overview import facts_of
+from schemax.report.table import add_table
 from schemax.results import Extraction
 
 _MOST_TOLD = 20
@@ -126,6 +128,7 @@ def extract(
         title = "stdin" if source.is_stdin else Path(source.files[0]).name
         report = nullcontext() if files.report is None else open_report(files.report, title)
         with report as page, terminable():
+            teller = _Teller(page)
             summary = Job(
                 task,
                 source,
@@ -135,11 +138,16 @@ def extract(
                 retry=None if run.retry_failed is None else Retry.of(run.retry_failed),
                 command=_named(context),
                 backend=partial(actors_for, prompt, pool) if pool.ray else in_process,
-                on_extraction=_Teller(page),
-                on_resume=None if quiet else partial(_say_resumed, page is not None),
+                on_extraction=teller,
+                on_resume=None if quiet else _say_resumed,
                 # A bar would be in the way of rows on the same terminal.
                 show_progress=not quiet and not (name == STANDARD and sys.stdout.isatty()),
             ).run()
+            if page is not None and is_resumable(source, name):
+                record = read_run_record(name)
+                page.overview.facts += facts_of(record)
+                if summary.computed < summary.rows:
+                    add_table(page, name, record, teller.indexes)
         if not quiet:
             for line in summary.lines():
                 say(line)
@@ -187,10 +195,8 @@ def _details(text: str | None) -> Details:
     return "confidence"
 
 
-def _say_resumed(has_report: bool, rows: int, place: str) -> None:
+def _say_resumed(rows: int, place: str) -> None:
     say(f"note: {rows:,} finished rows are in {place}; the run goes on after them")
-    if has_report:
-        say("note: the report shows the rows of this run only")
 
 
 class _Teller:
@@ -199,10 +205,12 @@ class _Teller:
     def __init__(self, page: Report | None) -> None:
         self._page = page
         self._told: set[str] = set()
+        self.indexes: set[int] = set()  # of the rows on the page
 
     def __call__(self, item: Extraction[Any]) -> None:
         if self._page is not None:
             self._page.add(item)
+            self.indexes.add(item.index)
         if item.value is not None:
             return
         errors = [asdict(error) for error in item.errors]

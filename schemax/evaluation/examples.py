@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from schemax.errors import InputError
+from schemax.evaluation.label_studio import rows_of_tasks
 
 Label = str | None | tuple[str | None, ...]
 """What an annotator wrote: a value, an explicit null, or several accepted ones, null perhaps among
@@ -43,12 +44,15 @@ def accepted(label: Label) -> tuple[str | None, ...]:
 
 def read_examples(path: Path) -> list[Example]:
     """The examples of a JSONL file of {"category", "text", "attributes": {name: label}} and,
-    optionally, "id" and "description"; other keys are ignored.
+    optionally, "id" and "description"; other keys are ignored. A file that ends in .json is an
+    export of Label Studio.
 
     A label is text, null, a number or boolean (taken as its JSON text), or a list of those that
     are accepted, best first. Raises InputError, naming the line, for anything else, and for a file
     without products.
     """
+    if path.suffix == ".json":
+        return _exported(path)
     examples = []
     # Only a line feed ends a line: JSON strings may hold other separators as they are.
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
@@ -69,6 +73,16 @@ def read_examples(path: Path) -> list[Example]:
             ) from error
     if not examples:
         raise InputError(f"{path} contains no products")
+    return examples
+
+
+def _exported(path: Path) -> list[Example]:
+    try:
+        examples = [_example(row) for row in rows_of_tasks(json.loads(path.read_bytes()))]
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: {error}") from error
+    if not examples:
+        raise InputError(f"{path} contains no annotated tasks")
     return examples
 
 

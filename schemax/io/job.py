@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
+from schemax.attributes import settings_of
 from schemax.calls import Options
 from schemax.documents import Shown
 from schemax.errors import InputError, SchemaxError
@@ -275,7 +276,9 @@ class Job:
         summary = tally.summary(self.source.files, self.output)
         place = self.task.place
         model = None if place is None else str(place)
-        RunRecord(summary, settings, model, table, self.command).write()
+        schemas = self.task.schemas
+        category = None if isinstance(schemas, Mapping) else settings_of(schemas).category
+        RunRecord(summary, settings, model, table, category, self.command).write()
 
     def _tracked(
         self,

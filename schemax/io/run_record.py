@@ -27,6 +27,7 @@ class RunRecord:
 
     finished: when, in ISO 8601. settings: what its rows depend on, as the manifest of parts has it.
     model: its folder, Hub id or server. table: its columns; None where rows have none in common.
+    category: of the only schema; rows of several tell theirs.
     command: what was named on the command line, if it was that.
     """
 
@@ -34,6 +35,7 @@ class RunRecord:
     settings: Mapping[str, Any]
     model: str | None
     table: TableSchema | None
+    category: str | None = None
     command: Mapping[str, Any] = field(default_factory=dict)
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
