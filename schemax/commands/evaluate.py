@@ -68,8 +68,8 @@ def evaluate(
         Argument(
             metavar="INPUT",
             help='JSONL with one {"category", "text", "attributes": {name: value}} per line, and '
-            'optionally "id" and "description". In a folder: test.jsonl, and attributes.json if '
-            "present.",
+            'optionally "id" and "description"; or a JSON export of Label Studio. In a folder: '
+            "test.jsonl, and attributes.json if present.",
         ),
     ] = None,
     spec: options.Schemas = None,
