@@ -19,7 +19,9 @@ from schemax import resources
 from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
 from schemax.commands.console import say
+from schemax.commands.data import data
 from schemax.commands.demo import demo
+from schemax.commands.discover import discover
 from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
@@ -105,18 +107,8 @@ app = typer.Typer(
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
 _VERBS = (
-    demo,
-    extract,
-    report,
-    explain,
-    trace,
-    doctor,
-    train,
-    calibrate,
-    evaluate,
-    bench,
-    serve,
-    schemas,
+    *(demo, extract, report, explain, trace, discover, schemas, doctor),
+    *(data, train, calibrate, evaluate, bench, serve),
 )
 for _verb in _VERBS:
     app.command(cls=ExtractCommand if _verb is extract else None)(_verb)

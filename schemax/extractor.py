@@ -22,6 +22,7 @@ from schemax.config import DecodingConfig, resolve_decoding
 from schemax.formats import OutputFormat
 from schemax.resources import EMBEDDED_WARNING, resource_dir
 from schemax.servers.remote import RemoteModel
+from schemax.trained import TrainedWith
 
 if TYPE_CHECKING:
     pass
@@ -36,6 +37,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
     format, template, decoding: used where neither the call nor the class says otherwise.
     eos_ids: ids that end an output; None takes those of the model and the tokenizer.
     calibration: how the model's probabilities are read; None takes them as they are.
+    trained: what the model was trained with, as far as it says so.
 
     One that `from_pretrained` has loaded can be pickled: it is loaded again where it arrives. Any
     other raises TypeError, since its model is held by this process alone.
@@ -66,6 +68,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         self.template = template
         self.decoding = resolve_decoding(decoding)
         self.calibration = calibration or Calibration()
+        self.trained = TrainedWith()
         self._unfamiliar: WeakSet[CompiledSchema] = WeakSet()  # schemas that were warned of
         as_codec(tokenizer).check_vocabulary(self.model.vocab_size)
         self.eos_ids = checked_eos_ids(
@@ -91,7 +94,8 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         """Loads a model from a local folder or the Hugging Face Hub.
 
         safetensors only, and never with remote code. A `prompt.jinja` in the folder is the default
-        template, a `calibration.json` the calibration.
+        template, a `calibration.json` the calibration, and a `schemax.json` says which format and
+        decoding are the default ones (docs/training.md).
 
         name: a model, or a LoRA adapter that names its base model; revision: its branch, tag or
             commit on the Hub.
@@ -121,10 +125,12 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         made = cls(
             found.model,
             found.tokenizer,
+            format=format or found.trained.format,
             template=template or found.template,
+            decoding=decoding or found.trained.decoding,
             calibration=found.calibration,
-            **settings,
         )
+        made.trained = found.trained
         made._load_again = partial(
             cls.from_pretrained, name, template=template, **settings, **loading
         )
@@ -165,15 +171,19 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         place: Any = {"model": model, "tokenizer": tokenizer, "api_key": api_key, "kind": kind}
         place |= {"concurrency": concurrency, "timeout": timeout}
         found = connect(url, **place)
+        trained = found.trained.decoding
+        if trained is None or found.model.refusal(trained):
+            trained = resolve_decoding(found.model.usual_decoding)
         made = cls(
             found.model,
             found.tokenizer,
-            format=format,
+            format=format or found.trained.format,
             template=template or found.template,
-            decoding=decoding or found.model.usual_decoding,
+            decoding=decoding or trained,
             eos_ids=found.tokenizer.eos_ids,
             calibration=found.calibration,
         )
+        made.trained = found.trained
         made._load_again = partial(cls.from_server, url, **settings, **place)
         return made
 

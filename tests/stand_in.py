@@ -23,6 +23,7 @@ from schemax.documents import Shown, read_documents
 from schemax.formats import get_format
 from schemax.io import resumable
 from schemax.results import Extraction, SlotText, build, failed
+from schemax.trained import TrainedWith
 
 
 class StandIn:
@@ -32,6 +33,7 @@ class StandIn:
         self.decoding = DecodingConfig()
         self.calibration = Calibration()
         self.format = self.template = None
+        self.trained = TrainedWith()
         config = SimpleNamespace(_commit_hash="0" * 40)
         self.model = SimpleNamespace(model=SimpleNamespace(config=config), dtype="torch.float32")
         self._delay = delay

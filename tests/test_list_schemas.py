@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from list_models import Port, Television
 
-from schemax import InputError, SchemaError
+from schemax import SchemaError
 from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.few_shot import written_examples
@@ -170,11 +170,3 @@ def test_written_values() -> None:
         (("ports 1", "version"), None),
     ]
     assert list(written(ports, None)) == [(("ports (count)",), None)]
-
-
-def test_training_says_that_it_cannot(codec: TextCodec, decoder_model: Any) -> None:
-    from schemax.training.features import make_features
-
-    compiled = {"tv": compile_schema(Television, codec)}
-    with pytest.raises(InputError, match="tv: colors is a list that is read in two phases"):
-        make_features([], compiled, decoder_model(), 1.0)

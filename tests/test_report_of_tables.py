@@ -93,7 +93,7 @@ def test_exports_of_label_studio_are_examples(tmp_path: Path) -> None:
     (found,) = read_examples(path)
     assert (found.id, found.category, found.text) == ("7", "tv", "LG or lg, 55")
     assert found.attributes == {"brand": ("LG", "lg"), "size": "55", "smart": None}
-    for wrong in ('{"a": 1}', "[1]", "[]", "no"):
+    for wrong in ('{"a": 1}', "[1]", '[{"data": 1}]', "no"):
         path.write_text(wrong)
         with pytest.raises(InputError, match=r"tasks\.json"):
             read_examples(path)

@@ -26,6 +26,7 @@ from schemax.evaluation.schemas import annotated_schemas, read_attributes
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.schema import AttrSchema
+from schemax.trained import TrainedWith
 from schemax.training.data import read_training_examples
 from schemax.training.distillation import examples_by_predictions
 from schemax.training.features import make_features
@@ -189,7 +190,9 @@ def run(
         for name, schema in schemas.items()
     }
     examples = gold_examples(examples, schemas, get_format("json"))
-    work = TrainingJob(extractor, str(base), compiled, examples, SHORT, {"data": "tea"})
+    work = TrainingJob(
+        extractor, str(base), compiled, examples, SHORT, TrainedWith(), {"data": "tea"}
+    )
     return run_training(
         *(work, data / out, settings),
         tell=lambda _: None,

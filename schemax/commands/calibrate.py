@@ -13,10 +13,12 @@ from typer import Argument, Option
 from schemax.calibration import FILE, write_calibration
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say, show, table
-from schemax.commands.datasets import read_annotated
+from schemax.commands.datasets import dataset, schemas_for
 from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped
 from schemax.config import DecodingConfig
+from schemax.evaluation.examples import read_examples
+from schemax.evaluation.schemas import as_declared
 
 if TYPE_CHECKING:
     from schemax.evaluation.calibration_fit import Fit
@@ -70,15 +72,19 @@ def calibrate(
     for name in formats:
         settings = options.checked_settings(name, template, decoding)
     config: DecodingConfig | None = settings["decoding"]
-    if config is not None and config.layout == "autoregressive":
-        raise UsageError("values of the autoregressive layout have no confidence to calibrate")
-    file, examples, schemas = read_annotated(data, "train", spec, limit)
-    _refuse_training_data(folder, file)
+    found = dataset(data, "train", spec)
+    examples = read_examples(found.file)[:limit]
+    _refuse_training_data(folder, found.file)
     # Imported here because it imports torch, which takes seconds.
     from schemax.evaluation.calibrate import calibrate
 
     with plain_warnings():
         extractor = options.load_extractor(str(folder), device, dtype, **loading.named())
+        if (config or extractor.decoding).layout == "autoregressive":
+            raise UsageError("values of the autoregressive layout have no confidence to calibrate")
+        schemas = schemas_for(found.schemas, examples, [extractor])
+        examples = as_declared(examples, schemas)
+        options.note_trained(str(folder), extractor, settings | {"format": format})
         fit = calibrate(
             extractor,
             examples,

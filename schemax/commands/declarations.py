@@ -16,6 +16,7 @@ from schemax.catalog import load_schema
 from schemax.commands.console import UsageError
 from schemax.errors import SchemaxError
 from schemax.schema import AttrSchema
+from schemax.trained import FILE, TrainedWith, read_trained
 
 Model = type[BaseModel]
 
@@ -23,11 +24,15 @@ Model = type[BaseModel]
 def read_schemas(spec: str) -> Model | dict[str, Model]:
     """One schema, or several by category: `SCHEMA,SCHEMA` or `CATEGORY=SCHEMA,CATEGORY=SCHEMA`.
 
-    A schema without CATEGORY stands for the category that it declares.
+    A schema without CATEGORY stands for the category that it declares. The folder of a trained
+    model stands for the schemas that it was trained with.
     """
+    schemas: dict[str, Model] = {}
+    if is_trained(spec):
+        schemas = trained_schemas(read_trained(Path(spec) / FILE))
+        return schemas if len(schemas) > 1 else read_schema(spec)
     if Path(spec).exists() or ("," not in spec and "=" not in spec):
         return read_schema(spec)
-    schemas: dict[str, Model] = {}
     for part in spec.split(","):
         category, _, one = part.strip().rpartition("=")
         schema = read_schema(one)
@@ -35,11 +40,31 @@ def read_schemas(spec: str) -> Model | dict[str, Model]:
     return schemas
 
 
-def read_schema(spec: str) -> Model:
-    """A ready-made name, `module:Class`, `file.py:Class` or `schema.json`.
+def is_trained(spec: str | None) -> bool:
+    """Whether this is the folder of a model that says what it was trained with."""
+    return spec is not None and (Path(spec) / FILE).is_file()
 
-    Raises UsageError, SchemaError, and InputError for an unknown name.
+
+def trained_schemas(trained: TrainedWith) -> dict[str, Model]:
+    """The schemas that a model was trained with, by category. Raises SchemaError."""
+    return {
+        category: AttrSchema.from_json_schema(document)
+        for category, document in trained.schemas.items()
+    }
+
+
+def read_schema(spec: str) -> Model:
+    """A ready-made name, `module:Class`, `file.py:Class`, `schema.json`, or the folder of a model
+    that was trained with one.
+
+    Raises UsageError, SchemaError, ModelError, and InputError for an unknown name.
     """
+    if is_trained(spec):
+        schemas = trained_schemas(read_trained(Path(spec) / FILE))
+        if len(schemas) != 1:
+            known = ", ".join(schemas) or "none"
+            raise UsageError(f"{spec} must hold one schema to be named here; it has {known}")
+        return next(iter(schemas.values()))
     if spec.endswith(".json"):
         return _of_document(Path(spec))
     place, colon, name = spec.rpartition(":")

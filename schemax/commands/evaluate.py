@@ -17,17 +17,18 @@ from typer import Argument, Option, echo
 
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say
-from schemax.commands.datasets import read_annotated
+from schemax.commands.datasets import dataset, schemas_for
 from schemax.commands.evaluate_tables import show_comparison, show_runs
 from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped, option
 from schemax.commands.server_options import ServerOptions, by_chat, is_address
+from schemax.config import decoding_name
 from schemax.evaluation.comparison import compare
-from schemax.evaluation.examples import Example, duplicated_ids, shown_record
+from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
 from schemax.evaluation.judge import Judgement, cases_of
 from schemax.evaluation.plots import SUFFIXES, can_plot, plot_reliability
 from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
-from schemax.evaluation.schemas import parts_of
+from schemax.evaluation.schemas import as_declared, parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.messages import some_of
@@ -54,6 +55,9 @@ class ReportOptions:
         "Draw reliability, and risk over coverage: a .svg, .png or .pdf file. Requires matplotlib "
         "(the extra plots).",
         metavar="FILE",
+    )
+    price_per_hour: float | None = option(
+        "Of the machine, in dollars: what 1,000 documents cost stands beside F1.", min=0.0
     )
     as_json: bool = option("The figures as JSON.", "--json", default=False)
     details: bool = option("With --json: labels and predictions as well.", default=False)
@@ -85,7 +89,8 @@ def evaluate(
         Option(
             help="isolated, paper or autoregressive, or several separated by commas; each may have "
             "changes (isolated:layout=gapped:slots=causal) and +alone, which asks for every field "
-            "separately. Default: isolated; autoregressive for a server that is asked by chat."
+            "separately. Default: the one that the model was trained for, else isolated; "
+            "autoregressive for a server that is asked by chat."
         ),
     ] = None,
     limit: options.Limit = None,
@@ -109,7 +114,7 @@ def evaluate(
 
     Every setting reads the same products, in the same run; F1 counts exact matches. The strict
     score takes an attribute that is not annotated as null. Later settings are compared with the
-    first one, product by product.
+    first one, product by product; so are several models, separated by commas: --model base,tuned.
     """
     picture = report.reliability
     if picture is not None:
@@ -129,33 +134,43 @@ def evaluate(
         options.checked_settings(format, template, name.removesuffix(_ALONE) or None)
         for name in names
     ]
-    _, examples, schemas = read_annotated(data, "test", spec, limit)
+    found = dataset(data, "test", spec)
+    examples = read_examples(found.file)[:limit]
     _report_duplicates(examples)
+    models = [name.strip() for name in model.split(",")] if model else [None]
     with plain_warnings(quiet=report.as_json):
-        if server.server is not None:
-            extractor = server.extractor(model)
-        else:
-            extractor = options.load_extractor(model, device, dtype, **loading.named())
-        own = "autoregressive" if extractor.decoding.layout == "autoregressive" else "isolated"
-        runs = [
-            _measure(extractor, examples, schemas, name or own, settings)
-            for name, settings in zip(names, checked, strict=True)
-        ]
+        extractors = {
+            name: server.extractor(name)
+            if server.server is not None
+            else options.load_extractor(name, device, dtype, **loading.named())
+            for name in models
+        }
+        schemas = schemas_for(found.schemas, examples, extractors.values())
+        examples = as_declared(examples, schemas)
+        runs = []
+        for named, extractor in extractors.items():
+            options.note_trained(named, extractor, checked[0])
+            for name, settings in zip(names, checked, strict=True):
+                own = name or decoding_name(extractor.decoding)
+                run = _measure(extractor, examples, schemas, own, settings)
+                runs.append(replace(run, model=str(named)) if len(extractors) > 1 else run)
+        runs = [replace(run, dollars_per_hour=report.price_per_hour) for run in runs]
         if judge is not None:
             if is_address(judge):
                 judging = by_chat(judge)
             else:
-                same = judge == model and server.server is None
-                judging = extractor if same else options.load_extractor(judge, device, dtype)
+                same = server.server is None and extractors.get(judge)
+                judging = same or options.load_extractor(judge, device, dtype)
             runs = [replace(run, judged=_judged(judging, judge, run)) for run in runs]
     comparisons = [compare(examples, runs[0].predictions, run.predictions) for run in runs[1:]]
     if report.as_json:
         data_of_runs = [run.to_data(details=report.details) for run in runs]
         for row, comparison in zip(data_of_runs[1:], comparisons, strict=True):
-            row["against"] = {"decoding": runs[0].decoding} | asdict(comparison)
+            row["against"] = runs[0].names | asdict(comparison)
         echo(json.dumps(data_of_runs, indent=2))
     else:
-        show_runs(runs, comparisons, _setting(extractor), by=report.by)
+        setting = "\n".join(dict.fromkeys(map(_setting, extractors.values())))
+        show_runs(runs, comparisons, setting, by=report.by)
     if picture is not None:
         _draw(runs, picture)
 
@@ -168,7 +183,7 @@ def _check_picture(path: Path) -> None:
 
 
 def _draw(runs: Sequence[EvaluationRun], path: Path) -> None:
-    known = [(run.decoding, found) for run in runs if (found := run.reliability) is not None]
+    known = [(run.name, found) for run in runs if (found := run.reliability) is not None]
     if known:
         plot_reliability(known, path)
     else:

@@ -25,13 +25,17 @@ def show_runs(
     by: "attribute" or "confidence" shows more of these.
     """
     show(f"{len(runs[0].examples)} products; {setting}")
-    reliability = [(run.decoding, run.reliability) for run in runs]
+    reliability = [(run.name, run.reliability) for run in runs]
     show(table(runs, _QUALITY), table(runs, _COSTS), table(reliability, _RELIABILITY))
+    reliability = [(run.decoding, run.reliability) for run in runs]
+    costs = _COSTS if runs[0].dollars_per_hour is None else _COSTS | _DOLLARS
+    ends = table(runs, _ENDS)
+    show(table(runs, _QUALITY), table(runs, costs), ends, table(reliability, _RELIABILITY))
     categories = runs[0].scores.by_category
     if len(categories) > 1:
         columns: Columns = {"category": lambda name: name}
         for run in runs:
-            columns[run.decoding] = partial(_f1_of, run)
+            columns[run.name] = partial(_f1_of, run)
         show("F1 by category", table(categories, columns))
     for run, (name, found) in zip(runs, reliability, strict=True):
         if by == "attribute":
@@ -42,15 +46,16 @@ def show_runs(
     if judged := [run for run in runs if run.judged is not None]:
         show("LLM judge", table(judged, _JUDGED))
     for run, comparison in zip(runs[1:], comparisons, strict=True):
-        show_comparison(comparison, runs[0].decoding, run.decoding)
+        show_comparison(comparison, runs[0].name, run.name)
 
 
 def show_comparison(comparison: Comparison, first: str, second: str) -> None:
     """How the second differs from the first, in sentences."""
     products = comparison.differing_products
+    low, high = comparison.differing_share_interval
     show(
         f"{second} against {first}: {comparison.differing_pairs} of {comparison.pairs} pairs "
-        f"differ, in {len(products)} of {comparison.products} products"
+        f"differ, in {len(products)} of {comparison.products} products ({low:.1%} to {high:.1%})"
     )
     if products:
         show(f"  products: {some_of(products)}")
@@ -79,7 +84,7 @@ def _count(name: str, item: tuple[Any, PairScore]) -> Any:
 
 
 _QUALITY: Columns = {
-    "decoding": lambda run: run.decoding,
+    "setting": lambda run: run.name,
     "F1": partial(_quality, strict=False),
     "P": lambda run: run.scores.protocol.precision,
     "R": lambda run: run.scores.protocol.recall,
@@ -88,9 +93,15 @@ _QUALITY: Columns = {
     "macro F1,\nattributes": lambda run: mean_f1(run.scores.by_attribute.values()),
 }
 _COSTS: Columns = {
+    "setting": lambda run: run.name,
     "decoding": lambda run: run.decoding,
+    "F1": lambda run: run.scores.protocol.f1,
     "passes per\nproduct": lambda run: f"{run.passes:.1f}",
     "products/s": lambda run: f"{run.products_per_second:.1f}",
+}
+_DOLLARS: Columns = {"$ per\n1,000": lambda run: f"{run.dollars_per_1000:.3g}"}
+_ENDS: Columns = {
+    "decoding": lambda run: run.decoding,
     "stop": lambda run: run.finish_reasons["stop"],
     "eos": lambda run: run.finish_reasons["eos"],
     "length": lambda run: run.finish_reasons["length"],
@@ -99,7 +110,7 @@ _COSTS: Columns = {
 }
 # Of names with what is known of their confidences.
 _RELIABILITY: Columns = {
-    "decoding": lambda item: item[0],
+    "setting": lambda item: item[0],
     "values": lambda item: item[1] and item[1].values,
     "mean\nconfidence": lambda item: item[1] and item[1].confidence,
     "right": lambda item: item[1] and item[1].accuracy,
@@ -131,7 +142,7 @@ _ATTRIBUTES: Columns = {
     "F1": lambda item: item[1].f1,
 }
 _JUDGED: Columns = {
-    "decoding": lambda run: run.decoding,
+    "setting": lambda run: run.name,
     "LLM-P": lambda run: run.judged.score.precision,
     "LLM-R": lambda run: run.judged.score.recall,
     "LLM-F1": lambda run: run.judged.score.f1,

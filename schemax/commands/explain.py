@@ -26,6 +26,8 @@ from schemax.compiler import TextCodec, compile_schema, load_codec
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
 from schemax.errors import ModelError
 from schemax.resources import resource_dir
+from schemax.trained import FILE as TRAINED
+from schemax.trained import read_trained
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 
@@ -44,7 +46,7 @@ _COLUMNS: dict[str, Callable[[Any], Any]] = {
 # All that the contract depends on; weights are not among them.
 _FILES = (
     *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "prompt.jinja"),
-    "generation_config.json",
+    *("generation_config.json", TRAINED),
 )
 
 
@@ -79,6 +81,10 @@ def explain(
     if chosen is None and own.is_file():
         settings["template"] = own.read_text("utf-8")
         chosen = str(own)
+    if (folder / TRAINED).is_file():
+        trained = read_trained(folder / TRAINED)
+        settings["format"] = format or settings_of(declared).format or trained.format
+        settings["decoding"] = settings["decoding"] or trained.decoding
     with plain_warnings(quiet=True):  # the contract has the warnings in it
         with refused_settings():
             codec = _codec_of(folder)

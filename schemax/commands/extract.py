@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -17,8 +17,9 @@ from typer.core import TyperCommand
 from schemax.calls import Options
 from schemax.commands import extract_options as given
 from schemax.commands import options
+from schemax.commands.automatic import AUTO, schemas_by_category
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
-from schemax.commands.declarations import read_schemas
+from schemax.commands.declarations import is_trained, read_schemas
 from schemax.commands.extract_model import actors_for, task_of
 from schemax.commands.few_shot import few_shot
 from schemax.commands.loading_options import LoadingOptions
@@ -26,6 +27,7 @@ from schemax.commands.option_groups import grouped
 from schemax.commands.process import terminable
 from schemax.commands.server_options import ServerOptions
 from schemax.io.column_notes import column_notes
+from schemax.io.columns import Schemas
 from schemax.io.estimate import estimate
 from schemax.io.job import Job, is_resumable, source_of
 from schemax.io.readers import CSV, Shard
@@ -84,9 +86,11 @@ def extract(
     pool: given.RayOptions,
     dry: given.DryRunOptions,
     schema: given.Schema = None,
-    input: given.Input = None,
+    input: given.OptionalInput = None,
 ) -> None:
     """Reads the attributes of SCHEMA from every record of INPUT.
+
+    With `auto` as SCHEMA, the category of every record chooses a ready-made one.
 
     Rows are written in the order of the input. A record that cannot be read becomes a row that
     says why, and the others are done all the same. A run from files to a file that was stopped
@@ -97,22 +101,28 @@ def extract(
     keys, keep = _keys(files.text), tuple(_keys(files.keep) or ())
     name, quiet = files.output or STANDARD, run.quiet
     _check(files, pool, dry, keys)
+    if prompt.model is None and server.server is None and schema and is_trained(schema):
+        prompt = replace(prompt, model=schema)
     server.check(prompt.device, prompt.dtype, loading.named())
     if pool.ray and server.server is not None:
         raise UsageError("--ray computes on machines of its own; ask a --server without it")
     if schema is None or not input:
         raise UsageError(f"{'SCHEMA' if schema is None else 'INPUT'} is missing")
     with plain_warnings(quiet=quiet):
-        schemas = read_schemas(schema)
+        is_auto = schema == AUTO
+        schemas: Schemas = {} if is_auto else read_schemas(schema)
         settings = options.checked_settings(
             prompt.format, prompt.template, prompt.decoding, prompt.batch_size
         )
-        settings["examples"] = few_shot(prompt.examples, schemas)
-        settings |= {"text": keys, "id": files.id, "category": files.category, "html": files.html}
+        category = files.category or ("category" if is_auto else None)
+        settings |= {"text": keys, "id": files.id, "category": category, "html": files.html}
         wanted = cast(Options, settings)
         with refused_settings():
             shard = None if files.shard is None else Shard.parse(files.shard)
         source = source_of(input, wanted, files.limit, shard, keep)
+        if is_auto:
+            schemas = schemas_by_category(source, str(category), quiet=quiet)
+        wanted["examples"] = few_shot(prompt.examples, schemas)
         more: Any = {"details": _details(files.details), "on_too_long": run.on_too_long}
         more["keep"] = keep
         task = task_of(prompt, server, schemas, wanted, loading=loading.named(), **more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -63,7 +64,11 @@ def _load(
         extractor = server.extractor(model.model)
     else:
         extractor = options.load_extractor(model.model, model.device, model.dtype, **loading)
+    options.note_trained(model.model, extractor, settings)
     with refused_settings():
+        if model.batch_size is not None and settings.get("decoding") is None:
+            extractor = copy(extractor)
+            extractor.decoding = replace(extractor.decoding, batch_size=model.batch_size)
         extractor.stream((), schemas, **settings)
     return extractor
 

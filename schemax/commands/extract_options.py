@@ -13,10 +13,17 @@ from schemax.io.csv_out import Formulas
 from schemax.io.long_documents import TooLong
 from schemax.reading.markup import Html
 
-# Of both, what --retry-failed goes on with says what they are.
-Schema = Annotated[str | None, get_args(options.Schema)[1]]
+# --retry-failed needs none: its table tells.
+Schema = Annotated[
+    str | None,
+    Argument(
+        metavar="SCHEMA",
+        show_default=False,
+        help=f"{options.SCHEMA_HELP} Or auto: the ready-made one of each record's category.",
+    ),
+]
 Input = Annotated[
-    list[str] | None,
+    list[str],
     Argument(
         metavar="INPUT...",
         show_default=False,
@@ -24,6 +31,9 @@ Input = Annotated[
         ".zst), .csv, .xlsx, .parquet, .arrow, .feather. - reads JSON Lines from stdin.",
     ),
 ]
+
+
+OptionalInput = Annotated[list[str] | None, get_args(Input)[1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,9 @@ class FileOptions:
         "Keys that the model is shown. Default: all but id and category.", metavar="KEY,KEY"
     )
     category: str | None = option(
-        "Key of a record's category, for SCHEMA of several: Shoes=shoes,Tea=tea", metavar="KEY"
+        "Key of a record's category, for SCHEMA of several: Shoes=shoes,Tea=tea. Default with "
+        "auto: category.",
+        metavar="KEY",
     )
     html: Html = option(
         "HTML in texts: recognised and left out, or shown to the model as it is.", default="strip"

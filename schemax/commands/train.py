@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from schemax.attributes import settings_of
 from schemax.commands import options
 from schemax.commands import train_options as given
 from schemax.commands.calibrate import calibration_line
@@ -17,10 +18,10 @@ from schemax.commands.console import UsageError, plain_warnings, refused_setting
 from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.option_groups import grouped
 from schemax.commands.server_options import by_chat, is_address
-from schemax.compiler.prompt import template_source
-from schemax.config import DecodingConfig, resolve_decoding
+from schemax.config import PRESETS, DecodingConfig, resolve_decoding
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
+from schemax.evaluation.schemas import as_declared
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.training.settings import TrainingSettings
@@ -53,8 +54,9 @@ def train(
     _check_labels(labelling)
     settings = options.checked_settings(format, template, None)
     with refused_settings():
+        decoding = weights.decoding and resolve_decoding(weights.decoding)
         chosen = TrainingSettings(
-            decoding=resolve_decoding(weights.decoding),
+            decoding=decoding or PRESETS["isolated"],
             lora=weights.lora,
             keep_adapter=weights.keep_adapter,
             from_scratch=weights.from_scratch is not None,
@@ -62,9 +64,11 @@ def train(
             held_out=source.held_out,
             **asdict(loop),
         )
-        teaching = resolve_decoding(labelling.teacher_decoding)
+        named = labelling.teacher_decoding
+        teaching = None if named is None else resolve_decoding(named)
     _check_folder(out, resume)
     # Imported here because it imports torch, which takes seconds.
+    from schemax.training.card import trained_with
     from schemax.training.run import TrainingJob, run_training
 
     with plain_warnings(quiet=_rank() > 0):
@@ -75,8 +79,11 @@ def train(
         test = source.test or found.test
         annotated = read_training_examples(found.file, test, keep_overlap=source.keep_overlap)
         declared = declared_schemas(found.schemas, annotated)
+        annotated = as_declared(annotated, declared)
         loading = "cpu" if _num_processes() > 1 else device
         extractor, name = _load(model, weights.from_scratch, chosen, loading, template)
+        options.note_trained(name, extractor, settings | {"decoding": decoding})
+        chosen = replace(chosen, decoding=decoding or extractor.decoding)
         compiled = {
             category: extractor.compile(
                 schema, format=format, template=template, decoding=chosen.decoding
@@ -86,13 +93,18 @@ def train(
         examples = _training_examples(
             annotated, declared, extractor, labelling, teaching, loading, settings
         )
-        prompt = extractor.template
+        templates = {
+            category: template or settings_of(schema).template or extractor.template
+            for category, schema in declared.items()
+        }
+        trained, source_text = trained_with(compiled, templates)
         work = TrainingJob(
             extractor=extractor,
             name=name,
             compiled=compiled,
             examples=examples,
-            template=None if prompt is None else template_source(str(prompt)),
+            template=source_text,
+            trained=trained,
             card=_card(found.file, test, found.schemas, labelling, name, format),
         )
         is_first = _rank() == 0
@@ -103,7 +115,7 @@ def train(
             loss = outcome.held_out_loss
             held_out = "" if loss is None else f", held-out loss {loss:.4f}"
             say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{held_out}")
-            say(f"next: schemax evaluate {test_data} --model {out} --decoding {weights.decoding}")
+            say(f"next: schemax evaluate {test_data} --model {out}")
             _calibrate(out, annotated, declared, work, chosen, labelling.labels, loading, settings)
 
 
@@ -154,14 +166,14 @@ def _training_examples(
     schemas: Mapping[str, type[BaseModel]],
     extractor: Extractor,
     labelling: given.LabelOptions,
-    decoding: DecodingConfig,
+    decoding: DecodingConfig | None,
     device: str,
     settings: Mapping[str, Any],
 ) -> list[TrainingExample]:
     from schemax.training.distillation import examples_by_model, examples_by_predictions
     from schemax.training.training_examples import gold_examples
 
-    output = get_format(settings["format"] or "json")
+    output = get_format(settings["format"] or extractor.format or "json")
     teacher = labelling.teacher
     if labelling.labels == "gold":
         return gold_examples(annotated, schemas, output)
@@ -174,12 +186,13 @@ def _training_examples(
         reader = by_chat(teacher)
     elif teacher is not None:
         reader = Extractor.from_pretrained(options.model_place(teacher), device=device)
+    own = None if reader is extractor else reader.trained.decoding
     return examples_by_model(
         reader,
         annotated,
         schemas,
-        output,
-        decoding,
+        get_format(reader.format or "json") if reader is not extractor else output,
+        decoding or own or PRESETS["autoregressive"],
         template=settings["template"] if teacher is None else None,
         show_progress=True,
     )
@@ -207,7 +220,7 @@ def _card(
         "schemas": schemas or "made of the annotations",
         "labels": labels,
         "teacher": teacher,
-        "teacher_decoding": None if labels == "gold" else labelling.teacher_decoding,
+        "teacher_decoding": labelling.teacher_decoding,
         "output_format": format,
     }
 

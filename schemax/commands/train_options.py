@@ -68,8 +68,9 @@ class LabelOptions:
         "A model, a server that is asked by chat, or rows that `extract` wrote for TRAIN.",
         metavar="MODEL, URL#MODEL or PREDICTIONS.jsonl",
     )
-    teacher_decoding: str = option(
-        "How the teacher, or the model itself, decodes.", default="autoregressive"
+    teacher_decoding: str | None = option(
+        "How the teacher, or the model itself, decodes. Default: as the teacher was trained by "
+        "this command, else autoregressive."
     )
     absent: float = option(
         "Share of the attributes without an annotation that each epoch teaches as null; 0 teaches "
@@ -85,10 +86,10 @@ class LabelOptions:
 class WeightOptions:
     """What is trained"""
 
-    decoding: str = option(
+    decoding: str | None = option(
         "How the model will be decoded: isolated, paper or autoregressive, and changes: "
-        "isolated:layout=gapped:slots=causal.",
-        default="isolated",
+        "isolated:layout=gapped:slots=causal. Default: the one that MODEL was trained for by this "
+        "command, else isolated."
     )
     from_scratch: str | None = option(
         "Start from random weights of this config.json, folder or Hub id; --model then names only "

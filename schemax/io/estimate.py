@@ -27,7 +27,8 @@ _MOST_SECONDS_READING = 30.0
 _FIRST_ROUND = 16  # rows; every round has twice as many as the one before
 _SECONDS, _MOST_SECONDS = 10.0, 60.0  # of extracting; the latter until there are enough rows
 _ENOUGH = 64
-_UNCERTAINTY = 0.15  # of a machine's speed from one minute to the next
+_WHEN_FULL = 0.7  # of what a row of a round takes, where many more are in flight
+_UNCERTAINTY = 0.25  # of a machine's speed from one minute to the next
 
 
 @dataclass(slots=True)
@@ -144,7 +145,7 @@ def _seconds_per_row(
     """
     ordered = sorted(rounds)
     rows, seconds = ordered[-1]
-    rates = [seconds / rows]
+    rates = [seconds / rows, _WHEN_FULL * seconds / rows]
     for fewer, less in ordered[:-1]:
         if rows >= 2 * fewer and seconds > less:
             rates.append(max((seconds - less) / (rows - fewer), rates[0] / 2))

@@ -22,6 +22,7 @@ _OTHER = "of other kinds"
 # Of a message, what differs from row to row; of why a row failed, quotations tell what to mend.
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
 _NUMBERS = re.compile(r"\d[\d.,]*")
+_SEVERAL = re.compile(r"…(?:, …)+")
 _ITEM = re.compile(r"(?<=\.)\d+(?=\.|$)")  # in the field of an error, of a list of nested models
 
 
@@ -59,7 +60,7 @@ class Summary:
     tokens: int
 
     def lines(self) -> Iterator[str]:
-        """The summary as text: duplicate ids, the commonest kinds of field errors, the numbers."""
+        """The summary as text: duplicate ids, the commonest kinds of errors, the numbers."""
         if self.duplicates:
             yield f"note: {duplicates_note(self.duplicates, self.duplicate_ids)}"
         yield from _kinds("failed", self.failure_kinds)
@@ -151,7 +152,7 @@ def reasons(errors: Iterable[Mapping[str, Any]]) -> str:
 
 def kind_of(error: Mapping[str, Any]) -> str:
     """Field and message of an error, without numbers and quotations."""
-    message = _PARTICULARS.sub("…", str(error["message"]))
+    message = _SEVERAL.sub("…", _PARTICULARS.sub("…", str(error["message"])))
     return f"{_ITEM.sub('…', error['field'])}: {message}" if error["field"] else message
 
 

@@ -14,8 +14,8 @@ from schemax.errors import InputError
 from schemax.messages import some_of
 from schemax.runtime.language_model import LanguageModel
 from schemax.runtime.plan import plan_prompt
-from schemax.training.sequences import TrainingSequence, training_sequence
-from schemax.training.targets import slot_targets
+from schemax.training.sequences import Branch, TrainingSequence, training_sequence
+from schemax.training.targets import ItemTarget, count_or_value, item_targets, slot_targets
 from schemax.training.training_examples import TrainingExample
 
 Ids = tuple[int, ...]
@@ -27,6 +27,7 @@ class Features:
 
     document: the ids of its text. literals: (N,) values as they are written.
     chances: (N,) how likely each value is learnt in an epoch: 1 where it was annotated.
+    items: what the counts among the literals call for, of lists in two phases.
     tokens: what it adds to a row behind the instruction; extent: position ids it needs there.
     long_rope: whether longrope takes its long factors.
     """
@@ -36,6 +37,7 @@ class Features:
     document: Ids
     literals: tuple[str, ...]
     chances: tuple[float, ...]
+    items: tuple[ItemTarget, ...]
     tokens: int
     extent: int
     long_rope: bool
@@ -53,15 +55,8 @@ def make_features(
 
     Warns of documents that are too long for the model, by name, and leaves them out; and of values
     that are longer than their slot's budget, so that only their beginning is learnt. Raises
-    InputError for lists in two phases, and if nothing is left to be learnt.
+    InputError if nothing is left to be learnt.
     """
-    for category, schema in compiled.items():
-        if found := next((item for item in schema.attributes if item.two_phase), None):
-            way = "leave it out" if found.fields else "declare it without long=True"
-            raise InputError(
-                f"{category}: {found.name} is a list that is read in two phases, which cannot be "
-                f"trained; {way}"
-            )
     features: dict[str, list[Features]] = {}
     notes: defaultdict[str, list[str]] = defaultdict(list)
     for example in examples:
@@ -90,8 +85,9 @@ def _features(
     if (problem := model.misfit(plan)) is not None:
         notes["left out, too long for the model"].append(f"{example.name} ({problem})")
         return None
-    values = (example.values.get(attribute.name) for attribute in compiled.attributes)
-    literals = tuple(map(compiled.format.escape, values))
+    values = [example.values.get(attribute.name) for attribute in compiled.attributes]
+    literals = tuple(map(compiled.format.escape, map(count_or_value, compiled.attributes, values)))
+    items = tuple(item_targets(compiled, values))
     chances = tuple(
         1.0
         if attribute.name in example.values
@@ -104,7 +100,9 @@ def _features(
         notes["left out, without a label to learn"].append(example.name)
         return None
     targets, _ = slot_targets(compiled, [literals], [(True,) * len(literals)])
-    for place, (ids, budget) in enumerate(zip(targets, compiled.k_max, strict=True)):
+    slots = [*zip(range(len(targets)), targets, compiled.k_max, strict=True)]
+    slots += [(item.place, item.values, item.k_max) for item in items]
+    for place, ids, budget in slots:
         ended = len(ids) < budget or ids[-1] in compiled.stop.eos_ids
         if not ended and not compiled.decode_slot(ids)[1]:
             of = compiled.attributes[place].label if len(targets) > 1 else "the output"
@@ -117,7 +115,11 @@ def _features(
         document=document,
         literals=literals,
         chances=chances,
-        tokens=len(plan.input_ids) - instruction + sum(len(ids) - 1 for ids in targets),
+        items=items,
+        tokens=len(plan.input_ids)
+        - instruction
+        + sum(len(ids) - 1 for ids in targets)
+        + sum(len(item.key) + len(item.values) - 1 for item in items),
         extent=plan.max_position + 1 - instruction,
         long_rope=model.uses_long_rope(plan),
     )
@@ -136,4 +138,9 @@ def fill_row(
         for item in features
     ]
     values, flags = slot_targets(compiled, [item.literals for item in features], learnt)
-    return training_sequence(compiled, prompt, values, flags)
+    branches = [
+        Branch(j, item.key, item.values, learnt[j][item.place])
+        for j, one in enumerate(features)
+        for item in one.items
+    ]
+    return training_sequence(compiled, prompt, values, flags, branches)

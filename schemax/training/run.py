@@ -20,6 +20,7 @@ from schemax.extractor import Extractor
 from schemax.runtime.loading import pick_device
 from schemax.runtime.loading.refusals import need
 from schemax.runtime.model import DecoderModel
+from schemax.trained import TrainedWith, write_trained
 from schemax.training.batching import RowLimits, batches_of
 from schemax.training.card import begin_run, versions, write_card
 from schemax.training.features import make_features
@@ -55,6 +56,7 @@ class TrainingJob:
 
     name: of the model, as cards and adapters call it; compiled: by category.
     template: source of the prompt, written beside the weights; None for the default one.
+    trained: what else is written there.
     card: what else the card should say, data digests for one.
     """
 
@@ -63,6 +65,7 @@ class TrainingJob:
     compiled: Mapping[str, CompiledSchema]
     examples: Sequence[TrainingExample]
     template: str | None
+    trained: TrainedWith
     card: Mapping[str, Any]
 
 
@@ -285,8 +288,11 @@ def _save(
         model.save_pretrained(out)
     if trainer.is_world_process_zero():
         work.extractor.tokenizer.save_pretrained(out)
-        if work.template is not None:
-            (out / "prompt.jinja").write_text(work.template, "utf-8")
+        for folder in (out, out / ADAPTER):
+            if folder.is_dir():
+                write_trained(work.trained, folder)
+                if work.template is not None:
+                    (folder / "prompt.jinja").write_text(work.template, "utf-8")
 
 
 def _card(

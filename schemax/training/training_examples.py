@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from schemax.compiler.lists import Rows
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, canonical, row_ids
 from schemax.evaluation.labels import Stated, shown_text, typed_labels
@@ -27,7 +28,7 @@ class TrainingExample:
     name: str
     category: str
     text: str
-    values: Mapping[str, Writable]
+    values: Mapping[str, Writable | Rows]
     unknown: frozenset[str] = frozenset()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,18 +21,21 @@ from schemax.runtime.loading.hub_kernels import guard_hub_kernels
 from schemax.runtime.loading.quantization import DeviceMap, Quantization, placement
 from schemax.runtime.loading.refusals import NOT_FOUND, brief, refusing, some
 from schemax.runtime.loading.sources import Source, find_source, load_config
+from schemax.trained import FILE as TRAINED
+from schemax.trained import TrainedWith, read_trained
 
 _AUTOMATIC = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model, its tokenizer, and the prompt template and calibration that came along."""
+    """A model, its tokenizer, and what came along: template, calibration, and its training's."""
 
     model: Any
     tokenizer: Any
-    template: str | None
-    calibration: Calibration | None
+    template: str | None = None
+    calibration: Calibration | None = None
+    trained: TrainedWith = field(default_factory=TrainedWith)
 
 
 def load(
@@ -58,15 +61,16 @@ def load(
 
     Raises ModelError for a folder without config, safetensors weights or tokenizer, for models
     that transformers cannot load without remote code, for adapters other than LoRA, for a broken
-    calibration.json, and where a device or a package is missing; ValueError for an unknown
-    quantization, and for a device together with a device_map.
+    calibration.json or schemax.json, and where a device or a package is missing; ValueError for an
+    unknown quantization, and for a device together with a device_map.
     """
     _check_options(device, device_map, quantization)
     guard_hub_kernels()
     place = pick_device(device) if device_map is None else _first_choice(device_map)
     source = find_source(str(name), None if adapter is None else str(adapter), revision)
     config = load_config(source)
-    calibration = _calibration(source)  # before the weights, since it may be refused
+    # Before the weights, since they may be refused.
+    calibration, trained = _calibration(source), _trained(source)
     tokenizer = _tokenizer(source, config)
     model = _weights(
         source,
@@ -79,7 +83,7 @@ def load(
     )
     if source.adapter is not None:
         model = put_adapter(model, source.adapter)
-    return Loaded(model, tokenizer, _template(source), calibration)
+    return Loaded(model, tokenizer, _template(source), calibration, trained)
 
 
 def pick_device(device: str | int | torch.device) -> torch.device:
@@ -128,7 +132,8 @@ def load_tokenizer(name: str | Path) -> Loaded:
         path = source.find("tokenizer.json")
     if path is None:
         raise ModelError(f"{name} has no tokenizer.json")
-    return Loaded(None, str(path.parent), _template(source), _calibration(source))
+    folder = str(path.parent)
+    return Loaded(None, folder, _template(source), _calibration(source), _trained(source))
 
 
 # Options
@@ -191,6 +196,14 @@ def _template(source: Source) -> str | None:
         return text if text is None or "\n" in text else f"{text}\n"
 
 
+def _trained(source: Source) -> TrainedWith:
+    """Of the adapter, or else of the model."""
+    name, revision = source.holder(TRAINED)
+    with refusing(name):
+        path = find_file(name, TRAINED, revision)
+        return read_trained(path) if path else TrainedWith()
+
+
 def _calibration(source: Source) -> Calibration | None:
     """That of the adapter, if there is one: what the base model's says holds no more with it."""
     name, revision = source.name, source.revision
@@ -219,7 +232,7 @@ def _weights(
     if attn_implementation is not None and "/" in attn_implementation:
         raise ModelError(
             f"attention implementation {attn_implementation!r} is code on the Hub, which is never "
-            'executed here; use "sdpa" or "eager"'
+            'executed here; use "sdpa", "eager" or "flex_attention"'
         )
     options = placement(name, config, place, dtype, device_map, quantization)
     with refusing(name), _no_bars():
