@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import SCHEMA, Run, computed, jsonl, refused, set_part_rows, stand_in_runner
+from conftest import slow_but
 
 from schemax.io.results import read_results
 from schemax.io.run_record import read_run_record
@@ -33,7 +34,7 @@ def found(name: str) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", slow_but({"out.csv", "out.parquet"}, FORMATS))
 def test_failed_rows_are_done_again_with_other_settings(
     run: Run, tmp_path: Path, name: str
 ) -> None:
