@@ -12,7 +12,7 @@ T = TypeVar("T")
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-def track(items: Iterable[T], *, total: int | None, unit: str = "products") -> Iterator[T]:
+def track(items: Iterable[T], *, total: int | None, unit: str = "documents") -> Iterator[T]:
     """Passes items on and shows how many, how fast, and how much is left."""
     if sys.stderr.isatty():
         return _bar(items, total, unit)

@@ -100,7 +100,7 @@ def use(delay: float = 0.0) -> None:
     """Puts the stand-in in place of every model; $PART_ROWS says how many rows a part has."""
     resumable.PART_ROWS = int(os.environ.get("PART_ROWS", resumable.PART_ROWS))
     made = StandIn(delay)
-    options.load_extractor = lambda *_: made  # type: ignore[assignment, return-value]
+    options.load_extractor = lambda *_, **__: made  # type: ignore[assignment, return-value]
 
 
 def run(args: Sequence[str], delay: float) -> None:

@@ -53,7 +53,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
                         raise KeyboardInterrupt
 
         made = Interrupted()
-        monkeypatch.setattr(options, "load_extractor", lambda *_: made)
+        monkeypatch.setattr(options, "load_extractor", lambda *_, **__: made)
 
     return stop
 

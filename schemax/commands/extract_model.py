@@ -63,7 +63,8 @@ def _load(
     if server is not None and server.server is not None:
         extractor = server.extractor(model.model)
     else:
-        extractor = options.load_extractor(model.model, model.device, model.dtype, **loading)
+        place = model.model, model.device, model.dtype
+        extractor = options.load_extractor(*place, compile=model.compile, **loading)
     options.note_trained(model.model, extractor, settings)
     with refused_settings():
         if model.batch_size is not None and settings.get("decoding") is None:

@@ -38,7 +38,7 @@ Schemas = Annotated[
         "SCHEMA. Default: attributes.json of the folder, else made of the annotations.",
     ),
 ]
-Limit = Annotated[int | None, Option(min=1, help="Read at most this many products.")]
+Limit = Annotated[int | None, Option(min=1, help="Read at most this many documents.")]
 
 _option = partial(Option, rich_help_panel=MODEL_PANEL)
 
@@ -108,11 +108,11 @@ def load_extractor(
 ) -> Extractor:
     """The model that was named, else the default one. Raises UsageError, ModelError.
 
-    loading: see `LoadingOptions.named`.
+    loading: compile, and what `LoadingOptions.named` gives.
     """
     hush_libraries()
     place = model_place(model)
-    if model is None and device == dtype == "auto" and not loading:
+    if model is None and device == dtype == "auto" and not any(loading.values()):
         return Extractor.default()
     if isinstance(place, Path):
         warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)

@@ -114,7 +114,7 @@ def train(
             test_data = data if data.is_dir() else Path("TEST.jsonl")
             loss = outcome.held_out_loss
             held_out = "" if loss is None else f", held-out loss {loss:.4f}"
-            say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{held_out}")
+            say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} documents{held_out}")
             say(f"next: schemax evaluate {test_data} --model {out}")
             _calibrate(out, annotated, declared, work, chosen, labelling.labels, loading, settings)
 
