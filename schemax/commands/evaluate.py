@@ -25,7 +25,7 @@ from schemax.config import decoding_name
 from schemax.evaluation.comparison import compare
 from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
 from schemax.evaluation.judge import Judgement, cases_of
-from schemax.evaluation.plots import SUFFIXES, can_plot, plot_reliability
+from schemax.evaluation.plots import check_picture, plot_reliability
 from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
 from schemax.evaluation.schemas import as_declared, parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
@@ -112,7 +112,7 @@ def evaluate(
     """
     picture = report.reliability
     if picture is not None:
-        _check_picture(picture)
+        check_picture("--reliability", picture)
     if saved is not None:
         if data is not None:
             raise UsageError("give INPUT or --compare, not both")
@@ -166,13 +166,6 @@ def evaluate(
         show_runs(runs, comparisons, setting, by=report.by)
     if picture is not None:
         _draw(runs, picture)
-
-
-def _check_picture(path: Path) -> None:
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"--reliability takes a file that ends in {', '.join(SUFFIXES)}: {path}")
-    if not can_plot():
-        raise UsageError("--reliability requires matplotlib; pip install '.[plots]' in a checkout")
 
 
 def _draw(runs: Sequence[EvaluationRun], path: Path) -> None:

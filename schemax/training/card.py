@@ -127,7 +127,9 @@ def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> No
         path.write_text(json.dumps(plain, indent=2) + "\n", "utf-8")
         return
     if not path.is_file():
-        raise InputError(f"there is no run in {folder.parent} to resume")
+        done = (folder.parent / CARD).is_file()
+        why = "it is finished, and its checkpoints are gone" if done else "none was begun there"
+        raise InputError(f"there is no run in {folder.parent} to resume: {why}")
     before = json.loads(path.read_text("utf-8"))
     changed = [key for key in {**before, **plain} if before.get(key) != plain.get(key)]
     if odd := [key for key in changed if key not in _MAY_CHANGE]:
