@@ -414,7 +414,7 @@ def test_two_processes_are_one_with_twice_the_batches(base: Path, data: Path) ->
         *("--template", data / "short.jinja", "--steps", 3, "--pack", 2, "--batch-tokens", 200),
         *("--held-out", 0.25, "--learning-rate", "1e-3"),
     )
-    two = ("--cpu", "--num_processes", 2, "--num_machines", 1, "--mixed_precision", "no")
+    two = ("--multi_gpu", "--num_processes", 2, "--num_machines", 1, "--mixed_precision", "no")
     launch = ("-m", "accelerate.commands.launch", *two, "--dynamo_backend", "no", *common)
     for name, args in {
         "two": (*launch, "--out", data / "two"),

@@ -282,6 +282,7 @@ def training_arguments(
         disable_tqdm=True,
         log_level="error",
         dataloader_pin_memory=place == "cuda",
+        ddp_find_unused_parameters=False,
     )
     # Without a launcher, one device: DataParallel would run the model in threads of its own.
     arguments._n_gpu = min(1, arguments.n_gpu)
