@@ -224,10 +224,14 @@ class Calls:
         shots = read_few_shot_examples(
             examples, schemas, mixed, lambda document: shown_text(document, shown)[0]
         )
-        compiled = {
-            name: self.compile(item, examples=shots.get(name, ()), **settings)
-            for name, item in schemas.items()
-        }
+        once: dict[Any, CompiledSchema] = {}  # several categories may share a schema
+        compiled = {}
+        for name, item in schemas.items():
+            shots_of = shots.get(name, ())
+            key = (item, name if shots_of else None)
+            if key not in once:
+                once[key] = self.compile(item, examples=shots_of, **settings)
+            compiled[name] = once[key]
         from schemax.pipeline import Extractions  # which imports torch
 
         documents = read_documents(products, shown)

@@ -19,7 +19,9 @@ from schemax import resources
 from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
 from schemax.commands.console import say
+from schemax.commands.data import data
 from schemax.commands.demo import demo
+from schemax.commands.discover import discover
 from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
@@ -103,7 +105,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
-_VERBS = (demo, extract, explain, trace, doctor, train, calibrate, evaluate, bench, serve, schemas)
+_VERBS = (
+    *(demo, extract, explain, trace, discover, schemas, doctor),
+    *(data, train, calibrate, evaluate, bench, serve),
+)
 for _verb in _VERBS:
     app.command()(_verb)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import exp, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from schemax.formats import DocumentKey, OutputFormat
 from schemax.results import Extraction, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
 from schemax.results.fields import field_tree_of
+from schemax.results.repairs import refusals, settled
 from schemax.tokens import SlotOutput, SlotSpec
 
 if TYPE_CHECKING:
@@ -35,14 +36,16 @@ def read_out(
     calibration: Calibration,
 ) -> Extraction[Any]:
     """An extraction of a document that was run: every slot's text, its value, the instance."""
-    slots: list[SlotText | None]
+    slots: Sequence[SlotText | None]
     if compiled.decoding.layout == "autoregressive":
         slots = _parsed(_plain_text(output.slots[0], compiled), compiled, output.document)
         if isinstance(compiled.codec, ByteCodec) and output.slots[0].logprobs:
             slots = list(_told(slots, output.slots[0], compiled))
     else:
-        pairs = zip(output.slots, _kinds(compiled), strict=True)
-        slots = [_slot_text(slot, kind, compiled, calibration) for slot, kind in pairs]
+        slots = _slot_texts(output.slots, compiled, calibration)
+    if compiled.decoding.max_repairs:
+        refused = partial(_refusals, document, compiled)
+        slots = settled(compiled.attributes, slots, refused, _null_text(compiled.format))
     return build(
         compiled.schema,
         compiled.attributes,
@@ -54,6 +57,31 @@ def read_out(
         texts=document.texts,
         strict=compiled.decoding.strict,
     )
+
+
+def review(
+    document: Document,
+    compiled: CompiledSchema,
+    calibration: Calibration,
+    outputs: Sequence[SlotOutput],
+) -> dict[tuple[str, ...], str]:
+    """What is said of values that are refused; see `compiler.waves.Review`."""
+    return _refusals(document, compiled, _slot_texts(outputs, compiled, calibration))
+
+
+def _refusals(
+    document: Document, compiled: CompiledSchema, slots: Sequence[SlotText | None]
+) -> dict[tuple[str, ...], str]:
+    strict = compiled.decoding.strict
+    asked = compiled.schema, compiled.attributes
+    return refusals(*asked, slots, compiled.format, document.texts, strict)
+
+
+def _slot_texts(
+    outputs: Sequence[SlotOutput], compiled: CompiledSchema, calibration: Calibration
+) -> list[SlotText]:
+    pairs = zip(outputs, _kinds(compiled), strict=True)
+    return [_slot_text(slot, kind, compiled, calibration) for slot, kind in pairs]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +107,10 @@ def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
 def _slot_text(
     slot: SlotOutput, kind: _Kind, compiled: CompiledSchema, calibration: Calibration
 ) -> SlotText:
+    if slot.repaired is not None:
+        first = _slot_text(replace(slot, repaired=None), kind, compiled, calibration)
+        again = _slot_text(slot.repaired, kind, compiled, calibration)
+        return replace(first, repaired=again)
     raw, complete = compiled.decode_slot(slot.ids)
     items = None
     if kind.items is not None:

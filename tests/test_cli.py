@@ -215,6 +215,7 @@ def test_demo_shows_values_costs_and_what_comes_next(
     assert "autoregressive" not in alone.stdout
 
 
+@pytest.mark.slow
 def test_the_baseline_of_the_demo_is_bounded_and_comes_after_the_values(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

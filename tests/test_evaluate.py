@@ -331,7 +331,10 @@ def test_results_that_cannot_be_compared(tmp_path: Path, gold: str) -> None:
         "text.json": ("x", "not a result"),
         "plain.json": ('[{"decoding": "paper"}]', "--details"),
         "odd.json": ('[{"decoding": "a", "predictions": ["x"]}]', "not a result"),
-        "two.json": ('[{"decoding": "a"}, {"decoding": "b"}]', "2 settings (a, b)"),
+        "two.json": (
+            '[{"decoding": "a", "predictions": []}, {"decoding": "b", "predictions": []}]',
+            "2 settings (a, b)",
+        ),
         "short.json": ('[{"decoding": "a", "predictions": []}]', "0 products"),
     }
     for name, (text, said) in others.items():
@@ -355,3 +358,14 @@ def test_results_that_cannot_be_compared(tmp_path: Path, gold: str) -> None:
 )
 def test_usage(arguments: tuple[str, ...], said: str) -> None:
     refused(run(*arguments), said)
+
+
+def test_what_a_thousand_documents_cost_stands_beside_f1(folder: Path, gold: str) -> None:
+    priced = (gold, "--model", str(folder), "--limit", "1", "--price-per-hour", "30.13")
+    (report,) = figures(*priced)
+    hours = report["seconds"] / report["products"] / 3600
+    assert report["dollars_per_1000"] == pytest.approx(1000 * 30.13 * hours)
+    shown = run(*priced).stdout
+    assert "$ per" in shown
+    assert "$ per" not in run(*priced[:-2]).stdout
+    assert figures(*priced[:-2])[0]["dollars_per_1000"] is None

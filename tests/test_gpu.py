@@ -316,13 +316,13 @@ class Choices(AttrSchema, category="television"):
 
 
 @pytest.mark.parametrize(
-    ("schema", "constrained", "copies", "waits"),
-    [(Typed, False, 2, 1), (Choices, True, 2, 1), (Typed, True, 3, 2)],
-    ids=["no grammars", "choices", "texts, some tokens of which are refused and chosen anew"],
+    ("schema", "constrained"),
+    [(Typed, False), (Choices, True), (Typed, True)],
+    ids=["no grammars", "choices", "texts, which rule some tokens out"],
 )
 @pytest.mark.parametrize("documents", [2, 30])
 def test_what_a_pass_copies_and_waits_for(
-    documents: int, schema: Any, constrained: bool, copies: int, waits: int, codec: TextCodec
+    documents: int, schema: Any, constrained: bool, codec: TextCodec
 ) -> None:
     """As much for many slots as for few; nothing is waited for inside a forward pass."""
     compiled = compiled_in("branched", schema, codec, constrain=constrained, k_max=4)
@@ -332,6 +332,8 @@ def test_what_a_pass_copies_and_waits_for(
         module.register_forward_pre_hook(lambda *_: gpu.mark("begin"))
         module.register_forward_hook(lambda *_: gpu.mark("end"))
         texts = [f"{TITLES[place % len(TITLES)]} {place}" for place in range(documents)]
+        run(model, compiled, texts[:30:10], 200)  # kernels are tried
+        gpu.events.clear()
         run(model, compiled, texts, 200)
         found = split(gpu.events)
     assert len(found) > 3
@@ -341,5 +343,5 @@ def test_what_a_pass_copies_and_waits_for(
         assert kinds["launch"] <= 60 + 2 * 130  # 54 of a layer are the model's own
         moved = sum("kv_pool" in event.line for event in outside if event.kind == "to_device")
         kinds = Counter(event.kind for event in outside)
-        assert kinds["to_device"] <= copies + moved <= copies + 1
-        assert kinds["to_host"] == kinds["wait"] <= waits
+        assert kinds["to_device"] <= 2 + moved <= 3
+        assert kinds["to_host"] == kinds["wait"] == 1

@@ -189,12 +189,11 @@ def test_a_round_trip_gives_the_same_prompt(codec: TextCodec) -> None:
 
 
 @pytest.mark.parametrize("name", schema_names())
-def test_ready_made_schemas_are_valid_and_round_trip(name: str, codec: TextCodec) -> None:
+def test_ready_made_schemas_are_valid_and_round_trip(name: str) -> None:
     path = resource_dir("schemas") / f"{name}.json"
     assert '"$schema": "https://json-schema.org/draft/2020-12/schema"' in path.read_text("utf-8")
     model = load_schema(name)
     document = model.json_schema()
     jsonschema.Draft202012Validator.check_schema(document)
     made = AttrSchema.from_json_schema(document)
-    left, right = (compile_schema(schema, codec).instruction for schema in (model, made))
-    assert left == right
+    assert repr(compile_attributes(model)) == repr(compile_attributes(made))

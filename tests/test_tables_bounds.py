@@ -89,6 +89,7 @@ def test_a_long_row_of_csv_costs_itself(tmp_path: Path, peak: Any) -> None:
     assert peak() < 200
 
 
+@pytest.mark.slow
 def test_a_quote_that_stays_open_in_a_large_file_takes_no_memory(tmp_path: Path, peak: Any) -> None:
     lines = "".join(f"{n},{'z' * 1000}\n" for n in range(60_000))
     (tmp_path / "in.csv").write_text(f'id,t\n1,a\n2,"b\n{lines}')

@@ -12,6 +12,7 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
+from schemax.attributes.after import Misplaced, Path, resolved
 from schemax.attributes.annotations import (
     FieldType,
     Kind,
@@ -52,6 +53,7 @@ class Attribute:
     constraints: (keyword, value) pairs, most of them JSON Schema's: see `attributes.constraints`.
     unit: of a number, of which the description tells.
     strict: whether the leaf, or a nested model around it, takes literals alone.
+    after: paths of the leaves whose values stand before this one's key, in order.
     """
 
     path: tuple[str, ...]
@@ -71,6 +73,7 @@ class Attribute:
     fields: tuple[Attribute, ...] = ()
     unit: str | None = None
     strict: bool = False
+    after: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -93,7 +96,8 @@ def compile_attributes(model: type[BaseModel]) -> tuple[Attribute, ...]:
         raise SchemaError(
             model.__name__, None, "a RootModel has no named fields; declare a BaseModel with fields"
         )
-    attributes = tuple(_leaves(model, _Outer(model.__name__, itertools.count(1))))
+    outer = _Outer(model.__name__, itertools.count(1))
+    attributes = _with_after(tuple(_leaves(model, outer)), outer)
     try:
         model.model_rebuild(_types_namespace={})
     except (PydanticUndefinedAnnotation, PydanticUserError) as error:
@@ -118,6 +122,7 @@ class _Outer:
     nullable: bool = False
     omittable: bool = False
     strict: bool = False
+    after: tuple[Path, ...] = ()
 
 
 def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
@@ -145,6 +150,7 @@ def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
                 nullable=outer.nullable or field_type.nullable,
                 omittable=outer.omittable or field_type.nullable or not field.is_required(),
                 strict=outer.strict or _own(field).get("strict") is True,
+                after=(*outer.after, *_after_of(field, fields, outer.path)),
             )
             if field_type.model is None:
                 yield _leaf(field, field_type, inner, two_phase)
@@ -156,10 +162,9 @@ def _leaves(model: type[BaseModel], outer: _Outer) -> Iterator[Attribute]:
                 )
             if field_type.is_list:
                 # Each item is there, whatever may stand in the place of the list.
-                item = replace(inner, nullable=False, omittable=False)
-                yield _leaf(
-                    field, field_type, inner, two_phase, tuple(_leaves(field_type.model, item))
-                )
+                item = replace(inner, nullable=False, omittable=False, after=())
+                leaves = _with_after(tuple(_leaves(field_type.model, item)), item)
+                yield _leaf(field, field_type, inner, two_phase, leaves)
                 continue
         except UnsupportedType as error:
             raise SchemaError(outer.root, ".".join(path), str(error)) from None
@@ -203,11 +208,42 @@ def _leaf(
         constraints=field_type.constraints,
         two_phase=two_phase,
         fields=tuple(
-            replace(leaf, path=leaf.path[depth:], labels=leaf.labels[depth:]) for leaf in fields
+            replace(
+                leaf,
+                path=leaf.path[depth:],
+                labels=leaf.labels[depth:],
+                after=tuple(path[depth:] for path in leaf.after),
+            )
+            for leaf in fields
         ),
         unit=unit,
         strict=place.strict,
+        after=place.after,
     )
+
+
+def _with_after(leaves: tuple[Attribute, ...], outer: _Outer) -> tuple[Attribute, ...]:
+    """The leaves of a root or of an item, which look at none outside it."""
+    if not any(leaf.after for leaf in leaves):
+        return leaves
+    try:
+        after = resolved([leaf.path for leaf in leaves], [leaf.after for leaf in leaves])
+    except Misplaced as error:
+        raise SchemaError(outer.root, ".".join(error.path), str(error)) from None
+    return tuple(replace(leaf, after=some) for leaf, some in zip(leaves, after, strict=True))
+
+
+def _after_of(field: FieldInfo, fields: dict[str, FieldInfo], around: Path) -> Iterator[Path]:
+    """Paths from the root of what a field names, by fields' names or aliases."""
+    named = _own(field).get("after", ())
+    aliases = {other.alias: name for name, other in fields.items() if other.alias}
+    for dotted in named if isinstance(named, (list, tuple)) else (named,):
+        if not isinstance(dotted, str):
+            raise UnsupportedType(f"after takes names of fields, not {dotted!r}")
+        if dotted in aliases:
+            yield (*around, aliases[dotted])
+        else:
+            yield (*around, *dotted.split("."))
 
 
 def _fields_of(model: type[BaseModel], outer: _Outer) -> dict[str, FieldInfo]:

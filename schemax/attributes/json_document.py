@@ -19,7 +19,18 @@ _SETTINGS = ("category", "format", "template")
 
 # Of schemax and Pydantic, beside the standard's.
 _OWN_WORDS = frozenset(
-    {"category", "template", "k_max", "long", "unit", "strict", "skip", "nullable", "discriminator"}
+    {
+        "category",
+        "template",
+        "k_max",
+        "long",
+        "unit",
+        "strict",
+        "after",
+        "skip",
+        "nullable",
+        "discriminator",
+    }
     | {"example", "xml", "externalDocs"}  # of OpenAPI
 )
 MOST_PARTS = 20_000

@@ -47,6 +47,9 @@ from schemax.errors import SchemaError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+# What `attr` takes, beside `k_max`.
+_OWN = ("long", "unit", "strict", "after")
+
 # Of a document, whoever wrote it: what is within what, and schemas with their references followed,
 # which could otherwise double with every level.
 MOST_LEVELS = 32
@@ -160,7 +163,7 @@ class Builder:
         description = node.get("description")
         if description is not None and not isinstance(description, str):
             raise self._error(place, "description must be text")
-        if own := {word: node[word] for word in ("long", "unit", "strict") if word in node}:
+        if own := {word: node[word] for word in _OWN if word in node}:
             options["json_schema_extra"] = own
         field = attr(description, examples=examples, k_max=node.get("k_max"), **options)
         return annotation, field

@@ -55,6 +55,9 @@ class ReportOptions:
         "(the extra plots).",
         metavar="FILE",
     )
+    price_per_hour: float | None = option(
+        "Of the machine, in dollars: what 1,000 documents cost stands beside F1.", min=0.0
+    )
     as_json: bool = option("The figures as JSON.", "--json", default=False)
     details: bool = option("With --json: labels and predictions as well.", default=False)
 
@@ -148,6 +151,7 @@ def evaluate(
                 own = name or decoding_name(extractor.decoding)
                 run = _measure(extractor, examples, schemas, own, settings)
                 runs.append(replace(run, model=str(named)) if len(extractors) > 1 else run)
+        runs = [replace(run, dollars_per_hour=report.price_per_hour) for run in runs]
         if judge is not None:
             if is_address(judge):
                 judging = by_chat(judge)

@@ -27,6 +27,10 @@ def show_runs(
     show(f"{len(runs[0].examples)} products; {setting}")
     reliability = [(run.name, run.reliability) for run in runs]
     show(table(runs, _QUALITY), table(runs, _COSTS), table(reliability, _RELIABILITY))
+    reliability = [(run.decoding, run.reliability) for run in runs]
+    costs = _COSTS if runs[0].dollars_per_hour is None else _COSTS | _DOLLARS
+    ends = table(runs, _ENDS)
+    show(table(runs, _QUALITY), table(runs, costs), ends, table(reliability, _RELIABILITY))
     categories = runs[0].scores.by_category
     if len(categories) > 1:
         columns: Columns = {"category": lambda name: name}
@@ -48,9 +52,10 @@ def show_runs(
 def show_comparison(comparison: Comparison, first: str, second: str) -> None:
     """How the second differs from the first, in sentences."""
     products = comparison.differing_products
+    low, high = comparison.differing_share_interval
     show(
         f"{second} against {first}: {comparison.differing_pairs} of {comparison.pairs} pairs "
-        f"differ, in {len(products)} of {comparison.products} products"
+        f"differ, in {len(products)} of {comparison.products} products ({low:.1%} to {high:.1%})"
     )
     if products:
         show(f"  products: {some_of(products)}")
@@ -89,8 +94,14 @@ _QUALITY: Columns = {
 }
 _COSTS: Columns = {
     "setting": lambda run: run.name,
+    "decoding": lambda run: run.decoding,
+    "F1": lambda run: run.scores.protocol.f1,
     "passes per\nproduct": lambda run: f"{run.passes:.1f}",
     "products/s": lambda run: f"{run.products_per_second:.1f}",
+}
+_DOLLARS: Columns = {"$ per\n1,000": lambda run: f"{run.dollars_per_1000:.3g}"}
+_ENDS: Columns = {
+    "decoding": lambda run: run.decoding,
     "stop": lambda run: run.finish_reasons["stop"],
     "eos": lambda run: run.finish_reasons["eos"],
     "length": lambda run: run.finish_reasons["length"],

@@ -16,6 +16,7 @@ import typer
 from schemax.calls import Options
 from schemax.commands import extract_options as given
 from schemax.commands import options
+from schemax.commands.automatic import AUTO, schemas_by_category
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
 from schemax.commands.declarations import is_trained, read_schemas
 from schemax.commands.extract_model import actors_for, task_of
@@ -23,6 +24,7 @@ from schemax.commands.few_shot import few_shot
 from schemax.commands.option_groups import grouped
 from schemax.commands.process import terminable
 from schemax.commands.server_options import ServerOptions
+from schemax.io.columns import Schemas
 from schemax.io.estimate import estimate
 from schemax.io.job import Job, is_resumable, source_of
 from schemax.io.readers import CSV, Shard
@@ -39,7 +41,7 @@ _MOST_REPORTS = 20
 
 @grouped
 def extract(
-    schema: options.Schema,
+    schema: given.Schema,
     input: given.Input,
     files: given.FileOptions,
     prompt: given.ModelOptions,
@@ -49,6 +51,8 @@ def extract(
     dry: given.DryRunOptions,
 ) -> None:
     """Reads the attributes of SCHEMA from every record of INPUT.
+
+    With `auto` as SCHEMA, the category of every record chooses a ready-made one.
 
     Rows are written in the order of the input. A record that cannot be read becomes a row that
     says why, and the others are done all the same. A run from files to a file that was stopped
@@ -65,16 +69,20 @@ def extract(
     if pool.ray and server.server is not None:
         raise UsageError("--ray computes on machines of its own; ask a --server without it")
     with plain_warnings(quiet=quiet):
-        schemas = read_schemas(schema)
+        is_auto = schema == AUTO
+        schemas: Schemas = {} if is_auto else read_schemas(schema)
         settings = options.checked_settings(
             prompt.format, prompt.template, prompt.decoding, prompt.batch_size
         )
-        settings["examples"] = few_shot(prompt.examples, schemas)
-        settings |= {"text": keys, "id": files.id, "category": files.category}
+        category = files.category or ("category" if is_auto else None)
+        settings |= {"text": keys, "id": files.id, "category": category}
         wanted = cast(Options, settings)
         with refused_settings():
             shard = None if files.shard is None else Shard.parse(files.shard)
         source = source_of(input, wanted, files.limit, shard)
+        if is_auto:
+            schemas = schemas_by_category(source, str(category), quiet=quiet)
+        wanted["examples"] = few_shot(prompt.examples, schemas)
         more: Any = {"details": files.details, "on_too_long": run.on_too_long}
         task = task_of(prompt, server, schemas, wanted, **more)
         if dry.dry_run:

@@ -12,6 +12,14 @@ from schemax.commands.option_groups import option
 from schemax.io.csv_out import Formulas
 from schemax.io.long_documents import TooLong
 
+Schema = Annotated[
+    str,
+    Argument(
+        metavar="SCHEMA",
+        show_default=False,
+        help=f"{options.SCHEMA_HELP} Or auto: the ready-made one of each record's category.",
+    ),
+]
 Input = Annotated[
     list[str],
     Argument(
@@ -45,7 +53,9 @@ class FileOptions:
         "Keys that the model is shown. Default: all but id and category.", metavar="KEY,KEY"
     )
     category: str | None = option(
-        "Key of a record's category, for SCHEMA of several: Shoes=shoes,Tea=tea", metavar="KEY"
+        "Key of a record's category, for SCHEMA of several: Shoes=shoes,Tea=tea. Default with "
+        "auto: category.",
+        metavar="KEY",
     )
     limit: int | None = option("Read the first so many records only.", min=0)
     shard: str | None = option(

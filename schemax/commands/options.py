@@ -24,15 +24,11 @@ from schemax.trained import TrainedWith
 MODEL_PANEL = "Model and prompt"
 """The heading that options of model and prompt stand under in --help."""
 
-Schema = Annotated[
-    str,
-    Argument(
-        metavar="SCHEMA",
-        show_default=False,
-        help="A ready-made name (see `schemax schemas`), module:Class, file.py:Class, a "
-        "JSON Schema file (schema.json), or the folder of a trained model, whose schemas it means.",
-    ),
-]
+SCHEMA_HELP = (
+    "A ready-made name (see `schemax schemas`), module:Class, file.py:Class, a JSON Schema file "
+    "(schema.json), or the folder of a trained model, whose schemas it means."
+)
+Schema = Annotated[str, Argument(metavar="SCHEMA", show_default=False, help=SCHEMA_HELP)]
 Schemas = Annotated[
     str | None,
     Option(
@@ -65,8 +61,8 @@ Format = Annotated[
 Template = Annotated[
     str | None,
     _option(
-        help="The prompt: verbatim, standard, generic or a Jinja file. "
-        "Default: the schema's, else the model's own, else verbatim."
+        help="The prompt: verbatim, standard, generic, paper or a Jinja file. "
+        "Default: the schema's, else the model's own, else verbatim (paper for --decoding paper)."
     ),
 ]
 Decoding = Annotated[

@@ -41,6 +41,7 @@ class EvaluationRun:
     invalid_fields: fields whose value could not be used; invalid_rows: products with any error;
     failed_rows: those of them that gave no instance at all.
     model: which one, where several read the same examples.
+    dollars_per_hour: of the machine; None where nobody said.
     """
 
     decoding: str
@@ -67,6 +68,15 @@ class EvaluationRun:
         """Model, of several, and decoding."""
         of_model = {} if self.model is None else {"model": self.model}
         return of_model | {"decoding": self.decoding}
+
+    dollars_per_hour: float | None = None
+
+    @property
+    def dollars_per_1000(self) -> float | None:
+        """Of products, on a machine that does nothing else."""
+        if self.dollars_per_hour is None:
+            return None
+        return 1000 * self.dollars_per_hour / 3600 / self.products_per_second
 
     @property
     def products_per_second(self) -> float:
@@ -100,6 +110,7 @@ class EvaluationRun:
             "passes_per_product": self.passes,
             "seconds": self.seconds,
             "products_per_second": self.products_per_second,
+            "dollars_per_1000": self.dollars_per_1000,
             "finish_reasons": dict(self.finish_reasons),
             "invalid": {
                 "fields": self.invalid_fields,
@@ -152,8 +163,8 @@ class SavedRun:
     predictions: Sequence[Mapping[str, str | None]]
 
 
-def read_run(path: Path) -> SavedRun:
-    """The only setting of a file that `schemax evaluate --json --details` wrote.
+def read_runs(path: Path) -> list[SavedRun]:
+    """The settings of a file that `schemax evaluate --json --details` wrote, in order.
 
     Raises InputError for any other file.
     """
@@ -161,17 +172,28 @@ def read_run(path: Path) -> SavedRun:
         data = json.loads(path.read_bytes())
         if not isinstance(data, list) or not data:
             raise ValueError("it contains no list of settings")
-        if len(data) > 1:
-            names = ", ".join(str(item["decoding"]) for item in data)
-            raise ValueError(f"it contains {len(data)} settings ({names}), not one")
-        rows = [_saved(row) for row in data[0]["predictions"]]
-        name = str(data[0]["decoding"])
+        return [_saved_run(item) for item in data]
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(
             f"{path}: not a result of `schemax evaluate --json --details` ({what})"
         ) from error
-    return SavedRun(name, [example for example, _ in rows], [found for _, found in rows])
+
+
+def read_run(path: Path) -> SavedRun:
+    """The only setting of such a file. Raises InputError for any other file."""
+    runs = read_runs(path)
+    if len(runs) > 1:
+        names = ", ".join(run.name for run in runs)
+        raise InputError(f"{path}: it contains {len(runs)} settings ({names}), not one")
+    return runs[0]
+
+
+def _saved_run(item: Any) -> SavedRun:
+    rows = [_saved(row) for row in item["predictions"]]
+    return SavedRun(
+        str(item["decoding"]), [example for example, _ in rows], [found for _, found in rows]
+    )
 
 
 def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> None:

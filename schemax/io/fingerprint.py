@@ -58,8 +58,9 @@ def _of_file(name: str) -> dict[str, Any]:
 
 def of_schemas(schemas: Schemas) -> dict[str, Any]:
     """Digests: of what is asked for, of what becomes of values, and of the code that says so."""
-    named = named_schemas(schemas).items()
-    return {f"schema {name}".strip(): _of_schema(schema) for name, schema in named}
+    named = named_schemas(schemas)
+    digests = {schema: _of_schema(schema) for schema in set(named.values())}
+    return {f"schema {name}".strip(): digests[schema] for name, schema in named.items()}
 
 
 def _of_schema(schema: type[BaseModel]) -> str:

@@ -21,6 +21,7 @@ _MOST_COUNTED = 10_000
 _OTHER = "of other kinds"
 # Of a message, what differs from row to row.
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
+_SEVERAL = re.compile(r"…(?:, …)+")
 _ITEM = re.compile(r"(?<=\.)\d+(?=\.|$)")  # in the field of an error, of a list of nested models
 
 
@@ -31,7 +32,8 @@ class Summary:
     inputs: the files that were read, patterns resolved; output: the file that was written.
     rows: of the output; computed: those that this run has computed, the others are an earlier
         run's.
-    failed: rows without an instance; their `_error`, or in JSON Lines `errors`, says why.
+    failed: rows without an instance; their `_error`, or in JSON Lines `errors`, says why;
+        failure_kinds: the kinds of these reasons, as `error_kinds`.
     field_errors: what could not be used of the other rows; error_kinds: the kinds of these, as
         (field and message, how many), commonest first; numbers and quotations are left out.
     duplicates: rows with an id that an earlier row has; duplicate_ids: some of these ids. Looked
@@ -45,6 +47,7 @@ class Summary:
     output: str
     rows: int
     failed: int
+    failure_kinds: tuple[tuple[str, int], ...]
     field_errors: int
     error_kinds: tuple[tuple[str, int], ...]
     computed: int
@@ -56,13 +59,14 @@ class Summary:
     tokens: int
 
     def lines(self) -> Iterator[str]:
-        """The summary as text: duplicate ids, the commonest kinds of field errors, the numbers."""
+        """The summary as text: duplicate ids, the commonest kinds of errors, the numbers."""
         if self.duplicates:
             yield f"note: {duplicates_note(self.duplicates, self.duplicate_ids)}"
-        for kind, number in self.error_kinds[:_MOST_KINDS]:
-            yield f"field errors: {number:,} times {kind}"
-        if rest := len(self.error_kinds[_MOST_KINDS:]):
-            yield f"field errors: and {rest:,} more kinds"
+        for name, kinds in (("failed", self.failure_kinds), ("field errors", self.error_kinds)):
+            for kind, number in kinds[:_MOST_KINDS]:
+                yield f"{name}: {number:,} times {kind}"
+            if rest := len(kinds[_MOST_KINDS:]):
+                yield f"{name}: and {rest:,} more kinds"
         parts = [
             counted(self.rows, "row"),
             f"{self.failed:,} failed",
@@ -83,6 +87,7 @@ class Tally:
     def __init__(self) -> None:
         self._counts = Counter(rows=0, failed=0, computed=0, decoded=0, passes=0, tokens=0)
         self._kinds: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
         self._ids = Duplicates()
         self.start()
 
@@ -101,19 +106,20 @@ class Tally:
         """Counts a row of the output, whichever run has computed it."""
         self._counts["rows"] += 1
         self._ids.add(row["id"])
-        if row["attributes"] is None:
-            self._counts["failed"] += 1
-        else:
-            for error in row["errors"]:
-                kind = kind_of(error)
-                full = len(self._kinds) >= _MOST_COUNTED and kind not in self._kinds
-                self._kinds[_OTHER if full else kind] += 1
+        failed = row["attributes"] is None
+        self._counts["failed"] += failed
+        kinds = self._failures if failed else self._kinds
+        for error in row["errors"]:
+            kind = kind_of(error)
+            full = len(kinds) >= _MOST_COUNTED and kind not in kinds
+            kinds[_OTHER if full else kind] += 1
 
     def summary(self, inputs: Sequence[str] = (), output: str = "-") -> Summary:
         return Summary(
             **self._counts,
             inputs=tuple(inputs),
             output=output,
+            failure_kinds=tuple(self._failures.most_common()),
             field_errors=self._kinds.total(),
             error_kinds=tuple(self._kinds.most_common()),
             duplicates=self._ids.rows,
@@ -124,7 +130,7 @@ class Tally:
 
 def kind_of(error: Mapping[str, Any]) -> str:
     """Field and message of an error, without numbers and quotations."""
-    message = _PARTICULARS.sub("…", str(error["message"]))
+    message = _SEVERAL.sub("…", _PARTICULARS.sub("…", str(error["message"])))
     return f"{_ITEM.sub('…', error['field'])}: {message}" if error["field"] else message
 
 

@@ -42,15 +42,7 @@ def build(
     schema's validators do is raised; ValueError only if the slots do not fit the attributes, or
     these the schema.
     """
-    if len(slots) != len(attributes):
-        raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
-    row = Row(field_tree_of(schema), strict, (texts or {}).values())
-    for attribute, slot in zip(attributes, slots, strict=True):
-        leaf = row.tree.leaves.get(attribute.path)
-        if leaf is None:
-            raise ValueError(f"{schema.__name__} has no attribute {attribute.name!r}")
-        if slot is not None:
-            row.read(leaf, slot, format)
+    row = row_of(schema, attributes, slots, format, texts, strict)
     instance = instance_of(row, schema)
 
     def results() -> dict[str, FieldResult]:
@@ -74,6 +66,27 @@ def build(
         partial=partial_of(row, schema) if instance is None else {},
         slots=tuple(slots),
     )
+
+
+def row_of(
+    schema: type[BaseModel],
+    attributes: Sequence[Attribute],
+    slots: Sequence[SlotText | None],
+    format: OutputFormat,
+    texts: Mapping[str, str] | None,
+    strict: bool,
+) -> Row:
+    """The slots as they were read; see `build`."""
+    if len(slots) != len(attributes):
+        raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
+    row = Row(field_tree_of(schema), strict, (texts or {}).values())
+    for attribute, slot in zip(attributes, slots, strict=True):
+        leaf = row.tree.leaves.get(attribute.path)
+        if leaf is None:
+            raise ValueError(f"{schema.__name__} has no attribute {attribute.name!r}")
+        if slot is not None:
+            row.read(leaf, slot, format)
+    return row
 
 
 def _results(

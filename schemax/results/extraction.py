@@ -70,7 +70,8 @@ class FieldResult:
         it wrote; else one; None for what is not there. Empty without a value, where the value is
         a default, and for bool, which has no text of its own.
     note: what was read into the text, '"140 cm" read as 55.1 (centimeter in inch)'; of a list, into
-        all items. None where the text is a literal already, or could not be read.
+        all items; and of a value that was refused and asked for again, the first one with what was
+        said of it. None where the text is a literal already, or could not be read.
     finish_reason: "eos" also for a field that the output did not mention.
     tokens: how many were decoded for it, delimiter included.
     """
@@ -202,6 +203,7 @@ class SlotText:
     complete: whether its stop rule was met, so that nothing of the value can be missing.
     left_out: whether the value is too improbable to be taken for one.
     items: of a list in two phases, whose raw text is the count, the slots of every item.
+    repaired: what was written when the value was asked for again. note: what became of that.
     confidence, probability, null_probability, alternatives, legal_...: see `FieldResult`.
     """
 
@@ -217,6 +219,8 @@ class SlotText:
     alternatives: Mapping[Any, float] = field(default_factory=dict)
     left_out: bool = False
     items: tuple[tuple[SlotText, ...], ...] | None = None
+    repaired: SlotText | None = None
+    note: str | None = None
 
 
 def _as_dict(item: FieldError | FieldResult) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Row:
     strict: whether texts are read as literals alone, whatever the fields say.
     documents: the texts that the values were read from; empty where they are unknown.
     left: per leaf that was at fault, the fallbacks not tried yet.
+    refused: per leaf whose own value was at fault, what was said of it.
     lists, items: per leaf that is a list in two phases, its group, and its items' leaves with their
         slots.
     kept: per such list, by path, the names of the items that were passed to Pydantic.
@@ -55,6 +56,7 @@ class Row:
         "lists",
         "notes",
         "raws",
+        "refused",
         "stated",
         "strict",
         "taken",
@@ -78,6 +80,7 @@ class Row:
         self.errors: list[FieldError] = []
         self.faulty: set[int] = set()
         self.left: dict[int, tuple[Fallback, ...]] = {}
+        self.refused: dict[int, str] = {}
         self.taken: dict[tuple[str, ...], Fallback] = {}
         self.tried: dict[tuple[str, ...], set[Fallback]] = {}
 
@@ -93,13 +96,15 @@ class Row:
         if slot.items is not None:
             self.read_items(leaf, slot, slot.items, format)
             return
+        if slot.note:
+            self.notes[leaf.index] = slot.note
         strict = self.strict or leaf.attribute.strict
         try:
             texts = texts_of(leaf, slot, format, strict)
             if texts and not strict and (why := self._no_value(leaf, texts)):
                 self.notes[leaf.index] = f'"{texts[0]}" left out: {why}'
                 return
-            readings = readings_of(leaf, texts or (), strict)
+            readings = readings_of(leaf, texts or (), strict, self.documents)
         except Exception as error:  # a format may be the user's own
             self.chosen[leaf.index] = slot.raw
             self.fault(leaf, reason_of(error))
@@ -109,7 +114,7 @@ class Row:
         self.stated[leaf.index] = texts
         values = [reading.value for reading in readings]
         self.chosen[leaf.index] = values if leaf.attribute.is_list else values[0]
-        if notes := [reading.note for reading in readings if reading.note]:
+        if notes := [note for note in (slot.note, *(one.note for one in readings)) if note]:
             self.notes[leaf.index] = "; ".join(notes)
 
     def _no_value(self, leaf: Leaf, texts: Sequence[str]) -> str | None:
@@ -228,6 +233,8 @@ class Row:
     def fault(self, leaf: Leaf, message: str) -> None:
         """Reports the leaf, and takes its next fallback."""
         chosen = self.chosen[leaf.index]
+        if not isinstance(chosen, Fallback):
+            self.refused[leaf.index] = message
         if chosen is Fallback.EMPTY:
             message = _NO_VALUE
         fallbacks = leaf.when_null[1:] if isinstance(chosen, Fallback) else leaf.when_invalid

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from schemax.reading import Reading
 from schemax.reading.booleans import read_boolean
 from schemax.reading.dates import read_date
 from schemax.reading.lists import items_in
+from schemax.reading.nearby import read_nearby
 from schemax.reading.numbers import read_number
 from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
@@ -51,18 +52,35 @@ def count_of(slot: SlotText, format: OutputFormat) -> int | None:
     return count_in(slot.raw, format)
 
 
+def is_cut(slot: SlotText) -> bool:
+    """Whether a value ran out of its budget."""
+    return slot.finish_reason == "length" and not slot.complete
+
+
 def _check_whole(slot: SlotText) -> None:
-    if slot.finish_reason == "length" and not slot.complete:
+    if is_cut(slot):
         raise ValueError(f"ran out of its budget of {slot.tokens} tokens (truncated)")
 
 
-def readings_of(leaf: Leaf, texts: Sequence[str], strict: bool) -> list[Reading]:
+def readings_of(
+    leaf: Leaf, texts: Sequence[str], strict: bool, documents: Collection[str] = ()
+) -> list[Reading]:
     """What is passed to Pydantic for the texts of a slot, and what was read into them.
 
-    A choice is the Python value behind it. Raises ValueError for a text that states several values,
-    or one in a unit that does not convert to the field's.
+    A choice is the Python value behind it. documents: what the texts were read from, if known.
+    Raises ValueError for a text that states several values, or one in a unit that does not convert
+    to the field's.
     """
-    return [_strictly(leaf, text) if strict else _read(leaf, text) for text in texts]
+    if strict:
+        return [_strictly(leaf, text) for text in texts]
+    return [_nearby(leaf, text, documents) or _read(leaf, text) for text in texts]
+
+
+def _nearby(leaf: Leaf, text: str, documents: Collection[str]) -> Reading | None:
+    attribute = leaf.attribute
+    if attribute.unit is None or attribute.kind not in ("integer", "number"):
+        return None
+    return read_nearby(text, tuple(documents), attribute.kind == "integer", attribute.unit)
 
 
 def _strictly(leaf: Leaf, text: str) -> Reading:

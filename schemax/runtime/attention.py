@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AttentionInterface
+from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
@@ -35,11 +36,13 @@ def attend_segments(
     scale: float,
     softcap: float | None = None,
     sinks: Tensor | None = None,
+    *,
+    prefers_flex: bool = False,
 ) -> Tensor:
     """(T, H, D) queries -> (T, H, Dv), over all segments that each of them is in.
 
     segments: with their masks, by type of layer; layer_type: the layer's place among these types.
-    sinks: (H,) scores of a key without a value (gpt_oss).
+    sinks: (H,) scores of a key without a value (gpt_oss). prefers_flex: see `kernels.attend`.
     """
     out = total = None
     for segment, masks in segments:
@@ -47,7 +50,9 @@ def attend_segments(
         key, value = layer.fetch(segment)
         mask = masks[layer_type]
         causal = segment.causal and mask is None
-        found, weight = attend(grouped, key, value, scale, mask, causal, softcap)
+        found, weight = attend(
+            grouped, key, value, scale, mask, causal, softcap, prefers_flex=prefers_flex
+        )
         found, weight = found.flatten(0, 1), weight.flatten(0, 1)
         if segment.real is not None:
             found, weight = found[segment.real], weight[segment.real]
@@ -97,9 +102,12 @@ def segment_attention(
     same model meanwhile, without a pass of ours, gets the attention that the model was loaded with.
     """
     cache = getattr(under_way, "cache", None)
+    loaded_with = replaced.get(id(module.config))
     if cache is None:
         forward: Any = sdpa_attention_forward
-        if replaced.get(id(module.config)) == "eager":
+        if loaded_with == "flex_attention":
+            forward = flex_attention_forward
+        if loaded_with == "eager":
             forward = sys.modules[type(module).__module__].eager_attention_forward
             if attention_mask is not None and attention_mask.dtype == torch.bool:
                 least = torch.finfo(query.dtype).min
@@ -121,6 +129,7 @@ def segment_attention(
         query.shape[-1] ** -0.5 if scaling is None else scaling,
         others.get("softcap"),
         others.get("s_aux"),
+        prefers_flex=loaded_with == "flex_attention",
     )
     layer.fresh = None
     return out[None], None

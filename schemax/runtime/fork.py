@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, groupby, islice
+from itertools import chain, count, groupby, islice
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from schemax.errors import ModelError
 from schemax.runtime.children import called_for, child_budget, child_number
 from schemax.runtime.language_model import LanguageModel, PromptSize
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
+from schemax.runtime.outputs import joined
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
@@ -179,12 +180,15 @@ def decode_forked(
     trace: Trace | None = None,
 ) -> list[tuple[SlotOutput, ...]]:
     """Fills the slots of requests whose stems are equally long, and those that values call for."""
+    found: list[tuple[SlotOutput, ...]] = [()] * len(requests)
     branches = [branch for n, request in enumerate(requests) for branch in branches_of(n, request)]
-    found = _fill(model, requests, branches, config, trace)
-    return [
-        tuple(slot for branch, slot in zip(branches, found, strict=True) if branch.request == n)
-        for n in range(len(requests))
-    ]
+    while branches:
+        slots = _fill(model, requests, branches, config, trace)
+        for n, outputs in enumerate(found):
+            mine = [slot for one, slot in zip(branches, slots, strict=True) if one.request == n]
+            found[n] = joined(outputs, mine)
+        branches = [b for n, request in enumerate(requests) for b in wave_of(n, request, found[n])]
+    return [request.settled(outputs) for request, outputs in zip(requests, found, strict=True)]
 
 
 def select_rows(state: Any, rows: Tensor) -> Any:
@@ -212,6 +216,13 @@ def branches_of(number: int, request: Request) -> Iterator[Branch]:
         )
 
 
+def wave_of(number: int, request: Request, outputs: tuple[SlotOutput, ...]) -> list[Branch]:
+    """The next wave of a request."""
+    root = Branch(number, (), SlotSpec(), 0, request.digests[0], 0)
+    called = request.next_wave(outputs)
+    return [replace(child_of(root, 0, child, request), number=child.number) for child in called]
+
+
 def _fill(
     model: ForkModel,
     requests: Sequence[Request],
@@ -221,28 +232,22 @@ def _fill(
 ) -> list[SlotOutput]:
     """Branches' outputs; their children read every such request once more."""
     found = _grow(model, requests, branches, config, trace)
-    called: list[Branch] = []
-    counts = []
+    called: list[list[Branch]] = []
     for branch, output in zip(branches, found, strict=True):
-        whole = output.finish_reason != "length"
+        whole, request = output.finish_reason != "length", requests[branch.request]
         children = called_for(branch.spec, output, 0)[0] if whole else ()
-        counts.append(len(children))
-        called += [
-            child_of(branch, place, child, requests[branch.request])
-            for place, child in enumerate(children)
-        ]
-    if not called:
+        called.append([child_of(branch, *each, request) for each in enumerate(children)])
+    if not any(called):
         return found
-    outputs = iter(_fill(model, requests, called, config, None))
+    outputs = iter(_fill(model, requests, list(chain(*called)), config, None))
     return [
-        replace(output, children=tuple(islice(outputs, count))) if count else output
-        for output, count in zip(found, counts, strict=True)
+        replace(output, children=tuple(islice(outputs, len(some)))) if some else output
+        for output, some in zip(found, called, strict=True)
     ]
 
 
 def child_of(parent: Branch, place: int, child: ChildSlot, request: Request) -> Branch:
-    position = int(request.stem_positions[-1]) + len(child.key)
-    budget = child_budget(child, request, position, parent.budget)
+    budget = child_budget(child, request, parent.budget)
     number = child_number(parent.number, place)
     return Branch(parent.request, child.key, child.spec, budget, parent.digest, number)
 

@@ -11,6 +11,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from functools import cache, lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,21 +40,33 @@ def attend(
     mask: Mask | None = None,
     causal: bool = False,
     softcap: float | None = None,
+    *,
+    prefers_flex: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """(B, n, H, D), (B, Hk, M, D), (B, Hk, M, Dv) -> (B, n, H, Dv) and (B, n, H) log-sum-exps.
 
     H is a multiple of Hk. causal: M is n, and each query sees the keys up to its own.
     """
-    kernel = _kernel_for(query, key, value, mask, softcap)
+    kernel = _kernel_for(query, key, value, mask, softcap, prefers_flex=prefers_flex)
     return kernel(query, key, value, scale, mask, causal, softcap)
 
 
 def _kernel_for(
-    query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, softcap: float | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask | None,
+    softcap: float | None,
+    *,
+    prefers_flex: bool,
 ) -> Kernel:
     """The best of those that take tensors like these."""
     sizes = query.shape[-1], value.shape[-1]
-    if softcap is not None or not _is_long(query, key):
+    is_long = _is_long(query, key)
+    wants_flex = is_long and (prefers_flex or softcap is not None) and query.device.type == "cuda"
+    if wants_flex and _works(flex, query.device, query.dtype, sizes):
+        return flex
+    if softcap is not None or not is_long:
         return plain
     if query.device.type == "cpu":
         return flash_on_cpu if sizes[0] == sizes[1] else plain
@@ -90,13 +103,14 @@ def _works(
     )
     counts = torch.tensor([37, 20], dtype=torch.int32).to(device)
     tried = [(None, 37), (Mask(counts=counts, length=37), 37), (None, 5)]
-    if kernel is efficient:
+    softcap = 5.0 if kernel is flex else None
+    if kernel is not varlen:
         tried.append((Mask(random(2, 5, 37).float()), 37))
     try:
         for mask, length in tried:
             keys, values = key[:, :, :length], value[:, :, :length]
-            found = kernel(query, keys, values, 0.3, mask, length == 5, None)
-            expected = plain(query, keys, values, 0.3, mask, length == 5, None)
+            found = kernel(query, keys, values, 0.3, mask, length == 5, softcap)
+            expected = plain(query, keys, values, 0.3, mask, length == 5, softcap)
             for got, right in zip(found, expected, strict=True):
                 if not bool(((got.float() - right.float()).abs() <= _WRONG).all()):
                     raise ValueError("its results differ from those of matrix products")
@@ -234,6 +248,48 @@ def _starts(count: int, step: int, device: torch.device) -> Tensor:
 @lru_cache(maxsize=256)
 def _full(count: int, value: int, device: torch.device) -> Tensor:
     return torch.full((count,), value, dtype=torch.int32, device=device)
+
+
+def flex(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Mask | None,
+    causal: bool,
+    softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """FlexAttention, compiled on accelerators: the one that caps scores, under any mask."""
+    from torch.nn.attention.flex_attention import AuxRequest, flex_attention
+
+    counts = None if mask is None else mask.counts
+    added = None if mask is None or counts is not None else mask.added
+
+    def score_mod(score: Tensor, batch: Tensor, _: Tensor, place: Tensor, seen: Tensor) -> Tensor:
+        if softcap is not None:
+            score = (score / softcap).tanh() * softcap
+        if counts is not None:
+            return torch.where(seen < counts[batch], score, -torch.inf)
+        if added is not None:
+            return score + added[batch, place if added.shape[1] > 1 else 0, seen]
+        return torch.where(seen <= place, score, -torch.inf) if causal else score
+
+    run: Any = flex_attention if query.device.type == "cpu" else _compiled(flex_attention)
+    out, aux = run(
+        query.transpose(1, 2),
+        key,
+        value,
+        score_mod=score_mod,
+        scale=scale,
+        enable_gqa=query.shape[2] > key.shape[1],
+        return_aux=AuxRequest(lse=True),
+    )
+    return out.transpose(1, 2), aux.lse.transpose(1, 2)
+
+
+@cache
+def _compiled(function: Callable[..., Any]) -> Any:
+    return torch.compile(function, dynamic=True)
 
 
 def plain(

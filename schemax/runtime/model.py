@@ -21,7 +21,7 @@ from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.language_model import SLACK, LanguageModel, PromptSize
 from schemax.runtime.longrope import Longrope
 from schemax.runtime.packing import prefix_batch
-from schemax.runtime.visibility import Span, TokenInfo, visible
+from schemax.runtime.visibility import Span, TokenInfo, block_mask, visible
 
 # A prefix's ids, whether longrope takes its long factors, and what tells the weights apart that the
 # prefix was read with.
@@ -50,10 +50,10 @@ class DecoderModel(LanguageModel):
             backend = self.config._attn_implementation
         if self.architecture.obstacle:
             raise ModelError(f"{self.name} {self.architecture.obstacle}")
-        if backend not in ("sdpa", "eager"):
+        if backend not in ("sdpa", "eager", "flex_attention"):
             raise ModelError(
-                f"attention implementation {backend!r} takes no custom mask; "
-                'load the model with attn_implementation="sdpa"'
+                f"attention implementation {backend!r} takes no custom mask; load the model with "
+                'attn_implementation="sdpa", "eager" or "flex_attention"'
             )
         self.num_layers: int = self.config.num_hidden_layers
         self._by_type = takes_masks_by_type(model)
@@ -173,15 +173,15 @@ class DecoderModel(LanguageModel):
             self.config._attn_implementation = before
             attention.replaced.pop(id(self.config), None)
 
-    def _masks(self, tokens: TokenInfo, config: DecodingConfig) -> Tensor | dict[str, Tensor]:
-        masks = {
-            name: self._mask(visible(tokens, tokens, config, span)) for name, span in self._spans
-        }
+    def _masks(self, tokens: TokenInfo, config: DecodingConfig) -> Any:
+        masks = {name: self._mask(tokens, config, span) for name, span in self._spans}
         return masks if self._by_type else next(iter(masks.values()))
 
-    def _mask(self, allowed: Tensor) -> Tensor:
-        """(B, Q, K) -> (B, 1, Q, K): boolean for sdpa; additive for eager, which only adds."""
-        allowed = allowed[:, None]
+    def _mask(self, tokens: TokenInfo, config: DecodingConfig, span: Span) -> Any:
+        """(B, 1, L, L): boolean for sdpa; additive for eager, which only adds; a `BlockMask`."""
+        if self.config._attn_implementation == "flex_attention":
+            return block_mask(tokens, config, span)
+        allowed = visible(tokens, tokens, config, span)[:, None]
         if self.config._attn_implementation == "sdpa":
             return allowed
         lowest = torch.finfo(self.dtype).min

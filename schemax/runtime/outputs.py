@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemax.tokens import SlotOutput
 
@@ -28,10 +28,23 @@ class DocumentOutput:
     is_gone: bool = False
 
 
-def passes_of(slots: Sequence[SlotOutput]) -> int:
-    """Forward passes until the last of some slots was done, with those that they called for."""
-    called = ((slot, (*slot.children, *slot.branches)) for slot in slots)
-    return max((slot.passes + passes_of(others) for slot, others in called), default=0)
+def passes_of(slots: Sequence[SlotOutput], start: int = 0) -> int:
+    """Forward passes until the last of some slots was done, with those that they called for.
+
+    start: passes before them, where they are of no later wave.
+    """
+    last = start
+    for slot in slots:
+        end = (slot.before or start) + slot.passes
+        called = (*slot.children, *slot.branches, *filter(None, [slot.repaired]))
+        last = max(last, passes_of(called, end) if called else end)
+    return last
+
+
+def joined(outputs: tuple[SlotOutput, ...], wave: Sequence[SlotOutput]) -> tuple[SlotOutput, ...]:
+    """Outputs with those of the next wave, which began when all before were done."""
+    before = passes_of(outputs)
+    return (*outputs, *(replace(slot, before=before) for slot in wave))
 
 
 def too_long(problem: str, num_tokens: int) -> DocumentOutput:

@@ -46,14 +46,20 @@ class Places:
 
 
 class Scheduler:
-    """Requests and slots in flight, within the limits of an admission control.
+    """Requests and slots of one flight, within the limits of an admission control.
 
     table: what is known of every slot; growing: (S,) the numbers of those that still grow, those of
     `entering` requests first, which the next pass reads; num_kv: places of the KV pool.
     """
 
     def __init__(
-        self, table: SlotTable, sampler: Sampler, control: AdmissionControl, *, is_causal: bool
+        self,
+        table: SlotTable,
+        sampler: Sampler,
+        control: AdmissionControl,
+        flight: int = 0,
+        *,
+        is_causal: bool,
     ) -> None:
         self.table = table
         self.rows = DocumentRows()
@@ -63,7 +69,7 @@ class Scheduler:
         self.block_table = np.zeros((0, 0), np.int64)
         self._kv = FreeList()
         self._sampler = sampler
-        self._control = control
+        self._control, self._flight = control, flight
         self._children = ChildQueue(table)
         self._footprint = self._num_documents = 0
         self.num_repeated = 0
@@ -90,7 +96,9 @@ class Scheduler:
 
     def room_for(self, request: Request) -> tuple[int, int] | None:
         """(rows, width) of a store that holds the request as well; None if it has to wait."""
-        limits, count = self._control.now, self.num_running
+        limits, count = self._control.now.of_flight(self._flight), self.num_running
+        if not limits.documents:
+            return None
         if count and (
             self._num_documents >= limits.documents
             or request.use_long_rope != self.use_long_rope
@@ -151,7 +159,7 @@ class Scheduler:
         self._num_documents += request.num_documents
         self.num_repeated += len(request.places) - 1
         self.entering.append(running)
-        self._children.may_come |= layout.may_call
+        self._children.may_come |= layout.may_call or request.waves is not None
 
     def _begin(self, slots: Ints, request: Request) -> None:
         """Takes up the grammars of slots; one with an answer is given its tokens."""
@@ -262,8 +270,16 @@ class Scheduler:
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             running = self.rows.running[row]
             running.num_growing -= count
-            if not running.num_growing:
-                yield running.request, self._finish(running)
+            if not running.num_growing and not self._goes_on(running):
+                outputs = (*running.outputs, *self._finish(running))
+                yield running.request, running.request.settled(outputs)
+
+    def _goes_on(self, running: RunningRequest) -> bool:
+        """Whether a request, whose slots are all done, is asked for more."""
+        if running.request.waves is None:
+            return False
+        running.end_wave(self._outputs(running, running.slots))
+        return self._children.call_wave(running)
 
     def cancel(self, requests: Container[Request]) -> None:
         """Lets go of some of the requests in flight, between passes."""

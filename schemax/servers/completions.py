@@ -11,8 +11,9 @@ from schemax.compiler.choices import Branches
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.runtime.children import called_for
-from schemax.runtime.fork import Branch, branches_of, child_of
+from schemax.runtime.fork import Branch, branches_of, child_of, wave_of
 from schemax.runtime.grammar import Automata
+from schemax.runtime.outputs import joined
 from schemax.runtime.plan import Ids
 from schemax.runtime.requests import Request
 from schemax.servers.answers import Vocabulary
@@ -48,7 +49,12 @@ class CompletionsModel(RemoteModel):
         )
 
     async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
-        return tuple(await self._slots(request, list(branches_of(0, request)), config))
+        found: tuple[SlotOutput, ...] = ()
+        branches = list(branches_of(0, request))
+        while branches:
+            found = joined(found, await self._slots(request, branches, config))
+            branches = wave_of(0, request, found)
+        return request.settled(found)
 
     async def _slots(
         self, request: Request, branches: Sequence[Branch], config: DecodingConfig

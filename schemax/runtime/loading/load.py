@@ -230,7 +230,7 @@ def _weights(
     if attn_implementation is not None and "/" in attn_implementation:
         raise ModelError(
             f"attention implementation {attn_implementation!r} is code on the Hub, which is never "
-            'executed here; use "sdpa" or "eager"'
+            'executed here; use "sdpa", "eager" or "flex_attention"'
         )
     options = placement(name, config, place, dtype, device_map, quantization)
     with refusing(name):
