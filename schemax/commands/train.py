@@ -286,7 +286,7 @@ def _calibrate(
     """Writes a calibration into the folder, fitted on the held-out products if they suffice."""
     from schemax.calibration import FILE, write_calibration
     from schemax.evaluation.calibrate import FEWEST, calibrate
-    from schemax.training.run import split_examples
+    from schemax.training.held_out import split_examples
 
     (out / FILE).unlink(missing_ok=True)  # of a run that is taken up again
     if labels != "gold" or settings.decoding.layout == "autoregressive" or not settings.held_out:

@@ -1,7 +1,8 @@
-"""F1 on held-out documents of a model that is being trained: what a loss does not say."""
+"""Held-out documents, and F1 of a model on them while it is trained."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from schemax.config import DecodingConfig
+from schemax.errors import InputError
 from schemax.evaluation.examples import Example
 from schemax.evaluation.scores import labelled, score_predictions
 from schemax.extractor import Extractor
@@ -16,6 +18,27 @@ from schemax.training.training_examples import TrainingExample
 
 MOST = 200
 """Documents that are read at every check."""
+
+
+def split_examples(
+    examples: Sequence[TrainingExample], share: float, seed: int
+) -> tuple[list[TrainingExample], list[TrainingExample]]:
+    """(to be trained on, held out). Equal texts stay together. Raises InputError if none is left.
+
+    A share above 0 holds back one text at least.
+    """
+    texts = sorted({example.text for example in examples})
+    random.Random(f"{seed}, held out").shuffle(texts)
+    count = max(1, round(share * len(texts))) if share else 0
+    if count >= len(texts):
+        raise InputError(
+            f"{len(texts)} different texts are too few to hold {share:.0%} back and train on others"
+        )
+    kept_back = set(texts[:count])
+    return (
+        [example for example in examples if example.text not in kept_back],
+        [example for example in examples if example.text in kept_back],
+    )
 
 
 def scorer(

@@ -11,15 +11,15 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
+from transformers import EarlyStoppingCallback, TrainerCallback
 
 from schemax.compiler import CompiledSchema
 from schemax.errors import InputError, ModelError
 from schemax.extractor import Extractor
-from schemax.runtime.loading import pick_device
 from schemax.runtime.loading.refusals import need
 from schemax.runtime.model import DecoderModel
 from schemax.trained import TrainedWith, write_trained
+from schemax.training.arguments import training_arguments
 from schemax.training.batching import RowLimits, batches_of
 from schemax.training.card import begin_run, versions, write_card
 from schemax.training.checkpoints import (
@@ -32,7 +32,7 @@ from schemax.training.checkpoints import (
 from schemax.training.curves import History, history_of
 from schemax.training.features import make_features
 from schemax.training.forward import TrainableModel
-from schemax.training.held_out import scorer
+from schemax.training.held_out import scorer, split_examples
 from schemax.training.lora import EXTRA, add_lora, merge_lora
 from schemax.training.schedule import BatchDataset, padding_share, plan_schedule
 from schemax.training.settings import TrainingSettings
@@ -221,72 +221,6 @@ def trainable(extractor: Extractor, name: str, settings: TrainingSettings) -> Tr
             "made from, or train adapters upon it with quantization nf4"
         )
     return TrainableModel(model)
-
-
-def split_examples(
-    examples: Sequence[TrainingExample], share: float, seed: int
-) -> tuple[list[TrainingExample], list[TrainingExample]]:
-    """(to be trained on, held out). Equal texts stay together. Raises InputError if none is left.
-
-    A share above 0 holds back one text at least.
-    """
-    texts = sorted({example.text for example in examples})
-    random.Random(f"{seed}, held out").shuffle(texts)
-    count = max(1, round(share * len(texts))) if share else 0
-    if count >= len(texts):
-        raise InputError(
-            f"{len(texts)} different texts are too few to hold {share:.0%} back and train on others"
-        )
-    kept_back = set(texts[:count])
-    return (
-        [example for example in examples if example.text not in kept_back],
-        [example for example in examples if example.text in kept_back],
-    )
-
-
-def training_arguments(
-    folder: Path, settings: TrainingSettings, device: str, peak: float, *, checked: bool
-) -> TrainingArguments:
-    """transformers' own settings; how many steps there are is filled in later.
-
-    peak: the highest learning rate. Raises ModelError for a device that is not there.
-    """
-    strategy = "steps" if checked else "no"
-    place = pick_device(device).type
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        per_device_train_batch_size=1,  # one batch of ours
-        per_device_eval_batch_size=1,
-        gradient_accumulation_steps=settings.gradient_accumulation,
-        max_steps=1,
-        learning_rate=peak,
-        lr_scheduler_type="cosine",
-        weight_decay=0.01,
-        max_grad_norm=1.0,
-        bf16=settings.bf16,
-        use_cpu=place == "cpu",
-        seed=settings.seed,
-        data_seed=settings.seed,
-        eval_strategy=strategy,
-        eval_steps=1,
-        save_strategy="steps",
-        save_steps=1,
-        save_total_limit=2,
-        load_best_model_at_end=checked,
-        metric_for_best_model=f"eval_{settings.best_by}" if checked else None,
-        greater_is_better=settings.best_by == "f1" if checked else None,
-        restore_callback_states_from_checkpoint=True,
-        remove_unused_columns=False,
-        label_names=["labels"],
-        report_to="none",
-        disable_tqdm=True,
-        log_level="error",
-        dataloader_pin_memory=place == "cuda",
-        ddp_find_unused_parameters=False,
-    )
-    # Without a launcher, one device: DataParallel would run the model in threads of its own.
-    arguments._n_gpu = min(1, arguments.n_gpu)
-    return arguments
 
 
 def _save(
