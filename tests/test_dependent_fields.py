@@ -18,18 +18,22 @@ from oracle import oracle_outputs
 from pydantic import BaseModel, create_model
 from test_families import generated
 
-from schemax import SchemaError, extract
+from schemax import InputError, SchemaError, extract
 from schemax.attributes import attr, compile_attributes
+from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.compiler.lists import Items
 from schemax.config import DecodingConfig
 from schemax.extractor import Extractor
 from schemax.formats import get_format
+from schemax.io.fingerprint import differences, of_schemas, of_settings
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.requests import new_request
 from schemax.runtime.self_test import prepare
 from schemax.schema import AttrSchema
 from schemax.tokens import PromptIds, SlotOutput, SlotSpec
+from schemax.training.features import fill_row, make_features
+from schemax.training.training_examples import TrainingExample
 
 PLAIN = DecodingConfig(max_retries=0, constrain=False)
 
@@ -449,3 +453,53 @@ def test_extractors_read_in_waves(
     assert asyncio.run(both())[0] == found
     assert get_format("json") == extractor.compile(Offer).format
     extractor.close()
+
+
+def test_training_sees_what_extraction_sees(
+    decoder_model: Callable[..., DecoderModel], codec: TextCodec
+) -> None:
+    """Keys of annotated values; what looks at a value that nobody knows is not learnt."""
+    compiled = compile_schema(Offer, codec, template=TEMPLATE)
+    values = {"price": 12.5, "currency": "EUR", "tags": ["a"]}
+    examples = [
+        TrainingExample("1", "offer", TITLES[0], values),
+        TrainingExample("2", "offer", TITLES[1], values, frozenset({"price"})),
+    ]
+    features = make_features(examples, {"offer": compiled}, decoder_model(), 1.0)["offer"]
+    assert [chances == (1.0,) * 7 for chances in (f.chances for f in features)] == [True, False]
+    assert features[1].chances[0] == 0
+    row = fill_row(compiled, features, None)
+    text = codec.decode_bytes(row.input_ids.tolist()).decode()
+    key = '  "price": 12.5,\n  "kind": null,\n  "currency":'
+    assert text.count(key) == 2
+    assert text.count('  "currency": "EUR",\n  "note":') == 2
+    (prompt,) = compiled.encode(TITLES[:1])
+    given = tuple(written(compiled, value) for value in (12.5, None))
+    (output,) = filled(decoder_model(), compiled, [replace(prompt, answers=(given,))])
+    literals = [
+        literal_of(compiled, s, a.is_list)
+        for s, a in zip(output.slots, compiled.attributes, strict=True)
+    ]
+    assert compiled.waves is not None
+    (asked,) = {compiled.waves.keys_behind(some)[0] for some in (literals, features[0].literals)}
+    assert asked in windows(row.input_ids.tolist(), len(asked))
+
+
+def test_lists_among_which_fields_look_at_others_are_not_trained(
+    decoder_model: Callable[..., DecoderModel], codec: TextCodec
+) -> None:
+    compiled = compile_schema(Receipt, codec, template=TEMPLATE)
+    with pytest.raises(InputError, match="receipt: lines is a list in two phases"):
+        make_features([], {"receipt": compiled}, decoder_model(), 1.0)
+
+
+def windows(ids: list[int], width: int) -> set[tuple[int, ...]]:
+    return {tuple(ids[at : at + width]) for at in range(len(ids) - width + 1)}
+
+
+def test_runs_with_other_waves_are_other_runs() -> None:
+    usual = of_schemas(declared(a=(), b=()))
+    assert usual != of_schemas(declared(a="b", b=()))
+    assert usual == of_schemas(declared(a=(), b=()))
+    settings = [of_settings(DecodingConfig(max_repairs=n), Calibration()) for n in (0, 1)]
+    assert differences(*settings) == ["decoding max_repairs was 0, is 1"]

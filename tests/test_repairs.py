@@ -20,6 +20,7 @@ from schemax.config import DecodingConfig, resolve_decoding
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.results import SlotText, build
+from schemax.results.extraction import values_of
 from schemax.results.repairs import refusals, settled
 from schemax.runtime.model import DecoderModel
 from schemax.schema import AttrSchema
@@ -203,3 +204,22 @@ def test_settings_are_checked() -> None:
         resolve_decoding("isolated:max_repairs=2")
     with pytest.raises(ValueError, match="max_repairs requires layout"):
         resolve_decoding("paper:max_repairs=1")
+
+
+@pytest.mark.parametrize("raw", [' ["a", "b', " 12"])
+def test_a_list_that_is_cut_off_is_told_of(raw: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Inline, and a count: the instance has [], and both errors and a warning say why."""
+
+    class Tagged(AttrSchema):
+        tags: list[str] = attr(long=raw == " 12", default_factory=list)
+
+    items = () if raw == " 12" else None
+    slot = SlotText(raw, "length", 3, complete=False, items=items)
+    attributes = compile_attributes(Tagged)
+    found = build(Tagged, attributes, [slot], get_format("json"), index=0, document_id=None)
+    assert found.value is not None
+    assert found.value.tags == []
+    assert "truncated" in found.errors[0].message
+    values_of([found], "raise")
+    assert "tags 1" in caplog.text
+    assert "truncated" in caplog.text

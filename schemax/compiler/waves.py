@@ -197,8 +197,8 @@ class Waves:
         return self._replayed(outputs)[0].tree()
 
     def keys_behind(self, literals: Sequence[str]) -> tuple[Ids, ...]:
-        """(N,) keys where all (N,) values are known, as they are written; not of lists."""
-        labels = [attribute.labels for attribute in self.fields.attributes]
+        """(N,) keys where all (N,) values are known, as they are written; of lists their counts."""
+        labels = [asked_of(attribute).labels for attribute in self.fields.attributes]
         leads = [tuple((labels[d], literals[d]) for d in after) for after in self.fields.after]
         return tuple(map(self._key, leads, labels))
 

@@ -49,7 +49,7 @@ class Trace:
     """One document, pass by pass.
 
     passes: what each wrote, of the fields themselves; others: how many tokens each chose for lists'
-        items and for alternatives of choices. prompt_tokens: read in the first pass.
+        items, in later waves and for alternatives of choices. prompt_tokens: of the first pass.
     one_by_one: passes that the same output takes where every token is written, keys included.
     """
 
@@ -133,6 +133,9 @@ class _Recorder:
         codec, names = self.compiled.codec, [item.name for item in self.compiled.attributes]
         if len(slots) != len(names):
             names = ["output"]
+        if self.compiled.waves is not None:  # later ones are among the others
+            first = self.compiled.waves.fields.first
+            names, slots = [names[n] for n in first], tuple(slots[n] for n in first)
         begun = [len(spec.begun) for spec in prompt.slots] or [0] * len(slots)
         steps: dict[int, list[int]] = {}
         for one in self._seen:

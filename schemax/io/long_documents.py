@@ -203,7 +203,7 @@ def shown_examples(schemas: Schemas, options: Mapping[str, Any]) -> dict[str, li
 
 def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:
     """Asks the model; tokenizes only texts that could be too long."""
-    from schemax.runtime.plan import plan_prompt
+    from schemax.runtime.requests import new_request
 
     def fits(category: str, text: str) -> bool:
         schema = compiled.get(category)
@@ -215,10 +215,10 @@ def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:
             (prompt,) = schema.encode([text])
         except InputError:  # which the row says, once it is read as it is
             return True
-        return model.misfit(plan_prompt(prompt, schema.decoding)) is None
+        return model.misfit(new_request(prompt, schema.stop, schema.decoding)) is None
 
     room = {}
     for name, schema in compiled.items():
         (prompt,) = schema.encode(["x"])
-        room[name] = plan_prompt(prompt, schema.decoding).max_position + 1
+        room[name] = new_request(prompt, schema.stop, schema.decoding).max_position + 1
     return fits

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
 from schemax.compiler.prompt import clean_document
 from schemax.errors import InputError
@@ -55,8 +56,16 @@ def make_features(
 
     Warns of documents that are too long for the model, by name, and leaves them out; and of values
     that are longer than their slot's budget, so that only their beginning is learnt. Raises
-    InputError if nothing is left to be learnt.
+    InputError for lists in two phases among which fields look at others, and if nothing is left to
+    be learnt.
     """
+    for category, schema in compiled.items():
+        if (name := _untrainable(schema.attributes)) is not None:
+            raise InputError(
+                f"{category}: {name} is a list in two phases, and it looks at others (after), is "
+                "looked at, or its items' fields look at each other, which cannot be trained; "
+                "remove after, or train without this field"
+            )
     features: dict[str, list[Features]] = {}
     notes: defaultdict[str, list[str]] = defaultdict(list)
     for example in examples:
@@ -70,6 +79,16 @@ def make_features(
     return features
 
 
+def _untrainable(attributes: Sequence[Attribute]) -> str | None:
+    """A list whose keys depend on values, or that those of others depend on."""
+    looked_at = {path for attribute in attributes for path in attribute.after}
+    for attribute in attributes:
+        inner = any(leaf.after for leaf in attribute.fields) or _untrainable(attribute.fields)
+        if attribute.two_phase and (attribute.after or attribute.path in looked_at or inner):
+            return attribute.name
+    return None
+
+
 def _features(
     example: TrainingExample,
     compiled: CompiledSchema,
@@ -80,16 +99,18 @@ def _features(
     """Features of an example, if the model can learn from it; notes: who is named for what."""
     text = clean_document(example.text, compiled.prompt.fence)
     document = tuple(compiled.codec.encode(text))
-    prompt = compiled.assemble([document])
+    values = [example.values.get(attribute.name) for attribute in compiled.attributes]
+    literals = tuple(map(compiled.format.escape, map(count_or_value, compiled.attributes, values)))
+    items = tuple(item_targets(compiled, values))
+    prompt = compiled.assemble([document], [literals])
     plan = plan_prompt(prompt, compiled.decoding)
     if (problem := model.misfit(plan)) is not None:
         notes["left out, too long for the model"].append(f"{example.name} ({problem})")
         return None
-    values = [example.values.get(attribute.name) for attribute in compiled.attributes]
-    literals = tuple(map(compiled.format.escape, map(count_or_value, compiled.attributes, values)))
-    items = tuple(item_targets(compiled, values))
     chances = tuple(
-        1.0
+        0.0
+        if any(".".join(path) in example.unknown for path in attribute.after)
+        else 1.0
         if attribute.name in example.values
         else absent
         if attribute.name not in example.unknown and (attribute.nullable or not attribute.required)
@@ -132,12 +153,13 @@ def fill_row(
 
     rng: chooses which values without an annotation are learnt; None learns all that ever may be.
     """
-    prompt = compiled.assemble([item.document for item in features])
+    literals = [item.literals for item in features]
+    prompt = compiled.assemble([item.document for item in features], literals)
     learnt = [
         [chance > (0.0 if rng is None else rng.random()) for chance in item.chances]
         for item in features
     ]
-    values, flags = slot_targets(compiled, [item.literals for item in features], learnt)
+    values, flags = slot_targets(compiled, literals, learnt)
     branches = [
         Branch(j, item.key, item.values, learnt[j][item.place])
         for j, one in enumerate(features)
