@@ -59,7 +59,7 @@ def table4(folder: Path) -> str:
     rows = []
     for (data, model, decoding), (run, *_) in _results(folder):
         paper = TABLE_4.get((model, decoding))
-        judge = run["judge"]
+        judge = run["judge_by_product"]
         rows.append(
             (
                 *(data, model, decoding, f"{judge['f1']:.3f}", str(judge["verdicts"])),

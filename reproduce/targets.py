@@ -105,7 +105,7 @@ def table4(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]
         for decoding in ("autoregressive", "paper"):
             tuned = str(_tuned(out, "oa-mine", name, decoding))
             result = out / "table4" / f"oa-mine_{name}_{decoding}.json"
-            more = ("--judge", judge)
+            more = ("--judge", judge, "--judge-form", "product")
             yield _evaluate(out / "data" / "oa-mine", tuned, decoding, result, scale, *more)
 
 

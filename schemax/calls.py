@@ -9,8 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from pydantic import BaseModel
-
 from schemax.attributes import settings_of
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, compile_schema
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from schemax.pipeline import Extractions
     from schemax.runtime.shared import SharedEngine
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
@@ -60,7 +58,7 @@ class Calls:
 
     def compile(
         self,
-        schema: type[BaseModel],
+        schema: type[Any],
         *,
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,

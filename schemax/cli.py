@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from schemax import resources
 from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
+from schemax.commands.check import check
 from schemax.commands.console import say
 from schemax.commands.data import data
 from schemax.commands.demo import demo
@@ -26,6 +27,7 @@ from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import extract
+from schemax.commands.pairwise import pairwise
 from schemax.commands.process import Terminated, make_up_for_closed_streams
 from schemax.commands.schemas import schemas
 from schemax.commands.serve import serve
@@ -106,8 +108,8 @@ app = typer.Typer(
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
 _VERBS = (
-    *(demo, extract, explain, trace, discover, schemas, doctor),
-    *(data, train, calibrate, evaluate, bench, serve),
+    *(demo, extract, explain, check, trace, discover, schemas, doctor),
+    *(data, train, calibrate, evaluate, pairwise, bench, serve),
 )
 for _verb in _VERBS:
     app.command()(_verb)

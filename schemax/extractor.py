@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakSet
 
-from pydantic import BaseModel
-
 from schemax.calibration import Calibration
 from schemax.calls import Calls
 from schemax.compiler import CompiledSchema, as_codec
@@ -27,7 +25,7 @@ from schemax.trained import TrainedWith
 if TYPE_CHECKING:
     pass
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 class Extractor(Calls, AbstractContextManager["Extractor"]):
@@ -86,6 +84,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         quantization: Literal["nf4", "int8"] | None = None,
         adapter: str | Path | None = None,
         attn_implementation: str | None = None,
+        compile: bool = False,
         revision: str | None = None,
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
@@ -105,6 +104,8 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
         adapter: folder or Hub id of a LoRA adapter for the model. Merged into its weights, so that
             it costs nothing at run time, unless these are quantized. Needs peft.
+        compile: whether norms and other chains of pointwise operations become one kernel each, by
+            `torch.compile`, while the model is loaded. Needs a compiler.
 
         Raises ModelError for what cannot be loaded, with the cause and the remedy; ValueError for
         an unknown quantization, and for a device together with a device_map.
@@ -118,6 +119,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
             "quantization": quantization,
             "adapter": adapter,
             "attn_implementation": attn_implementation,
+            "compile": compile,
             "revision": revision,
         }
         settings: Any = {"format": format, "decoding": decoding}

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from pydantic import BaseModel
-
 from schemax.attributes import compile_attributes
 from schemax.calls import Options
 from schemax.documents import Shown, read_documents
 from schemax.extractor import Extractor, loaded
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 @overload

@@ -16,7 +16,7 @@ def track(
     items: Iterable[T],
     *,
     total: int | None,
-    unit: str = "products",
+    unit: str = "documents",
     note: Callable[[], str] = str,
 ) -> Iterator[T]:
     """Passes items on and shows how many, how fast, and how much is left; and a note beside it."""

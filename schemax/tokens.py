@@ -93,6 +93,12 @@ class Branching(Protocol):
         ids, alternatives: of a `SlotOutput`.
         """
 
+    def instead(self, legal_logprob: float) -> tuple[ChildSlot, ...]:
+        """The slot once more, held to no choices, where the model wanted to write something else.
+
+        legal_logprob: of a `SlotOutput`, over all tokens.
+        """
+
 
 class Waves(Protocol):
     """What is asked of a document once all of its slots are filled: further slots, wave by wave.
@@ -207,6 +213,7 @@ class SlotOutput:
     before: forward passes of its document before it began, of a slot of a later wave.
     children: of the slots that its value called for. () also of a value that is cut off.
     branches: what it could have written instead. Only a stream tells, since it reads nothing twice.
+    as_text: what was written where it was held to no choices; see `Branching.instead`.
     repaired: what was written when it was asked for again, because the value was refused.
 
     Outputs with the same tokens are equal: numbers differ by rounding.
@@ -222,4 +229,5 @@ class SlotOutput:
     before: int = field(default=0, compare=False)
     children: tuple[SlotOutput, ...] = ()
     branches: tuple[SlotOutput, ...] = field(default=(), compare=False)
+    as_text: SlotOutput | None = field(default=None, compare=False)
     repaired: SlotOutput | None = None

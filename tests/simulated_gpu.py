@@ -132,8 +132,10 @@ class SimulatedGPU:
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         made = [x for x in tree_leaves(found) if isinstance(x, Tensor)]
         flops = 0
-        if (formula := flop_registry.get(op.overloadpacket)) is not None:
-            flops = formula(*args, **kwargs, out_val=found)
+        if (formula := flop_registry.get(getattr(op, "overloadpacket", op))) is not None:
+            flops = formula(*args[:2] if name == "bmm" else args, **kwargs, out_val=found)
+        elif name == "_varlen_attn":
+            flops = 4 * args[0].numel() * args[6]
         elif self.fused is not None:
             return self.fused.take(name, given, made)
         if self.fused is not None:
@@ -141,6 +143,8 @@ class SimulatedGPU:
             self.fused.known.update((tensor.untyped_storage(), True) for tensor in made)
         if name in _LOOKS_UP:  # as much as is found
             given = made
+        elif name in ("index_put_", "_index_put_impl_"):  # as much as is put there
+            given = made = [x for x in given[-1:] if x.dim()]
         self.note("launch", name, _LAUNCHES.get(name, 1), sum(map(_bytes, given + made)), flops)
 
     def send(self, target: Tensor, source: Tensor) -> None:
@@ -386,7 +390,7 @@ def _copied(gpu: SimulatedGPU, source: Tensor, wanted: Any, kwargs: dict[str, An
         if not kwargs.get("non_blocking"):
             gpu.wait("to")
         return found if gpu.has_numbers else torch.ones_like(found, device="cpu")
-    gpu.note("launch", "_to_copy", 1)
+    gpu.launch(aten._to_copy, "_to_copy", (source.inner,), {}, found)
     return GPUTensor(found, source.device.index if wanted is None else wanted.index or 0)
 
 

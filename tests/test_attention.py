@@ -12,7 +12,8 @@ import torch
 from schemax.runtime import kernels
 from schemax.runtime.attention import attend_segments
 from schemax.runtime.batch import Kind, KVSegment
-from schemax.runtime.kernels import attend, efficient, flash_on_cpu, flex, plain, varlen
+from schemax.runtime.flex import flex
+from schemax.runtime.kernels import attend, efficient, flash_on_cpu, plain, varlen
 from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.masks import Mask, least_where
 

@@ -148,7 +148,7 @@ def test_a_server_is_asked_for_the_same_products(server: str, folder: Path, tmp_
     assert found["agreement"] == pytest.approx(2 / 5)  # of five fields, both of the first tea
     assert "fake at http://" in done.stdout
     assert found["dollars_per_1000"] == pytest.approx(0.118)
-    assert "$0.118 for 1,000 products" in done.stdout
+    assert "$0.118 for 1,000 documents" in done.stdout
     path, body = Fake.asked[-1]
     assert path == "/v1/completions"
     assert body["stop"] == ["\n}"]
@@ -189,4 +189,4 @@ def test_files_without_results_or_products(tmp_path: Path) -> None:
     refused(bench("--from", str(results)), "not a report")
     data = tmp_path / "empty.jsonl"
     data.write_text("")
-    refused(bench("--data", str(data)), "contains no products")
+    refused(bench("--data", str(data)), "contains no documents")

@@ -1,7 +1,8 @@
 """Code of the documentation, run as it stands there, page by page and from top to bottom.
 
 Models of the Hub and CUDA devices become the embedded model on a CPU; nothing else is changed. What
-a page prints has to be what it shows. Pages about servers have tests of their own.
+a page prints has to be what it shows. Pages about servers, tasks, discovery
+and ready-made schemas have tests of their own.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from schemax.resources import resource_dir
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = str(resource_dir("embedded"))
-ELSEWHERE = {"coming-from.md", "serve.md", "servers.md"}
+ELSEWHERE = {"coming-from.md", "serve.md", "servers.md", "discover.md", "schemas.md"}
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    if path.name not in ELSEWHERE and "```python\n" in path.read_text("utf-8")
+    if path.name not in ELSEWHERE
+    and path.parent.name != "tasks"
+    and "```python\n" in path.read_text("utf-8")
 )
 LEARN = {f"docs/{name}.md" for name in ("tutorial", "declaring", "errors")}
 # What cannot be run here, by words of the code, and why.

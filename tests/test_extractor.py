@@ -275,7 +275,7 @@ def test_progress_goes_to_stderr(extractor: Extractor, capsys: pytest.CaptureFix
     extractor.extract(TITLES, Loose, show_progress=True)
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "7 of 7 products" in captured.err
+    assert "7 of 7 documents" in captured.err
     assert "\r" not in captured.err
 
 

@@ -23,7 +23,6 @@ from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.resources import resource_dir
 from schemax.runtime import limits as limits_module
-from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.limits import Limits, is_out_of_memory
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.self_test import prepare
@@ -140,33 +139,6 @@ def split(events: Sequence[Event]) -> list[tuple[list[Event], list[Event]]]:
         elif found:
             found[-1][not inside].append(event)
     return found[:-1]
-
-
-SPREAD = {
-    **dict.fromkeys(("model.embed_tokens", "model.layers.0"), "cuda:0"),
-    **dict.fromkeys(("model.layers.1", "model.norm", "model.rotary_emb", "lm_head"), "cuda:1"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", slow_but({"branched"}, WAYS))
-def test_layers_on_two_devices_equal_one(
-    way: str, saved_model: Path, codec: TextCodec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In packed passes, with what is read kept beside the layers that read it."""
-    compiled = compiled_in(way, Typed, codec, k_max=4)
-    expected = run(Extractor.from_pretrained(saved_model).model, compiled, TITLES[:4], 2)
-    with simulated_gpu(devices=2):
-        loading: dict[str, Any] = {"device_map": SPREAD, "dtype": "float32"}
-        model = Extractor.from_pretrained(saved_model, **loading).model
-        assert isinstance(model, DecoderModel)
-        assert [str(device) for device in model.shares] == ["cuda:0", "cuda:1"]
-        assert 0.3 < model.shares[torch.device("cuda:1")] < 0.7
-        rows, resize = [], KVPool.resize
-        monkeypatch.setattr(KVPool, "resize", lambda *given: rows.append(1) or resize(*given))
-        assert_alike(run(model, compiled, TITLES[:4], 2), expected)
-        assert rows
-        del model
 
 
 TRAINS = """

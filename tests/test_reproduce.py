@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from reproduce.__main__ import command_of, main
 from reproduce.amazon import Sizes, write
+from reproduce.places import places, prompts_of, stacked_in
 from reproduce.sample import sample
 from reproduce.scales import SCALES
 from reproduce.shrink import shrink
@@ -21,7 +22,8 @@ from reproduce.tables import independence, table1
 from reproduce.targets import TARGETS
 from schemax.cli import app
 from schemax.errors import InputError
-from schemax.evaluation.examples import read_examples
+from schemax.evaluation.examples import Example, read_examples
+from schemax.evaluation.runs import SavedRun
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -156,3 +158,19 @@ def test_tables_of_what_evaluate_wrote(saved_model: Path, tmp_path: Path) -> Non
     without, gaps = independence(results).splitlines()[2:]
     assert "without earlier values | 6 |" in without
     assert "with gaps | 6 |" in gaps
+
+
+def test_wrong_values_are_traced_to_their_document() -> None:
+    texts = ["Tazo Zen", "Lipton Gold", "Twinings Earl", "Crocs Clog"]
+    categories = ["Tea", "Tea", "Tea", "Shoes"]
+    examples = [
+        Example(category, text, {"Brand": text.split()[0]})
+        for category, text in zip(categories, texts, strict=True)
+    ]
+    assert prompts_of(examples, 2) == [[0, 1], [2], [3]]
+    found = [{"Brand": "Tazo"}, {"Brand": "Zen"}, {"Brand": "Earl"}, {"Brand": "Nike"}]
+    run = SavedRun("paper:documents_per_prompt=2", examples, found)
+    shares, words = places(run, examples)
+    assert shares == [1 / 3, 0]
+    assert words == {"a neighbour's": 1, "its own": 1, "of neither": 1}
+    assert [stacked_in(name) for name in ("paper", "isolated", run.name)] == [6, 1, 2]

@@ -96,7 +96,7 @@ def test_a_folder_in_two_commands(
     out = tmp_path_factory.mktemp("tuned") / "model"
     done = invoke(data, "--model", base, "--out", out, "--steps", "2", "--device", "cpu")
     assert done.exit_code == 0, done.output
-    assert "2 products of" in done.output
+    assert "2 documents of" in done.output
     assert "dropped from training: tea-0, tea-1" in done.output
     assert f"schemax evaluate {data} --model {out}" in done.output
     assert "held-out F1" in done.output
@@ -113,7 +113,7 @@ def test_a_folder_in_two_commands(
     jsonl(data / "test.jsonl", [odd])
     refused = CliRunner().invoke(app, ["evaluate", str(data), "--model", str(out)])
     assert refused.exit_code == 2
-    assert "product tea-0: the schema of 'Tea' has no attribute 'Maker'" in refused.output
+    assert "document tea-0: the schema of 'Tea' has no attribute 'Maker'" in refused.output
     (data / "test.jsonl").unlink()
     refused = CliRunner().invoke(app, ["evaluate", str(data), "--model", str(out)])
     assert refused.exit_code == 2
@@ -528,10 +528,10 @@ def test_labels_become_values_of_the_schema_s_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [
-        ({"colour": "red"}, r"product t-9.*no attribute 'colour'"),
-        ({"count": "many"}, r"product t-9: count: .*integer"),
-        ({"kind": "white"}, r"product t-9: kind: .*'green' or 'black'"),
-        ({"origin": None}, r"product t-9: origin: .*required"),
+        ({"colour": "red"}, r"document t-9.*no attribute 'colour'"),
+        ({"count": "many"}, r"document t-9: count: .*integer"),
+        ({"kind": "white"}, r"document t-9: kind: .*'green' or 'black'"),
+        ({"origin": None}, r"document t-9: origin: .*required"),
     ],
 )
 def test_labels_that_do_not_fit_the_schema(
@@ -552,7 +552,7 @@ def test_doubled_ids_and_products_of_the_test_set(tmp_path: Path) -> None:
     assert [example.id for example in kept] == [row["id"] for row in ROWS if row["id"] != "tea-1"]
     with pytest.warns(UserWarning, match=r"kept in training: tea-1"):
         assert len(read_training_examples(path, Path(test), keep_overlap=True)) == 8
-    with pytest.raises(InputError, match="no product is left"), pytest.warns(match="dropped"):
+    with pytest.raises(InputError, match="no document is left"), pytest.warns(match="dropped"):
         read_training_examples(path, path)
 
 
@@ -566,7 +566,7 @@ def test_products_too_long_for_the_model_are_left_out(base: Path, data: Path) ->
     with pytest.warns(UserWarning, match=r"1 left out, too long.*tea-long \(needs"):
         features = make_features([long, short], compiled, extractor.model, 1.0)
     assert [one.name for one in features["Tea"]] == ["tea-short"]
-    with pytest.raises(InputError, match="no product is left"), pytest.warns(match="too long"):
+    with pytest.raises(InputError, match="no document is left"), pytest.warns(match="too long"):
         make_features([long], compiled, extractor.model, 1.0)
 
 
@@ -636,7 +636,7 @@ def test_files_that_cannot_be_used(base: Path, data: Path) -> None:
     common = ("--model", base, "--out", data / "out")
     refused(invoke(data / "nowhere.jsonl", *common), "nowhere.jsonl")
     (data / "empty.jsonl").write_text("\n")
-    refused(invoke(data / "empty.jsonl", *common), "no products")
+    refused(invoke(data / "empty.jsonl", *common), "no documents")
     jsonl(data / "bare.jsonl", [{"category": "Tea", "text": "x", "attributes": {}}])
     refused(invoke(data / "bare.jsonl", *common), "nothing is annotated")
     (data / "broken.jsonl").write_text('{"category": "Tea"}\n')

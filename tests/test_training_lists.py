@@ -116,8 +116,8 @@ def test_labels_of_lists(tmp_path: Path) -> None:
     [
         ({"ports": [{"colour": "red"}]}, "an item has no 'colour'; it has 'kind', 'version'"),
         ({"ports": ["HDMI"]}, "an item must be a JSON object, not 'HDMI'"),
-        ({"ports": [{"kind": "VGA"}]}, "product #1: ports: .*'HDMI' or 'USB'"),
-        ({"ports": [{"kind": "USB", "version": "old"}]}, "product #1: ports: .*number"),
+        ({"ports": [{"kind": "VGA"}]}, "document #1: ports: .*'HDMI' or 'USB'"),
+        ({"ports": [{"kind": "USB", "version": "old"}]}, "document #1: ports: .*number"),
         ({"colors": [f"c{n}" for n in range(7)]}, "7 items, and 6 can be read"),
     ],
 )

@@ -13,7 +13,7 @@ _WIDTH = 9.0
 
 
 def plot(report: Report, path: Path) -> None:
-    """Bars of products/s, on a logarithmic axis, and the grid of a sweep below them.
+    """Bars of documents/s, on a logarithmic axis, and the grid of a sweep below them.
 
     The format goes by the file's name. Raises ValueError for a suffix that matplotlib does not
     know.
@@ -46,7 +46,7 @@ def _bars(axes: Any, report: Report) -> None:
     axes.bar_label(bars, [f" {number(rate)}" for rate in rates], padding=4)
     axes.set_xscale("log")
     axes.margins(x=0.15)
-    axes.set_xlabel("products per second")
+    axes.set_xlabel("documents per second")
 
 
 def _grid(axes: Any, report: Report) -> None:
@@ -67,6 +67,6 @@ def _grid(axes: Any, report: Report) -> None:
             axes.axhline(row.products_per_second, linestyle="--", color=_COLOURS["rival"])
             axes.annotate(row.title, (1, row.products_per_second), fontsize=7, va="bottom")
     axes.set(
-        xlabel="documents per prompt (x: isolated)", ylabel="products per second", yscale="log"
+        xlabel="documents per prompt (x: isolated)", ylabel="documents per second", yscale="log"
     )
     axes.legend(frameon=False, fontsize=7)

@@ -1,4 +1,4 @@
-"""`schemax calibrate`: fits a model's confidences to annotated products."""
+"""`schemax calibrate`: fits a model's confidences to annotated documents."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def calibrate(
         Argument(
             metavar="INPUT",
             show_default=False,
-            help="Annotated products, as `evaluate` reads them, that the model was not trained on. "
-            "In a folder: train.jsonl, and attributes.json if present.",
+            help="Annotated documents, as `evaluate` reads them, that the model was not trained "
+            "on. In a folder: train.jsonl, and attributes.json if present.",
         ),
     ],
     model: Annotated[
@@ -111,7 +111,7 @@ def calibration_line(fit: Fit) -> str:
     return (
         f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}, min_probability "
         f"{found.min_probability:.3f}, fitted on {fit.before.values} values of {fit.products} "
-        f"products (ECE {fit.before.ece:.3f} -> {fit.after.ece:.3f})"
+        f"documents (ECE {fit.before.ece:.3f} -> {fit.after.ece:.3f})"
     )
 
 
@@ -139,5 +139,5 @@ def _refuse_training_data(folder: Path, file: Path) -> None:
     if file.is_file() and trained_on == digest(file):
         raise UsageError(
             f"{folder} was trained on {file}, where its confidences are too high; calibrate it on "
-            "other products"
+            "other documents"
         )

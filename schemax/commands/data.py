@@ -41,6 +41,6 @@ def data(
     """
     about = write_dataset(name, source, out, seed)
     sizes = ", ".join(f"{split} {count:,}" for split, count in about["splits"].items())
-    show(f"{out}: {sizes}; {about['attributes_per_product']:.2f} attributes per product")
+    show(f"{out}: {sizes}; {about['attributes_per_product']:.2f} attributes per document")
     show(f"split by {about['split_by']}", f"licence: {about['licence']}")
     say(f"next: schemax evaluate {out}")

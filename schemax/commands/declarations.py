@@ -8,17 +8,19 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import RootModel
 
 from schemax.attributes import settings_of
+from schemax.attributes.classes import declares_fields
 from schemax.catalog import load_schema
 from schemax.commands.console import UsageError
 from schemax.errors import SchemaxError
 from schemax.schema import AttrSchema
 from schemax.trained import FILE, TrainedWith, read_trained
 
-Model = type[BaseModel]
+Model = type[Any]
 
 
 def read_schemas(spec: str) -> Model | dict[str, Model]:
@@ -69,9 +71,9 @@ def read_schema(spec: str) -> Model:
         return _of_document(Path(spec))
     place, colon, name = spec.rpartition(":")
     if colon:
-        return _of_module(_imported(place), name, spec)
+        return _of_module(imported(place), name, spec)
     if spec.endswith(".py"):
-        return _of_module(_imported(spec), "", spec)
+        return _of_module(imported(spec), "", spec)
     return load_schema(spec)
 
 
@@ -85,20 +87,25 @@ def _of_document(path: Path) -> type[AttrSchema]:
 
 def _of_module(module: ModuleType, name: str, spec: str) -> Model:
     found = getattr(module, name, None) if name else None
-    if isinstance(found, type) and issubclass(found, BaseModel):
+    if declares_fields(found):
         return found
-    classes = [
-        name
-        for name, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, BaseModel)
-        if value.__module__ == module.__name__
-    ]
+    classes = classes_of(module)
     there = f"there are {', '.join(classes)}" if classes else "it declares none"
-    wanted = f"no Pydantic model {name!r}" if name else "name a class, file.py:Class"
+    wanted = f"no class with fields {name!r}" if name else "name a class, file.py:Class"
     raise UsageError(f"{spec}: {wanted}; {there}")
 
 
-def _imported(place: str) -> ModuleType:
+def classes_of(module: ModuleType) -> dict[str, Model]:
+    """The Pydantic models, dataclasses and TypedDicts that a module itself declares, by name."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if declares_fields(value) and not issubclass(value, RootModel)
+        if value.__module__ == module.__name__
+    }
+
+
+def imported(place: str) -> ModuleType:
     """Imports a module by name or by file. Whatever its code raises is its author's mistake."""
     try:
         if place.endswith(".py"):

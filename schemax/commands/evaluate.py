@@ -1,4 +1,4 @@
-"""`schemax evaluate`: quality, forward passes and speed on annotated products, side by side."""
+"""`schemax evaluate`: quality, forward passes and speed on annotated documents, side by side."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ from schemax.commands.server_options import ServerOptions, by_chat, is_address
 from schemax.config import decoding_name
 from schemax.evaluation.comparison import compare
 from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
-from schemax.evaluation.judge import Judgement, cases_of
+from schemax.evaluation.judge import (
+    PRODUCT_TEMPLATE,
+    JudgeForm,
+    Judgement,
+    cases_of,
+    product_cases,
+    product_judgement,
+)
 from schemax.evaluation.plots import check_picture, plot_reliability
 from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
 from schemax.evaluation.schemas import as_declared, parts_of
@@ -57,6 +64,10 @@ class ReportOptions:
     )
     price_per_hour: float | None = option(
         "Of the machine, in dollars: what 1,000 documents cost stands beside F1.", min=0.0
+    )
+    judge_form: Literal["value", "product", "both"] = option(
+        "Of --judge: a value at a time; all values of a product, after an explanation; or both.",
+        default="value",
     )
     as_json: bool = option("The figures as JSON.", "--json", default=False)
     details: bool = option("With --json: labels and predictions as well.", default=False)
@@ -109,7 +120,7 @@ def evaluate(
 ) -> None:
     """Scores extractions against annotations, by the protocol of ExtractGPT and strictly.
 
-    Every setting reads the same products, in the same run; F1 counts exact matches. The strict
+    Every setting reads the same documents, in the same run; F1 counts exact matches. The strict
     score takes an attribute that is not annotated as null. Later settings are compared with the
     first one, product by product; so are several models, separated by commas: --model base,tuned.
     """
@@ -158,7 +169,11 @@ def evaluate(
             else:
                 same = server.server is None and extractors.get(judge)
                 judging = same or options.load_extractor(judge, device, dtype)
-            runs = [replace(run, judged=_judged(judging, judge, run)) for run in runs]
+            forms = get_args(JudgeForm) if report.judge_form == "both" else (report.judge_form,)
+            runs = [
+                replace(run, judged=tuple(_judged(judging, judge, run, form) for form in forms))
+                for run in runs
+            ]
     comparisons = [compare(examples, runs[0].predictions, run.predictions) for run in runs[1:]]
     if report.as_json:
         data_of_runs = [run.to_data(details=report.details) for run in runs]
@@ -189,7 +204,7 @@ def _measure(
 ) -> EvaluationRun:
     records = [shown_record(example) for example in examples]
     if sys.stderr.isatty():  # a bar would cost time that is being measured
-        say(f"{name}: {len(examples)} products ...")
+        say(f"{name}: {len(examples)} documents ...")
 
     asked = parts_of(schemas) if name.endswith(_ALONE) else [schemas]
 
@@ -237,15 +252,30 @@ def _measure(
     )
 
 
-def _judged(judge: Extractor, name: str, run: EvaluationRun) -> Judged:
+def _judged(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) -> Judged:
     """A row without an instance names no class: an unparseable verdict."""
     cases = cases_of(run.examples, run.predictions)
-    stream = judge.stream([case.text for case in cases], Judgement)
-    tracked = track(stream, total=len(cases), unit="verdicts")
-    items = sorted(tracked, key=lambda item: item.index)
-    return Judged(
-        name, cases, [None if item.value is None else item.value.verdict for item in items]
+    if form == "value":
+        stream = judge.stream([case.text for case in cases], Judgement)
+        tracked = track(stream, total=len(cases), unit="verdicts")
+        items = sorted(tracked, key=lambda item: item.index)
+        found = [None if item.value is None else item.value.verdict for item in items]
+        return Judged(name, form, cases, found)
+    names = {e.category: list(p) for e, p in zip(run.examples, run.predictions, strict=True)}
+    whole = judge.stream(
+        product_cases(run.examples, run.predictions),
+        {category: product_judgement(own) for category, own in names.items()},
+        category="category",
+        text="text",
+        template=PRODUCT_TEMPLATE,
+        decoding="autoregressive",
     )
+    said: dict[int, list[Any]] = {}
+    for item in track(whole, total=len(run.examples), unit="products"):
+        own = names[run.examples[item.index].category]
+        values = [field.value for field in item.fields.values()]
+        said[item.index] = values[1:] if values else [None] * len(own)
+    return Judged(name, form, cases, [v for place in sorted(said) for v in said[place]])
 
 
 def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
@@ -265,7 +295,7 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
 
 def _report_duplicates(examples: Sequence[Example]) -> None:
     if repeated := duplicated_ids(examples):
-        say(f"note: several products have the same id: {some_of(repeated)}")
+        say(f"note: several documents have the same id: {some_of(repeated)}")
 
 
 def _setting(extractor: Extractor) -> str:

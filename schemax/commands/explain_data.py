@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
-
-from pydantic import BaseModel
 
 from schemax.attributes import Attribute
 from schemax.attributes.after import waves_of
@@ -153,7 +152,8 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
     given behind nulls."""
 
     def slot(attribute: Attribute, key: str, num_tokens: int, k_max: int, end: int) -> Any:
-        name = " | ".join(attribute.choices) if attribute.choices else attribute.kind
+        names = [one.choices or (one.kind,) for one in attribute.variants]
+        name = " | ".join(chain.from_iterable(names))
         return {
             "name": attribute.name,
             "shown": " > ".join(attribute.labels),
@@ -228,10 +228,9 @@ def _stop_in_words(rule: StopRule) -> str:
 
 
 def _autoregressive_steps(compiled: CompiledSchema) -> int | None:
-    schema: type[BaseModel] = compiled.schema
     try:
         baseline = compile_schema(
-            schema, compiled.codec, format=compiled.format, decoding="autoregressive"
+            compiled.schema, compiled.codec, format=compiled.format, decoding="autoregressive"
         )
     except SchemaError:
         return None

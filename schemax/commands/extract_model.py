@@ -62,7 +62,9 @@ def _load(
     if server is not None and server.server is not None:
         extractor = server.extractor(model.model)
     else:
-        extractor = options.load_extractor(model.model, model.device, model.dtype)
+        extractor = options.load_extractor(
+            model.model, model.device, model.dtype, compile=model.compile
+        )
     options.note_trained(model.model, extractor, settings)
     with refused_settings():
         if model.batch_size is not None and settings.get("decoding") is None:

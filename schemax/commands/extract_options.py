@@ -77,6 +77,10 @@ class ModelOptions:
     model: options.Model = None
     device: options.Device = "auto"
     dtype: options.Dtype = "auto"
+    compile: bool = option(
+        "Make one kernel of each chain of pointwise operations, as the model is loaded.",
+        default=False,
+    )
     format: options.Format = None
     template: options.Template = None
     examples: options.Examples = None

@@ -38,7 +38,7 @@ Schemas = Annotated[
         "SCHEMA. Default: attributes.json of the folder, else made of the annotations.",
     ),
 ]
-Limit = Annotated[int | None, Option(min=1, help="Read at most this many products.")]
+Limit = Annotated[int | None, Option(min=1, help="Read at most this many documents.")]
 
 _option = partial(Option, rich_help_panel=MODEL_PANEL)
 
@@ -103,15 +103,17 @@ def checked_settings(
     return {"format": format, "template": template, "decoding": config}
 
 
-def load_extractor(model: str | None, device: str = "auto", dtype: str = "auto") -> Extractor:
+def load_extractor(
+    model: str | None, device: str = "auto", dtype: str = "auto", *, compile: bool = False
+) -> Extractor:
     """The model that was named, else the default one. Raises UsageError, ModelError."""
     hush_libraries()
     place = model_place(model)
-    if model is None and device == dtype == "auto":
+    if model is None and device == dtype == "auto" and not compile:
         return Extractor.default()
     if isinstance(place, Path):
         warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
-    return Extractor.from_pretrained(place, device=device, dtype=dtype)
+    return Extractor.from_pretrained(place, device=device, dtype=dtype, compile=compile)
 
 
 def note_trained(name: str | None, extractor: Extractor, settings: Mapping[str, Any]) -> None:

@@ -136,7 +136,7 @@ def train(
             held_out = "" if loss is None else f", held-out loss {loss:.4f}"
             if outcome.held_out_f1 is not None:
                 held_out += f", F1 {outcome.held_out_f1:.3f}"
-            say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{held_out}")
+            say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} documents{held_out}")
             say(f"next: schemax evaluate {test_data} --model {out}")
             _calibrate(out, annotated, declared, work, chosen, labelling.labels, loading, settings)
 

@@ -42,9 +42,9 @@ class DataOptions:
     """The data"""
 
     test: Path | None = option(
-        "Products that the model will be tested on: dropped from training.", metavar="TEST.jsonl"
+        "Documents that the model will be tested on: dropped from training.", metavar="TEST.jsonl"
     )
-    keep_overlap: bool = option("Train on products of --test too.", default=False)
+    keep_overlap: bool = option("Train on documents of --test too.", default=False)
     schemas: options.Schemas = None
     held_out: float = option(
         "Share of TRAIN that is never trained on; the weights with the lowest loss on it are kept. "

@@ -10,7 +10,6 @@ from typing import Any
 
 import jinja2
 import numpy as np
-from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.compiler.byte_codec import ByteCodec
@@ -68,7 +67,7 @@ class CompiledSchema:
         again. Keys are as if none looked at others.
     """
 
-    schema: type[BaseModel]
+    schema: type[Any]
     category: str
     attributes: tuple[Attribute, ...]
     asked: tuple[Attribute, ...]
@@ -170,7 +169,7 @@ def _digest(ids: Ids) -> int:
 
 
 def compile_schema(
-    schema: type[BaseModel],
+    schema: type[Any],
     tokenizer: Any,
     *,
     format: str | OutputFormat | None = None,
@@ -200,8 +199,9 @@ def compile_schema(
     output_format = get_format(format or settings.format or "json")
     config = resolve_decoding(decoding)
     size = vocab_size or codec.vocab_size
+    declared: Any = schema
     return _compile(
-        schema,
+        declared,
         codec,
         output_format,
         # A path's contents, not its name: whoever edits a template expects to see the change.
@@ -231,7 +231,7 @@ def _source(template: TemplateLike) -> TemplateLike:
 
 @lru_cache(maxsize=128)
 def _compile(
-    schema: type[BaseModel],
+    schema: type[Any],
     codec: TextCodec,
     output_format: OutputFormat,
     template: TemplateLike,

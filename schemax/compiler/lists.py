@@ -16,7 +16,7 @@ from schemax.attributes import Attribute
 from schemax.compiler.budgets import slot_budget
 from schemax.compiler.choices import Branches, choices_of, with_key
 from schemax.compiler.grammars import LIST_KEYWORDS, may_be_null
-from schemax.compiler.slot_specs import TokenGrammar, slot_specs
+from schemax.compiler.slot_specs import TokenGrammar, slot_spec, slot_specs
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
@@ -248,7 +248,28 @@ class Compiling:
         if not isinstance(grammar, TokenGrammar) or not grammar.choices:
             return None
         choices = choices_of(asked, place, self.format, config)
-        return Branches(choices, grammar, config.branch_threshold)
+        return Branches(
+            choices, grammar, config.branch_threshold, as_text=self._as_text(asked, place)
+        )
+
+    def _as_text(self, asked: Sequence[Attribute], place: int) -> SlotSpec | None:
+        attribute = asked[place]
+        # Of one choice, a text could name no other.
+        takes_texts = attribute.kind == "enum" and not (attribute.strict or self.config.strict)
+        if not takes_texts or len(attribute.choices) < 2:
+            return None
+        text = replace(attribute, kind="string", choices=(), choice_values=(), constraints=())
+        others = [*asked[:place], text, *asked[place + 1 :]]
+        return slot_spec(
+            self.schema,
+            others,
+            place,
+            self.format,
+            self.config,
+            self.codec,
+            self.vocab_size,
+            self.eos_ids,
+        )
 
     def _items(self, attribute: Attribute) -> Items:
         # As the first item's: grammars know of numbers only in what follows a value.

@@ -25,10 +25,11 @@ from schemax.errors import InputError, SchemaError
 from schemax.extractor import Extractor, loaded
 from schemax.messages import clipped, some_of
 from schemax.reading.booleans import WORDS
+from schemax.resources import resource_dir
 from schemax.results import Extraction
 from schemax.schema import AttrSchema
 
-TEMPLATE = "discovery"
+TEMPLATE = resource_dir("templates") / "discovery" / "attributes.jinja"
 
 # Of a sample, what a list of names is made of; and of how many samples at a time.
 _CHARACTERS, _TOGETHER = 1_500, 5

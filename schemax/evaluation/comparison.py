@@ -62,7 +62,7 @@ def compare(
     for name, one, other in zip(row_ids(examples), first, second, strict=True):
         if one.keys() != other.keys():
             raise ValueError(
-                f"the two sets of predictions have different attributes for product {name}"
+                f"the two sets of predictions have different attributes for document {name}"
             )
         differing.append(sum(_written(one[key]) != _written(other[key]) for key in one))
     ids = zip(row_ids(examples), differing, strict=True)

@@ -60,11 +60,11 @@ def read_examples(path: Path) -> list[Example]:
                 examples.append(_example(row))
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"{where}: not an annotated product ({error}); "
+                f"{where}: not an annotated document ({error}); "
                 "it needs category, text and attributes"
             ) from error
     if not examples:
-        raise InputError(f"{path} contains no products")
+        raise InputError(f"{path} contains no documents")
     return examples
 
 

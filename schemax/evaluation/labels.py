@@ -10,13 +10,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from enum import Enum
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from schemax.attributes import Attribute, compile_attributes
-from schemax.attributes.annotations import annotation_of, field_type_of, text_of
+from schemax.attributes.annotations import text_of
 from schemax.compiler.lists import Rows, leaves_of_item, limits_of
 from schemax.documents import Shown, read_documents
 from schemax.errors import InputError
@@ -64,13 +65,13 @@ def typed_labels(
         if attribute is None:
             asked = ", ".join(repr(item.label) for item in attributes)
             raise InputError(
-                f"product {name}: the schema of {category!r} has no attribute {label!r}; "
+                f"document {name}: the schema of {category!r} has no attribute {label!r}; "
                 f"it has {asked}"
             )
         try:
             by_name[attribute.name] = _items(attribute, value) if attribute.is_list else value
         except ValueError as error:
-            raise InputError(f"product {name}: {label}: {error}") from error
+            raise InputError(f"document {name}: {label}: {error}") from error
     errors = _refused(schema, attributes, by_name, output)
     wrong = {error.field for error in errors}
     leaves = field_tree_of(schema).leaves
@@ -86,7 +87,7 @@ def shown_text(name: str, example: Example) -> str:
     """What the model is shown of a product, as extraction would show it. Raises InputError."""
     (document,) = read_documents([shown_record(example)], Shown())
     if document.text is None:
-        raise InputError(f"product {name}: {document.problem}")
+        raise InputError(f"document {name}: {document.problem}")
     return document.text
 
 
@@ -239,24 +240,17 @@ def _refused(
         for attribute in attributes:
             value = stated.get(attribute.name)
             if value is not None and attribute.name not in named and not attribute.fields:
-                errors += _misfits(schema, attribute, _writable(leaves[attribute.path], value))
+                leaf = leaves[attribute.path]
+                errors += _misfits(leaf, _writable(leaf, value))
     return errors
 
 
-def _misfits(
-    schema: type[BaseModel], attribute: Attribute, value: Writable
-) -> Iterator[FieldError]:
+def _misfits(leaf: Leaf, value: Writable) -> Iterator[FieldError]:
     """Why a value does not match its field's type, without the rest of the instance."""
-    model: type[BaseModel] | None = schema
-    for name in attribute.path[:-1]:
-        assert model is not None  # every path leads through nested models
-        model = field_type_of(annotation_of(model.model_fields[name])).model
-    assert model is not None
-    field = annotation_of(model.model_fields[attribute.path[-1]])
     try:
-        TypeAdapter(field).validate_python(value)
+        TypeAdapter(leaf.annotation).validate_python(value)
     except ValidationError as error:
-        yield FieldError(attribute.name, error.errors()[0]["msg"])
+        yield FieldError(leaf.attribute.name, error.errors()[0]["msg"])
 
 
 def _whole(field: str | None, stated: Mapping[str, Stated]) -> str | None:
@@ -281,6 +275,8 @@ def _typed(leaf: Leaf, text: str) -> Scalar:
     """The value that formats write the way its type is written; numbers keep their digits."""
     (reading,) = readings_of(leaf, [text.strip()], leaf.attribute.strict)
     value = reading.value
+    if leaf.attribute.members:
+        return text_of(value) if isinstance(value, Enum) else value
     if leaf.choices is not None:
         return text_of(value)
     if leaf.attribute.kind == "boolean":

@@ -11,10 +11,24 @@ from typing import Any
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, Label, row_ids
 from schemax.evaluation.intervals import f1_interval
-from schemax.evaluation.judge import Case, JudgeScore, Verdict, score_verdicts
+from schemax.evaluation.judge import (
+    Case,
+    JudgeForm,
+    JudgeScore,
+    Verdict,
+    agreement,
+    score_verdicts,
+)
 from schemax.evaluation.pairs import PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability, reliability_of
 from schemax.evaluation.scores import Scores
+
+_BY_FORM: Mapping[tuple[str, JudgeForm], str] = {
+    ("judge", "value"): "judge",
+    ("judge", "product"): "judge_by_product",
+    ("verdicts", "value"): "verdicts",
+    ("verdicts", "product"): "verdicts_by_product",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +36,7 @@ class Judged:
     """What a judge said: one verdict per case, None for an unparseable reply."""
 
     model: str
+    form: JudgeForm
     cases: Sequence[Case]
     verdicts: Sequence[Verdict | None]
 
@@ -55,8 +70,9 @@ class EvaluationRun:
     invalid_fields: int
     invalid_rows: int
     failed_rows: int
-    judged: Judged | None = None
+    judged: tuple[Judged, ...] = ()
     model: str | None = None
+    dollars_per_hour: float | None = None
 
     @property
     def name(self) -> str:
@@ -68,8 +84,6 @@ class EvaluationRun:
         """Model, of several, and decoding."""
         of_model = {} if self.model is None else {"model": self.model}
         return of_model | {"decoding": self.decoding}
-
-    dollars_per_hour: float | None = None
 
     @property
     def dollars_per_1000(self) -> float | None:
@@ -122,10 +136,13 @@ class EvaluationRun:
             "by_attribute": nested,
             "reliability": None if reliability is None else asdict(reliability),
         }
-        if self.judged is not None:
-            judged = self.judged.score
-            verdicts = {"verdicts": asdict(judged)}
-            data["judge"] = {"model": self.judged.model, **_rates(judged), **verdicts}
+        for judged in self.judged:
+            data[_BY_FORM["judge", judged.form]] = {
+                "model": judged.model,
+                **_rates(judged.score),
+                "verdicts": asdict(judged.score),
+                "agreement": asdict(agreement(judged.cases, judged.verdicts, self.scores)),
+            }
         if details:
             data["predictions"] = self._rows()
         return data
@@ -144,9 +161,10 @@ class EvaluationRun:
                 strict=True,
             )
         ]
-        if self.judged is not None:
-            for case, verdict in zip(self.judged.cases, self.judged.verdicts, strict=True):
-                rows[case.product].setdefault("verdicts", {})[case.attribute] = verdict
+        for judged in self.judged:
+            name = _BY_FORM["verdicts", judged.form]
+            for case, verdict in zip(judged.cases, judged.verdicts, strict=True):
+                rows[case.product].setdefault(name, {})[case.attribute] = verdict
         return rows
 
 
@@ -200,14 +218,14 @@ def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> No
     """Raises InputError unless both are about the same products, with the same labels, in order."""
     one, other = len(first.examples), len(second.examples)
     if one != other:
-        raise InputError(f"{names[0]} has {one} products, {names[1]} has {other} products")
+        raise InputError(f"{names[0]} has {one} documents, {names[1]} has {other} documents")
     everything = zip(
         first.examples, second.examples, first.predictions, second.predictions, strict=True
     )
     for place, (mine, theirs, found, others) in enumerate(everything, 1):
         if mine != theirs or found.keys() != others.keys():
             raise InputError(
-                f"{names[0]} and {names[1]} are not about the same products: number {place} is "
+                f"{names[0]} and {names[1]} are not about the same documents: number {place} is "
                 f"{mine.id!r} ({mine.category}) in one and {theirs.id!r} ({theirs.category}) in "
                 "the other, or has other labels"
             )
@@ -217,7 +235,7 @@ def _saved(row: Any) -> tuple[Example, dict[str, str | None]]:
     labels = {name: _saved_label(value) for name, value in row["labels"].items()}
     predicted = dict(row["predicted"])
     if not all(value is None or isinstance(value, str) for value in predicted.values()):
-        raise ValueError(f"product {row['id']}: a prediction is neither text nor null")
+        raise ValueError(f"document {row['id']}: a prediction is neither text nor null")
     return Example(str(row["category"]), "", labels, id=str(row["id"])), predicted
 
 

@@ -101,7 +101,7 @@ def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseMod
     for name, example in zip(row_ids(examples), examples, strict=True):
         if odd := [label for label in example.attributes if label not in known[example.category]]:
             raise InputError(
-                f"product {name}: the schema of {example.category!r} has no attribute {odd[0]!r}"
+                f"document {name}: the schema of {example.category!r} has no attribute {odd[0]!r}"
             )
 
 

@@ -12,13 +12,13 @@ from dataclasses import asdict
 from hashlib import blake2b, file_digest
 from os import SEEK_END
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from schemax.attributes import asked_fields, compile_attributes
 from schemax.attributes.annotations import annotation_of, field_type_of
+from schemax.attributes.classes import reader_of
 from schemax.calibration import FILE as CALIBRATION
 from schemax.calibration import Calibration
 from schemax.compiler import as_codec
@@ -63,11 +63,12 @@ def of_schemas(schemas: Schemas) -> dict[str, Any]:
     return {f"schema {name}".strip(): digests[schema] for name, schema in named.items()}
 
 
-def _of_schema(schema: type[BaseModel]) -> str:
+def _of_schema(schema: type[Any]) -> str:
     said = [repr(compile_attributes(schema))]
+    modes: tuple[Literal["validation", "serialization"], ...] = ("validation", "serialization")
     said += (
-        json.dumps(schema.model_json_schema(mode=mode), sort_keys=True, default=str)
-        for mode in ("validation", "serialization")
+        json.dumps(reader_of(schema).json_schema(mode=mode), sort_keys=True, default=str)
+        for mode in modes
     )
     for base in _classes(schema):
         if base.__module__.partition(".")[0] not in ("builtins", "pydantic", "schemax", "typing"):
@@ -76,12 +77,16 @@ def _of_schema(schema: type[BaseModel]) -> str:
     return _digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(said)))
 
 
-def _classes(schema: type[BaseModel]) -> Iterator[type]:
+def _classes(schema: type[Any]) -> Iterator[type]:
     """The class, its bases, and those of the models in it."""
-    yield from schema.__mro__
-    for field in asked_fields(schema).values():
-        if (inner := field_type_of(annotation_of(field)).model) is not None:
-            yield from _classes(inner)
+    found, waiting = [], [schema]
+    while waiting:
+        model = waiting.pop()
+        found.append(model)
+        yield from model.__mro__
+        for field in asked_fields(model).values():
+            inner = field_type_of(annotation_of(field)).models
+            waiting += (one for one in inner if one not in found)
 
 
 def _source(item: type) -> str:

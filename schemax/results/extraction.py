@@ -11,16 +11,16 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from schemax.attributes.classes import dumped
 from schemax.errors import ExtractionError
 from schemax.messages import clipped, some_of
 from schemax.tokens import FinishReason
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class Extraction(Generic[T]):
         """
         row: dict[str, Any] = {"id": self.document_id, "index": self.index, "attributes": None}
         if self.value is not None:
-            row["attributes"] = _json_ready(self.value.model_dump(mode="json", warnings=False))
+            row["attributes"] = _json_ready(dumped(self.value, mode="json"))
         row["errors"] = [_as_dict(error) for error in self.errors]
         if details:
             row["fields"] = {name: _details(result) for name, result in self.fields.items()}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from schemax.attributes import Attribute
 from schemax.formats import OutputFormat, count_in
 from schemax.reading import Reading
 from schemax.reading.booleans import read_boolean
@@ -71,6 +73,8 @@ def readings_of(
     Raises ValueError for a text that states several values, or one in a unit that does not convert
     to the field's.
     """
+    if leaf.attribute.members:
+        return _either(leaf, texts)
     if strict:
         return [_strictly(leaf, text) for text in texts]
     return [_nearby(leaf, text, documents) or _read(leaf, text) for text in texts]
@@ -81,6 +85,53 @@ def _nearby(leaf: Leaf, text: str, documents: Collection[str]) -> Reading | None
     if attribute.unit is None or attribute.kind not in ("integer", "number"):
         return None
     return read_nearby(text, tuple(documents), attribute.kind == "integer", attribute.unit)
+
+
+def is_text(
+    raw: str, texts: Sequence[str], readings: Sequence[Reading], format: OutputFormat
+) -> bool:
+    """Whether values that may be texts or something else were written as texts: "55", not 55."""
+    as_texts, as_read = list(texts), [reading.value for reading in readings]
+    if len(texts) == 1 and raw.strip() == format.escape(texts[0]).strip():
+        return format.escape(as_read[0]).strip() != raw.strip()
+    return raw.strip() == format.escape(as_texts).strip() != format.escape(as_read).strip()
+
+
+def _either(leaf: Leaf, texts: Sequence[str]) -> list[Reading]:
+    """Of a union, or of a tuple of different types, the first of its types whose literal it is."""
+    places = leaf.attribute.places
+    if places and len(places) != len(texts):
+        raise ValueError(f"expected {len(places)} values, got {len(texts)}")
+    variants = [place.variants for place in places] or [leaf.attribute.variants] * len(texts)
+    return [Reading(_literal(*pair)) for pair in zip(variants, texts, strict=True)]
+
+
+def _literal(variants: Sequence[Attribute], text: str) -> Any:
+    for variant in sorted(variants, key=lambda one: _NARROWEST.index(one.kind)):
+        try:
+            return _LITERALS[variant.kind](variant, text)
+        except (ValueError, ArithmeticError, KeyError):
+            continue
+    return text
+
+
+def _number(_: Attribute, text: str) -> Any:
+    number = Decimal(text)
+    return (
+        int(text) if number == number.to_integral_value() and text.lstrip("-").isdigit() else number
+    )
+
+
+_LITERALS: Mapping[str, Callable[[Attribute, str], Any]] = {
+    "boolean": lambda _, text: {"true": True, "false": False}[text],
+    "integer": lambda _, text: int(text),
+    "number": _number,
+    "date": lambda _, text: date.fromisoformat(text),
+    "datetime": lambda _, text: datetime.fromisoformat(text),
+    "enum": lambda one, text: dict(zip(one.choices, one.choice_values, strict=True))[text],
+    "string": lambda _, text: text,
+}
+_NARROWEST = tuple(_LITERALS)
 
 
 def _strictly(leaf: Leaf, text: str) -> Reading:

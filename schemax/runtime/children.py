@@ -30,13 +30,14 @@ def child_number(parent: int, place: int) -> int:
 def called_for(
     spec: SlotSpec, output: SlotOutput, granted: int
 ) -> tuple[tuple[ChildSlot, ...], tuple[ChildSlot, ...]]:
-    """The children and the branches that a whole value calls for.
+    """The children and the branches that a whole value calls for; of a choice, itself as a text.
 
     granted: tokens that the slot may have, with those that stood there before it.
     """
     children = spec.expansion.children(output.ids) if spec.expansion is not None else ()
     branches: tuple[ChildSlot, ...] = ()
     if spec.branching is not None:
+        children = spec.branching.instead(output.legal_logprobs[1])
         found = spec.branching.branches(output.ids, output.alternatives)
         branches = tuple(branch for branch in found if len(branch.spec.begun) < granted)
     return children, branches

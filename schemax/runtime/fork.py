@@ -24,7 +24,7 @@ from schemax.errors import ModelError
 from schemax.runtime.children import called_for, child_budget, child_number
 from schemax.runtime.language_model import LanguageModel, PromptSize
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
-from schemax.runtime.outputs import joined
+from schemax.runtime.outputs import joined, with_called
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
@@ -241,8 +241,8 @@ def _fill(
         return found
     outputs = iter(_fill(model, requests, list(chain(*called)), config, None))
     return [
-        replace(output, children=tuple(islice(outputs, len(some)))) if some else output
-        for output, some in zip(found, called, strict=True)
+        with_called(output, branch.spec, tuple(islice(outputs, len(some)))) if some else output
+        for branch, output, some in zip(branches, found, called, strict=True)
     ]
 
 

@@ -11,11 +11,11 @@ import inspect
 import logging
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from schemax.runtime.flex import flex
 from schemax.runtime.limits import is_out_of_memory
 from schemax.runtime.masks import Mask
 
@@ -66,15 +66,17 @@ def _kernel_for(
     wants_flex = is_long and (prefers_flex or softcap is not None) and query.device.type == "cuda"
     if wants_flex and _works(flex, query.device, query.dtype, sizes):
         return flex
-    if softcap is not None or not is_long:
+    is_counted = mask is None or mask.counts is not None
+    is_half = query.dtype != torch.float32
+    if softcap is not None or query.device.type not in ("cpu", "cuda"):
         return plain
     if query.device.type == "cpu":
-        return flash_on_cpu if sizes[0] == sizes[1] else plain
-    if query.device.type != "cuda":
-        return plain
-    is_counted = mask is None or mask.counts is not None
-    if is_counted and _works(varlen, query.device, query.dtype, sizes):
+        return flash_on_cpu if is_long and sizes[0] == sizes[1] else plain
+    # Of few keys as well, since products would copy them before they multiply them.
+    if is_counted and is_half and _works(varlen, query.device, query.dtype, sizes):
         return varlen
+    if not is_long:
+        return plain
     return efficient if _works(efficient, query.device, query.dtype, sizes) else plain
 
 
@@ -248,48 +250,6 @@ def _starts(count: int, step: int, device: torch.device) -> Tensor:
 @lru_cache(maxsize=256)
 def _full(count: int, value: int, device: torch.device) -> Tensor:
     return torch.full((count,), value, dtype=torch.int32, device=device)
-
-
-def flex(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    mask: Mask | None,
-    causal: bool,
-    softcap: float | None,
-) -> tuple[Tensor, Tensor]:
-    """FlexAttention, compiled on accelerators: the one that caps scores, under any mask."""
-    from torch.nn.attention.flex_attention import AuxRequest, flex_attention
-
-    counts = None if mask is None else mask.counts
-    added = None if mask is None or counts is not None else mask.added
-
-    def score_mod(score: Tensor, batch: Tensor, _: Tensor, place: Tensor, seen: Tensor) -> Tensor:
-        if softcap is not None:
-            score = (score / softcap).tanh() * softcap
-        if counts is not None:
-            return torch.where(seen < counts[batch], score, -torch.inf)
-        if added is not None:
-            return score + added[batch, place if added.shape[1] > 1 else 0, seen]
-        return torch.where(seen <= place, score, -torch.inf) if causal else score
-
-    run: Any = flex_attention if query.device.type == "cpu" else _compiled(flex_attention)
-    out, aux = run(
-        query.transpose(1, 2),
-        key,
-        value,
-        score_mod=score_mod,
-        scale=scale,
-        enable_gqa=query.shape[2] > key.shape[1],
-        return_aux=AuxRequest(lse=True),
-    )
-    return out.transpose(1, 2), aux.lse.transpose(1, 2)
-
-
-@cache
-def _compiled(function: Callable[..., Any]) -> Any:
-    return torch.compile(function, dynamic=True)
 
 
 def plain(

@@ -21,6 +21,7 @@ from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.language_model import SLACK, LanguageModel, PromptSize
 from schemax.runtime.longrope import Longrope
 from schemax.runtime.packing import prefix_batch
+from schemax.runtime.pointwise import is_compiled
 from schemax.runtime.visibility import Span, TokenInfo, block_mask, visible
 
 # A prefix's ids, whether longrope takes its long factors, and what tells the weights apart that the
@@ -60,6 +61,9 @@ class DecoderModel(LanguageModel):
         self.bytes_per_token = 0
         self._spans = tuple(self.architecture.spans.items())
         self._prefixes: OrderedDict[PrefixKey, PrefixKV] = OrderedDict()
+        self._merge = (
+            torch.compile(attention.merge_in, dynamic=True) if is_compiled(model) else None
+        )
         self._longrope = None
         if self.architecture.switch is not None:
             self._longrope = Longrope.of(model, self.architecture.switch)
@@ -165,7 +169,7 @@ class DecoderModel(LanguageModel):
         before = self.config._attn_implementation
         attention.replaced[id(self.config)] = before
         self.config._attn_implementation = attention.NAME
-        attention.under_way.cache = cache
+        attention.under_way.cache, attention.under_way.merge = cache, self._merge
         try:
             yield
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from schemax.tokens import SlotOutput
+from schemax.tokens import SlotOutput, SlotSpec
 
 NO_MEMORY = "there is not enough memory for a document of this length; shorten the text"
 
@@ -36,9 +36,21 @@ def passes_of(slots: Sequence[SlotOutput], start: int = 0) -> int:
     last = start
     for slot in slots:
         end = (slot.before or start) + slot.passes
-        called = (*slot.children, *slot.branches, *filter(None, [slot.repaired]))
+        called = (*slot.children, *slot.branches, *filter(None, [slot.as_text, slot.repaired]))
         last = max(last, passes_of(called, end) if called else end)
     return last
+
+
+def with_called(
+    output: SlotOutput,
+    spec: SlotSpec,
+    children: tuple[SlotOutput, ...],
+    branches: tuple[SlotOutput, ...] = (),
+) -> SlotOutput:
+    """A slot's output with those of the slots that it called for."""
+    if children and spec.expansion is None:
+        return replace(output, as_text=children[0], branches=branches)
+    return replace(output, children=children, branches=branches)
 
 
 def joined(outputs: tuple[SlotOutput, ...], wave: Sequence[SlotOutput]) -> tuple[SlotOutput, ...]:

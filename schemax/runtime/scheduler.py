@@ -9,7 +9,7 @@ in flight: numbers come from free lists, columns have room to spare, totals are 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from schemax.runtime.batch import OWN_ONLY
 from schemax.runtime.children import ChildQueue
 from schemax.runtime.document_rows import DocumentRows, RunningRequest
 from schemax.runtime.limits import AdmissionControl
+from schemax.runtime.outputs import with_called
 from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Chosen, Sampler
@@ -320,6 +321,7 @@ class Scheduler:
 
     def _outputs(self, running: RunningRequest, slots: Ints) -> tuple[SlotOutput, ...]:
         outputs = self.table.outputs(slots)
+        specs = [self.table.specs[slot] for slot in slots.tolist()]
         self.table.release(slots)
         if not running.children and not running.branches:
             return tuple(outputs)
@@ -328,12 +330,10 @@ class Scheduler:
             return self._outputs(running, np.array(by[slot])) if slot in by else ()
 
         return tuple(
-            replace(
-                output,
-                children=called(running.children, slot),
-                branches=called(running.branches, slot),
+            with_called(
+                output, spec, called(running.children, slot), called(running.branches, slot)
             )
             if slot in running.children or slot in running.branches
             else output
-            for output, slot in zip(outputs, slots.tolist(), strict=True)
+            for output, spec, slot in zip(outputs, specs, slots.tolist(), strict=True)
         )

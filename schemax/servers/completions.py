@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from schemax.compiler.choices import Branches
@@ -13,7 +12,7 @@ from schemax.config import DecodingConfig
 from schemax.runtime.children import called_for
 from schemax.runtime.fork import Branch, branches_of, child_of, wave_of
 from schemax.runtime.grammar import Automata
-from schemax.runtime.outputs import joined
+from schemax.runtime.outputs import joined, with_called
 from schemax.runtime.plan import Ids
 from schemax.runtime.requests import Request
 from schemax.servers.answers import Vocabulary
@@ -91,7 +90,7 @@ class CompletionsModel(RemoteModel):
         whole = output.finish_reason != "length"
         children = called_for(branch.spec, output, 0)[0] if whole else ()
         called = [child_of(branch, place, child, request) for place, child in enumerate(children)]
-        return replace(output, children=tuple(await self._slots(request, called, config)))
+        return with_called(output, branch.spec, tuple(await self._slots(request, called, config)))
 
     def _body(
         self, head: Ids, ask: Ask, grammar: str | None, branch: Branch, config: DecodingConfig

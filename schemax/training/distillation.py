@@ -131,7 +131,7 @@ def examples_by_predictions(
                 raise InputError(f"{where}: not a prediction: attributes must be an object")
             place = _place(row, number - 1, by_id, len(annotated))
             if place is None:
-                raise InputError(f"{where}: no product to train on has the id {row.get('id')!r}")
+                raise InputError(f"{where}: no document to train on has the id {row.get('id')!r}")
             if row["attributes"] is None:
                 continue
             errors = (e for e in row.get("errors") or [] if isinstance(e, dict))

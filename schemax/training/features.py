@@ -75,7 +75,7 @@ def make_features(
     for what, names in notes.items():
         warnings.warn(f"{len(names)} {what}: {some_of(names)}", stacklevel=2)
     if not features:
-        raise InputError("no product is left to train on")
+        raise InputError("no document is left to train on")
     return features
 
 

@@ -169,7 +169,7 @@ def run_training(
         trainer.f1 = scorer(work.extractor, parts[1], schemas, settings.decoding, **work.options)
     padding = padding_share(schedule.batches)
     tell(
-        f"training on {trained:,} products of {len(features)} categories, {kept_back:,} held out; "
+        f"training on {trained:,} documents of {len(features)} categories, {kept_back:,} held out; "
         f"{schedule.steps:,} steps, {schedule.steps_per_epoch:,} an epoch; "
         f"{padding:.1%} of the tokens are padding"
     )

@@ -47,7 +47,7 @@ def gold_examples(
         stated = {label: canonical(value) for label, value in one.attributes.items()}
         example, errors = training_example(name, one, stated, schemas, output)
         if errors:
-            raise InputError(f"product {name}: {errors[0].field}: {errors[0].message}")
+            raise InputError(f"document {name}: {errors[0].field}: {errors[0].message}")
         examples.append(replace(example, labels=one.attributes))
     return examples
 
@@ -68,7 +68,7 @@ def training_example(
     if schema is None:
         known = ", ".join(map(repr, schemas))
         raise InputError(
-            f"product {name}: no schema for category {annotated.category!r}; known are {known}"
+            f"document {name}: no schema for category {annotated.category!r}; known are {known}"
         )
     labels = typed_labels(name, annotated.category, stated, schema, output)
     unknown = frozenset(error.field for error in labels.errors if error.field)

@@ -19,6 +19,7 @@ from schemax.runtime.loading.hub_kernels import guard_hub_kernels
 from schemax.runtime.loading.quantization import DeviceMap, Quantization, placement
 from schemax.runtime.loading.refusals import NOT_FOUND, brief, refusing, some
 from schemax.runtime.loading.sources import Source, find_source, load_config
+from schemax.runtime.pointwise import compile_chains
 from schemax.trained import FILE as TRAINED
 from schemax.trained import TrainedWith, read_trained
 
@@ -45,6 +46,7 @@ def load(
     quantization: Quantization | None = None,
     adapter: str | Path | None = None,
     attn_implementation: str | None = None,
+    compile: bool = False,
     revision: str | None = None,
 ) -> Loaded:
     """Loads weights and tokenizer.
@@ -55,6 +57,7 @@ def load(
     device_map: spreads the model over devices instead; see transformers. Needs accelerate.
     quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
     adapter: a LoRA adapter, merged into the weights unless these are quantized.
+    compile: whether chains of pointwise operations are compiled; see `runtime.pointwise`.
     revision: of `name` on the Hub: branch, tag or commit.
 
     Raises ModelError for a folder without config, safetensors weights or tokenizer, for models
@@ -81,6 +84,8 @@ def load(
     )
     if source.adapter is not None:
         model = put_adapter(model, source.adapter)
+    if compile:
+        compile_chains(model)
     return Loaded(model, tokenizer, _template(source), calibration, trained)
 
 
