@@ -33,7 +33,7 @@ from schemax.evaluation.judge import (
     product_cases,
     product_judgement,
 )
-from schemax.evaluation.plots import SUFFIXES, can_plot, plot_reliability
+from schemax.evaluation.plots import check_picture, plot_reliability
 from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
 from schemax.evaluation.schemas import as_declared, parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
@@ -129,7 +129,7 @@ def evaluate(
     """
     picture = report.reliability
     if picture is not None:
-        _check_picture(picture)
+        check_picture("--reliability", picture)
     if saved is not None:
         if data is not None:
             raise UsageError("give INPUT or --compare, not both")
@@ -188,13 +188,6 @@ def evaluate(
         show_runs(runs, comparisons, setting, by=report.by)
     if picture is not None:
         _draw(runs, picture)
-
-
-def _check_picture(path: Path) -> None:
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"--reliability takes a file that ends in {', '.join(SUFFIXES)}: {path}")
-    if not can_plot():
-        raise UsageError("--reliability requires matplotlib; pip install '.[plots]' in a checkout")
 
 
 def _draw(runs: Sequence[EvaluationRun], path: Path) -> None:
