@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from schemax.attributes import attr
 from schemax.calibration import Calibration
-from schemax.catalog import load_schema, schema_names
+from schemax.catalog import load_schema, load_schemas, schema_names
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.config import DecodingConfig
 from schemax.diagnosis import Diagnosis, doctor
@@ -27,6 +27,7 @@ from schemax.schema import AttrSchema
 
 if TYPE_CHECKING:
     from schemax import ray as ray
+    from schemax.discovery import discover
     from schemax.io.arrow import arrow_schema
     from schemax.io.dataframes import extract_frame
     from schemax.io.job import extract_files
@@ -55,11 +56,13 @@ __all__ = [
     "arrow_schema",
     "attr",
     "compile_schema",
+    "discover",
     "doctor",
     "extract",
     "extract_files",
     "extract_frame",
     "load_schema",
+    "load_schemas",
     "register_format",
     "report",
     "schema_names",
@@ -69,13 +72,14 @@ __all__ = [
 _LAZY = {
     "Summary": "schemax.io.summary",
     "arrow_schema": "schemax.io.arrow",
+    "discover": "schemax.discovery",
     "extract_files": "schemax.io.job",
     "extract_frame": "schemax.io.dataframes",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """What only files, tables and clusters need is imported when it is asked for."""
+    """What only files, tables, clusters and discovery need is imported when it is asked for."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     if name == "ray":

@@ -9,8 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from pydantic import BaseModel
-
 from schemax.attributes import settings_of
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, compile_schema
@@ -22,6 +20,7 @@ from schemax.errors import ModelError, SchemaError
 from schemax.familiarity import Familiarity
 from schemax.formats import OutputFormat
 from schemax.progress import track
+from schemax.reading.markup import Html
 from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
 from schemax.servers.remote import RemoteModel
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from schemax.runtime.shared import SharedEngine
     from schemax.runtime.watching import Watcher
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
@@ -44,6 +43,7 @@ class Options(TypedDict, total=False):
     template: TemplateLike | None
     decoding: str | DecodingConfig | None
     examples: FewShotExamples | None
+    html: Html
 
 
 class Calls:
@@ -61,7 +61,7 @@ class Calls:
 
     def compile(
         self,
-        schema: type[BaseModel],
+        schema: type[Any],
         *,
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
@@ -173,10 +173,13 @@ class Calls:
         examples: what the instruction shows: (document, instance) pairs, of several schemas by
             category. A document is a product as in `products`, and may be empty; a mapping that
             validates stands for an instance.
+        html: "strip" shows texts in which HTML is recognised without it (spans are still offsets
+            into the texts as they were given), "keep" all texts as they are.
         A record that cannot be read, or is too long for the model, becomes an extraction without
         a value, whose `errors` say why.
 
-        Raises InputError for a bare str and for examples that do not fit, SchemaError,
+        Raises InputError for a bare str, for examples that do not fit, and for a key in `text` that
+        no record of a list has, where one has a similar key; SchemaError,
         TemplateError, ModelError and ValueError before the first product is read.
         """
         return iter(self.extractions(products, schema, **options))
@@ -215,6 +218,7 @@ class Calls:
         id: str = "id",
         category: str | None = None,
         examples: FewShotExamples | None = None,
+        html: Html = "strip",
         watcher: Watcher | None = None,
         is_quick: bool = False,
         **settings: Any,
@@ -224,14 +228,18 @@ class Calls:
         schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
         if not schemas:
             raise SchemaError("schemas", None, "no category is given")
-        shown = Shown.of(text, id, category)
+        shown = Shown.of(text, id, category, html)
         shots = read_few_shot_examples(
             examples, schemas, mixed, lambda document: shown_text(document, shown)[0]
         )
-        compiled = {
-            name: self.compile(item, examples=shots.get(name, ()), **settings)
-            for name, item in schemas.items()
-        }
+        once: dict[Any, CompiledSchema] = {}  # several categories may share a schema
+        compiled = {}
+        for name, item in schemas.items():
+            shots_of = shots.get(name, ())
+            key = (item, name if shots_of else None)
+            if key not in once:
+                once[key] = self.compile(item, examples=shots_of, **settings)
+            compiled[name] = once[key]
         from schemax.pipeline import Extractions  # which imports torch
 
         documents = read_documents(products, shown)

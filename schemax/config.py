@@ -43,6 +43,7 @@ BOUNDS: Mapping[str, Bounds] = MappingProxyType(
         "documents_per_prompt": Bounds(1, 1_000),
         "k_max": Bounds(1, 1_000_000),
         "max_retries": Bounds(0, 16),  # each of which doubles a budget
+        "max_repairs": Bounds(0, 1),
         "batch_size": Bounds(1, 1_000_000),
         "branch_threshold": Bounds(0, 1, whole=False),
         "min_probability": Bounds(0, 1, whole=False),
@@ -58,6 +59,8 @@ BOUNDS: Mapping[str, Bounds] = MappingProxyType(
         "pack": Bounds(1, 1_000_000),
         "gradient_accumulation": Bounds(1, 1_000_000),
         "lora": Bounds(1, 65_536),
+        "lora_alpha": Bounds(1e-6, 1_000_000, whole=False),
+        "lora_dropout": Bounds(0, 0.99, whole=False),
         "absent": Bounds(0, 1, whole=False),
         "held_out": Bounds(0, 0.99, whole=False),
         "patience": Bounds(1, 2**31),
@@ -91,6 +94,9 @@ class DecodingConfig:
     k_max: token budget of a slot whose attribute names none; None derives it from the type.
     max_retries: how often a slot that ran out of budget gets another one, twice as large, and goes
         on in place; what it then writes is seen by no other slot.
+    max_repairs: how often a value that its type or a validator refuses is asked for again, with
+        what was said of it (docs/dependent-fields.md): 1, in the layout `branched` with isolated
+        documents, or not at all.
     batch_size: documents in flight, or "auto".
     stop: `literal` ends a slot where the format's literal is complete; `newline` at the end of
         the line, as in section 4.3.4.
@@ -105,6 +111,7 @@ class DecodingConfig:
     min_probability: a value that is less probable is taken for null, where its field may go without
         one; None takes the model's own threshold (schemax.calibration), 0 keeps every value.
         Values of the autoregressive layout have no probability, so all of them are kept.
+    template: the prompt where neither call, class nor model names one; None is "verbatim".
     temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
         on the seed, the document's text, the slot and the step, never on batch-mates.
 
@@ -117,12 +124,14 @@ class DecodingConfig:
     documents_per_prompt: int = 1
     k_max: int | None = None
     max_retries: int = 1
+    max_repairs: int = 0
     batch_size: int | Literal["auto"] = "auto"
     stop: Stop = "literal"
     constrain: bool = True
     strict: bool = False
     branch_threshold: float = 0.01
     min_probability: float | None = None
+    template: str | None = None
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
@@ -147,9 +156,16 @@ class DecodingConfig:
                 'layout="autoregressive" has no slots, because the model writes the whole output: '
                 "leave slots and stop at their defaults"
             )
+        if self.max_repairs and (self.layout, self.documents) != ("branched", "isolated"):
+            raise ValueError(
+                'max_repairs requires layout="branched" and documents="isolated" (the preset '
+                '"isolated"), where a value can be asked for again by itself'
+            )
         for name in ("constrain", "strict"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {value!r}")
+        if self.template is not None and not isinstance(self.template, str):
+            raise ValueError(f"template must be a name, a path or a text, not {self.template!r}")
         settings = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, chosen in (("k_max", None), ("batch_size", "auto"), ("min_probability", None)):
             if settings[name] == chosen:
@@ -170,6 +186,7 @@ PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
             stop="newline",
             constrain=False,
             min_probability=0.0,
+            template="paper",
         ),
         # A model that rambles is not asked to ramble twice.
         "autoregressive": DecodingConfig(layout="autoregressive", max_retries=0),
@@ -192,6 +209,16 @@ def resolve_decoding(decoding: str | DecodingConfig | None) -> DecodingConfig:
     return replace(PRESETS[name], **dict(map(_change, changes)))
 
 
+def decoding_name(config: DecodingConfig) -> str:
+    """What `resolve_decoding` reads as this config, with as few changes as can be."""
+    names = []
+    for preset, known in PRESETS.items():
+        pairs = ((one.name, getattr(config, one.name)) for one in fields(config))
+        changes = [f"{name}={value}" for name, value in pairs if value != getattr(known, name)]
+        names.append((len(changes), ":".join([preset, *changes])))
+    return min(names, key=lambda one: one[0])[1]
+
+
 _WORDS: Mapping[str, Any] = {"none": None, "true": True, "false": False}
 
 
@@ -200,8 +227,8 @@ def _change(text: str) -> tuple[str, Any]:
     if not equals or name not in {field.name for field in fields(DecodingConfig)}:
         known = ", ".join(field.name for field in fields(DecodingConfig))
         raise ValueError(f"a change to a preset is NAME=VALUE with one of {known}, not {text!r}")
-    if value in _WORDS:
-        return name, _WORDS[value]
+    if value.lower() in _WORDS:
+        return name, _WORDS[value.lower()]
     for kind in (int, float):
         try:
             return name, kind(value)

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakSet
 
-from pydantic import BaseModel
-
 from schemax.calibration import Calibration
 from schemax.calls import Calls
 from schemax.compiler import CompiledSchema, as_codec
@@ -22,11 +20,12 @@ from schemax.config import DecodingConfig, resolve_decoding
 from schemax.formats import OutputFormat
 from schemax.resources import EMBEDDED_WARNING, resource_dir
 from schemax.servers.remote import RemoteModel
+from schemax.trained import TrainedWith
 
 if TYPE_CHECKING:
     pass
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 class Extractor(Calls, AbstractContextManager["Extractor"]):
@@ -36,6 +35,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
     format, template, decoding: used where neither the call nor the class says otherwise.
     eos_ids: ids that end an output; None takes those of the model and the tokenizer.
     calibration: how the model's probabilities are read; None takes them as they are.
+    trained: what the model was trained with, as far as it says so.
 
     One that `from_pretrained` has loaded can be pickled: it is loaded again where it arrives. Any
     other raises TypeError, since its model is held by this process alone.
@@ -66,6 +66,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         self.template = template
         self.decoding = resolve_decoding(decoding)
         self.calibration = calibration or Calibration()
+        self.trained = TrainedWith()
         self._unfamiliar: WeakSet[CompiledSchema] = WeakSet()  # schemas that were warned of
         as_codec(tokenizer).check_vocabulary(self.model.vocab_size)
         self.eos_ids = checked_eos_ids(
@@ -83,6 +84,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         quantization: Literal["nf4", "int8"] | None = None,
         adapter: str | Path | None = None,
         attn_implementation: str | None = None,
+        compile: bool = False,
         revision: str | None = None,
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
@@ -91,7 +93,8 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         """Loads a model from a local folder or the Hugging Face Hub.
 
         safetensors only, and never with remote code. A `prompt.jinja` in the folder is the default
-        template, a `calibration.json` the calibration.
+        template, a `calibration.json` the calibration, and a `schemax.json` says which format and
+        decoding are the default ones (docs/training.md).
 
         name: a model, or a LoRA adapter that names its base model; revision: its branch, tag or
             commit on the Hub.
@@ -101,6 +104,8 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
         adapter: folder or Hub id of a LoRA adapter for the model. Merged into its weights, so that
             it costs nothing at run time, unless these are quantized. Needs peft.
+        compile: whether norms and other chains of pointwise operations become one kernel each, by
+            `torch.compile`, while the model is loaded. Needs a compiler.
 
         Raises ModelError for what cannot be loaded, with the cause and the remedy; ValueError for
         an unknown quantization, and for a device together with a device_map.
@@ -114,6 +119,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
             "quantization": quantization,
             "adapter": adapter,
             "attn_implementation": attn_implementation,
+            "compile": compile,
             "revision": revision,
         }
         settings: Any = {"format": format, "decoding": decoding}
@@ -121,10 +127,12 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         made = cls(
             found.model,
             found.tokenizer,
+            format=format or found.trained.format,
             template=template or found.template,
+            decoding=decoding or found.trained.decoding,
             calibration=found.calibration,
-            **settings,
         )
+        made.trained = found.trained
         made._load_again = partial(
             cls.from_pretrained, name, template=template, **settings, **loading
         )
@@ -165,15 +173,19 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         place: Any = {"model": model, "tokenizer": tokenizer, "api_key": api_key, "kind": kind}
         place |= {"concurrency": concurrency, "timeout": timeout}
         found = connect(url, **place)
+        trained = found.trained.decoding
+        if trained is None or found.model.refusal(trained):
+            trained = resolve_decoding(found.model.usual_decoding)
         made = cls(
             found.model,
             found.tokenizer,
-            format=format,
+            format=format or found.trained.format,
             template=template or found.template,
-            decoding=decoding or found.model.usual_decoding,
+            decoding=decoding or trained,
             eos_ids=found.tokenizer.eos_ids,
             calibration=found.calibration,
         )
+        made.trained = found.trained
         made._load_again = partial(cls.from_server, url, **settings, **place)
         return made
 

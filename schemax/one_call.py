@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from pydantic import BaseModel
-
+from schemax.attributes import compile_attributes
 from schemax.calls import Options
 from schemax.documents import Shown, read_documents
 from schemax.extractor import Extractor, loaded
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 @overload
@@ -72,6 +71,8 @@ def extract(
         raise TypeError(f"extract() has no option {strange[0]!r}; it has {known}")
     if isinstance(products, (str, bytes, Mapping)):
         read_documents(products, Shown())
+    for declared in schema.values() if isinstance(schema, Mapping) else (schema,):
+        compile_attributes(declared)
     if extractor is None:
         extractor = Extractor.default() if model is None else loaded(str(model))
     return extractor.extract(

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from itertools import count, islice
 from typing import Any
+
+import torch
 
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
@@ -16,7 +20,7 @@ from schemax.documents import Document
 from schemax.errors import InputError
 from schemax.familiarity import Familiarity
 from schemax.messages import clipped, some_of
-from schemax.readout import read_out
+from schemax.readout import read_out, review
 from schemax.results import Extraction, failed
 from schemax.runtime.engine import AnyModel, Windows, outputs
 from schemax.runtime.outputs import NO_MEMORY, DocumentOutput
@@ -24,7 +28,7 @@ from schemax.runtime.requests import Request, new_request
 from schemax.runtime.shared import Call, SharedEngine
 from schemax.runtime.stream import Refused
 from schemax.runtime.watching import Watcher
-from schemax.tokens import PromptIds, StopTable
+from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 # Characters of documents that are read at a time; outputs that are read out at a time.
 _WINDOW_CHARACTERS, _AT_ONCE = 4_000_000, 16
@@ -114,7 +118,8 @@ class Extractions:
         self, documents: Iterator[Document], *, alone: bool
     ) -> Iterator[list[Extraction[Any]] | Call]:
         """alone: whether every document gets a prompt of its own."""
-        feed = _Feed(self._engine.model, self.compiled, self._by_category, alone)
+        model = self._engine.model
+        feed = _Feed(model, self.compiled, self._calibration, self._by_category, alone)
         may_share = self._config.documents == "stacked" and not alone
         windows, failure = feed.windows(documents), None
         call = self._call = self._engine.call(self._config)
@@ -182,10 +187,11 @@ class _Feed:
         self,
         model: AnyModel,
         compiled: Mapping[str, CompiledSchema],
+        calibration: Calibration,
         by_category: bool,
         alone: bool,
     ) -> None:
-        self._model, self._compiled = model, compiled
+        self._model, self._compiled, self._calibration = model, compiled, calibration
         self._by_category, self._alone = by_category, alone
         self._places = count()
         self.owners: dict[int, tuple[CompiledSchema, Document]] = {}
@@ -216,11 +222,26 @@ class _Feed:
                     group, failures = _encodable(schema, group)
                     unread += failures
                     made = self._prompts(schema, group)
+                if schema.decoding.max_repairs:
+                    made = [self._reviewed(*each, schema) for each in zip(made, group, strict=True)]
                 self.owners.update((next(self._places), (schema, item)) for item in group)
                 prompts += ((prompt, schema.stop) for prompt in made)
             yield unread, list(windows.requests(prompts))
         if failure is not None:
             raise failure
+
+    def _reviewed(
+        self, prompt: PromptIds, document: Document, compiled: CompiledSchema
+    ) -> PromptIds:
+        """The prompt of a document whose values are judged where they are decoded."""
+
+        @lru_cache(maxsize=1)  # asked more than once of the same values
+        def judge(outputs: tuple[SlotOutput, ...]) -> Mapping[tuple[str, ...], str]:
+            with torch.inference_mode(False):  # validators may compute something of their own
+                return review(document, compiled, self._calibration, outputs)
+
+        assert compiled.waves is not None
+        return replace(prompt, waves=replace(compiled.waves, review=judge))
 
     def _unknown(self, category: str, document: Document) -> str | None:
         if category in self._compiled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import exp, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,12 @@ from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
 from schemax.compiler.slot_specs import is_typed
 from schemax.documents import Document
 from schemax.formats import DocumentKey, OutputFormat
+from schemax.reading.choices import Choices as NamedChoices
 from schemax.results import Extraction, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
 from schemax.results.fields import field_tree_of, part_of
+from schemax.results.lists import with_items
+from schemax.results.repairs import refusals, settled
 from schemax.tokens import SlotOutput, SlotSpec
 
 if TYPE_CHECKING:
@@ -35,16 +38,18 @@ def read_out(
     calibration: Calibration,
 ) -> Extraction[Any]:
     """An extraction of a document that was run: every slot's text, its value, the instance."""
-    slots: list[SlotText | None]
+    slots: Sequence[SlotText | None]
     if compiled.decoding.layout == "autoregressive":
         slots = _parsed(_plain_text(output.slots[0], compiled), compiled, output.document)
         if isinstance(compiled.codec, ByteCodec) and output.slots[0].logprobs:
             slots = list(_told(slots, output.slots[0], compiled))
         pairs_of_lists = zip(slots, compiled.attributes, strict=True)
-        slots = [_with_items(slot, item, compiled.format) for slot, item in pairs_of_lists]
+        slots = [with_items(slot, item, compiled.format) for slot, item in pairs_of_lists]
     else:
-        pairs = zip(output.slots, _kinds(compiled), strict=True)
-        slots = [_slot_text(slot, kind, compiled, calibration) for slot, kind in pairs]
+        slots = _slot_texts(output.slots, compiled, calibration)
+    if compiled.decoding.max_repairs:
+        refused = partial(_refusals, document, compiled)
+        slots = settled(compiled.attributes, slots, refused, _null_text(compiled.format))
     return build(
         compiled.schema,
         compiled.attributes,
@@ -73,8 +78,9 @@ def read_part(
     if not slots.keys() >= set(places):
         return None
     kinds = _kinds(compiled)
+    schema: Any = compiled.schema
     return build(
-        part_of(compiled.schema, name),
+        part_of(schema, name),
         [compiled.attributes[n] for n in places],
         [_slot_text(slots[n], kinds[n], compiled, calibration) for n in places],
         compiled.format,
@@ -85,11 +91,37 @@ def read_part(
     )
 
 
+def review(
+    document: Document,
+    compiled: CompiledSchema,
+    calibration: Calibration,
+    outputs: Sequence[SlotOutput],
+) -> dict[tuple[str, ...], str]:
+    """What is said of values that are refused; see `compiler.waves.Review`."""
+    return _refusals(document, compiled, _slot_texts(outputs, compiled, calibration))
+
+
+def _refusals(
+    document: Document, compiled: CompiledSchema, slots: Sequence[SlotText | None]
+) -> dict[tuple[str, ...], str]:
+    strict = compiled.decoding.strict
+    asked = compiled.schema, compiled.attributes
+    return refusals(*asked, slots, compiled.format, document.texts, strict)
+
+
+def _slot_texts(
+    outputs: Sequence[SlotOutput], compiled: CompiledSchema, calibration: Calibration
+) -> list[SlotText]:
+    pairs = zip(outputs, _kinds(compiled), strict=True)
+    return [_slot_text(slot, kind, compiled, calibration) for slot, kind in pairs]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kind:
     """What is known of a slot before a document is read.
 
-    choices: of an attribute that has any, where decoding keeps to them.
+    choices: of an attribute that has any, where decoding keeps to them. named: recognizes them in
+        a text that was written instead.
     optional: whether a field may go without a value.
     items: of a count, the kinds of an item's slots.
     """
@@ -98,6 +130,18 @@ class _Kind:
     choices: Choices | None
     optional: bool
     items: tuple[_Kind, ...] | None
+    named: NamedChoices | None = None
+
+    def is_named(self, raw: str, output_format: OutputFormat) -> bool:
+        """Whether a slot's text names one of the choices."""
+        try:
+            text = output_format.unescape(raw)
+        except Exception:  # a format may be the user's own
+            return False
+        if not isinstance(text, str) or self.named is None:
+            return False
+        reading = self.named.read(text.strip())
+        return reading.note is not None or text.strip() in self.named.values
 
 
 def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
@@ -108,6 +152,16 @@ def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
 def _slot_text(
     slot: SlotOutput, kind: _Kind, compiled: CompiledSchema, calibration: Calibration
 ) -> SlotText:
+    if slot.repaired is not None:
+        first = _slot_text(replace(slot, repaired=None), kind, compiled, calibration)
+        again = _slot_text(slot.repaired, kind, compiled, calibration)
+        return replace(first, repaired=again)
+    if slot.as_text is not None:
+        # Written by a model that would rather not have kept to the choices.
+        free = replace(kind, is_typed=False, choices=None)
+        as_text = _slot_text(slot.as_text, free, compiled, calibration)
+        if as_text.complete and kind.is_named(as_text.raw, compiled.format):
+            return replace(as_text, tokens=len(slot.ids) + as_text.tokens)
     raw, complete = compiled.decode_slot(slot.ids)
     items = None
     if kind.items is not None:
@@ -191,6 +245,9 @@ def _kinds_of(
             items=_kinds_of_items(attribute, spec.expansion, compiled)
             if isinstance(spec.expansion, Items)
             else None,
+            named=NamedChoices(dict(zip(asked[n].choices, asked[n].choice_values, strict=True)))
+            if isinstance(spec.branching, Branches) and spec.branching.as_text
+            else None,
         )
         for n, (attribute, spec) in enumerate(zip(attributes, specs, strict=True))
     )
@@ -243,29 +300,6 @@ def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[Sl
         else SlotText(found[path], "stop", whole.tokens, complete=True)
         for path in paths[document * width : (document + 1) * width]
     ]
-
-
-def _with_items(
-    slot: SlotText | None, attribute: Attribute, format: OutputFormat
-) -> SlotText | None:
-    """A list of nested models that the model wrote itself, as JSON: its count, and its items.
-
-    As it is where it is no such list, which the results tell.
-    """
-    try:
-        rows = json.loads(slot.raw) if slot is not None and attribute.fields else None
-    except (ValueError, RecursionError):
-        rows = None
-    if slot is None or not isinstance(rows, list) or not all(isinstance(x, dict) for x in rows):
-        return slot
-    items = []
-    for row in rows:
-        paths = [leaf.labels for leaf in attribute.fields]
-        found = format.parse(json.dumps(row, ensure_ascii=False), paths)
-        raws = [SlotText(found.get(path, "null"), "stop", 0, complete=True) for path in paths]
-        leaves = zip(raws, attribute.fields, strict=True)
-        items.append(tuple(_with_items(raw, leaf, format) or raw for raw, leaf in leaves))
-    return replace(slot, raw=str(len(rows)), items=tuple(items))
 
 
 def _told(

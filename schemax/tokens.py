@@ -93,6 +93,30 @@ class Branching(Protocol):
         ids, alternatives: of a `SlotOutput`.
         """
 
+    def instead(self, legal_logprob: float) -> tuple[ChildSlot, ...]:
+        """The slot once more, held to no choices, where the model wanted to write something else.
+
+        legal_logprob: of a `SlotOutput`, over all tokens.
+        """
+
+
+class Waves(Protocol):
+    """What is asked of a document once all of its slots are filled: further slots, wave by wave.
+
+    outputs: of all slots so far, in the order in which they were asked for. Nothing else decides,
+    so that a document may begin again.
+    """
+
+    @property
+    def extent(self) -> int:
+        """The most position ids that one of these slots needs: its key and its budget."""
+
+    def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
+        """() if nothing is left to ask. room: position ids for a slot; None without a bound."""
+
+    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
+        """(N,) outputs of all waves, in the order of the attributes, items with their lists."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotSpec:
@@ -121,12 +145,14 @@ class ChildSlot:
     key: at least one id.
     k_max: token budget, delimiter included; None for what is left of its parent's.
     shared: how many of the key's ids its parent has read as well, from the key's beginning on.
+    number: of a slot of a wave, which no other one called for: what random numbers depend on.
     """
 
     key: tuple[int, ...]
     k_max: int | None
     spec: SlotSpec
     shared: int = 0
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +169,7 @@ class PromptIds:
     answers: (J, N) tokens that slots write whatever the model says, stop included: benchmarks give
         every engine the same work to do. None lets the model choose.
     numbers: (N,) what slots' random numbers depend on; () for their own, 0 to N - 1.
+    waves: what is asked once these slots are filled. Only branches of isolated documents have any.
     """
 
     instruction: tuple[int, ...]
@@ -154,6 +181,7 @@ class PromptIds:
     slots: tuple[SlotSpec, ...] = ()
     answers: tuple[tuple[tuple[int, ...], ...], ...] | None = None
     numbers: tuple[int, ...] = ()
+    waves: Waves | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +210,11 @@ class SlotOutput:
         Of free text only tokens count at which the model's own choice was refused.
     alternatives: of every step with a choice, for a grammar of choices.
     passes: forward passes that gave its tokens, those that read its prompt counted as one.
+    before: forward passes of its document before it began, of a slot of a later wave.
     children: of the slots that its value called for. () also of a value that is cut off.
     branches: what it could have written instead. Only a stream tells, since it reads nothing twice.
+    as_text: what was written where it was held to no choices; see `Branching.instead`.
+    repaired: what was written when it was asked for again, because the value was refused.
 
     Outputs with the same tokens are equal: numbers differ by rounding.
     """
@@ -195,5 +226,8 @@ class SlotOutput:
     legal_logprobs: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
     alternatives: tuple[Alternatives, ...] = field(default=(), compare=False)
     passes: int = field(default=0, compare=False)
+    before: int = field(default=0, compare=False)
     children: tuple[SlotOutput, ...] = ()
     branches: tuple[SlotOutput, ...] = field(default=(), compare=False)
+    as_text: SlotOutput | None = field(default=None, compare=False)
+    repaired: SlotOutput | None = None

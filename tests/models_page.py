@@ -75,7 +75,8 @@ only gross errors can be told from rounding.
   then a token does.
 - **RWKV** of transformers mixes up the rows of a batch when it reads a single token, so its rows
   are run one by one.
-- **Flash and flex attention** take no masks of ours: load with `attn_implementation="sdpa"`.
+- **Flash attention** of transformers takes no masks of ours: load with
+  `attn_implementation="sdpa"`.
 """
 
 

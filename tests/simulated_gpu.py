@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,10 +33,12 @@ import numpy as np
 import torch
 import torchgen
 from simulated_guard import guard
-from simulated_kernels import KERNELS
+from simulated_kernels import KERNELS, flex_attention
 from torch import Tensor
+from torch.nn.attention import flex_attention as flex_module
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.flop_counter import flop_registry
 
 aten = torch.ops.aten
 
@@ -47,6 +49,7 @@ _IDLE = {
     *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "alias"),
     *("_unsafe_view", "lift_fresh", "_reshape_alias", "view", "is_same_size", "resize_"),
 }
+_LOOKS_UP = {"embedding", "index", "index_select", "gather"}
 _INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}
 _INDEXING |= {"_unsafe_index_put", "index_add", "index_add_"}
 _TAKES_CPU_SCALARS = {"where", "masked_fill", "masked_fill_", "fill_", "lerp", "lerp_", "clamp"}
@@ -56,14 +59,50 @@ _TAKES_CPU_SCALARS = {"where", "masked_fill", "masked_fill_", "fill_", "lerp", "
 class Event:
     """kind: "launch", "to_device", "to_host", "wait", or what `SimulatedGPU.mark` was given.
 
-    size: bytes that are copied; kernels that are launched. name: of the operator. line: of the
-    package under test.
+    size: bytes that are copied; kernels that are launched; kernels that the device still has to do
+    when a wait ends. name: of the operator. line: of the package under test. moved: bytes that a
+    kernel reads and writes; flops: of products.
     """
 
     kind: str
     name: str
     line: str
     size: int
+    moved: int = 0
+    flops: int = 0
+
+
+class _Fused:
+    """What a compiler would make of operations: those between products are one kernel.
+
+    read: what comes from before, or out of a product, once; written: what goes to a product, or
+    is given out.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[Any, bool] = {}
+        self.moved = 0
+        self.names: list[str] = []
+
+    def take(self, name: str, given: list[Tensor], made: list[Tensor]) -> None:
+        self.names.append(name)
+        for tensor in given:
+            if tensor.untyped_storage() not in self.known:  # from before
+                self.known[tensor.untyped_storage()] = True
+                self.moved += _bytes(tensor)
+        for tensor in made:
+            self.known.setdefault(tensor.untyped_storage(), False)
+
+    def give(self, tensors: list[Tensor]) -> None:
+        for tensor in tensors:
+            if self.known.get(tensor.untyped_storage()) is False:
+                self.known[tensor.untyped_storage()] = True
+                self.moved += _bytes(tensor)
+
+
+def _bytes(tensor: Tensor) -> int:
+    """Of a tensor, no more than lie in memory."""
+    return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())
 
 
 @dataclass
@@ -80,12 +119,48 @@ class SimulatedGPU:
     most: dict[int, int] = field(default_factory=dict)
     _known: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     pinned: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
+    fused: _Fused | None = None
+    _coming: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
 
     def mark(self, kind: str) -> None:
         self.note(kind, "")
 
-    def note(self, kind: str, name: str, size: int = 0) -> None:
-        self.events.append(Event(kind, name, _line(), size))
+    def note(self, kind: str, name: str, size: int = 0, moved: int = 0, flops: int = 0) -> None:
+        self.events.append(Event(kind, name, _line(), size, moved, flops))
+
+    def launch(self, op: Any, name: str, args: Any, kwargs: Any, found: Any) -> None:
+        given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        made = [x for x in tree_leaves(found) if isinstance(x, Tensor)]
+        flops = 0
+        if (formula := flop_registry.get(getattr(op, "overloadpacket", op))) is not None:
+            flops = formula(*args[:2] if name == "bmm" else args, **kwargs, out_val=found)
+        elif name == "_varlen_attn":
+            flops = 4 * args[0].numel() * args[6]
+        elif self.fused is not None:
+            return self.fused.take(name, given, made)
+        if self.fused is not None:
+            self.fused.give(given)
+            self.fused.known.update((tensor.untyped_storage(), True) for tensor in made)
+        if name in _LOOKS_UP:  # as much as is found
+            given = made
+        elif name in ("index_put_", "_index_put_impl_"):  # as much as is put there
+            given = made = [x for x in given[-1:] if x.dim()]
+        self.note("launch", name, _LAUNCHES.get(name, 1), sum(map(_bytes, given + made)), flops)
+
+    def send(self, target: Tensor, source: Tensor) -> None:
+        """A copy to the host that is not waited for: its numbers come with the next wait."""
+        self._coming.append((len(self.events), target, source.clone()))
+        target.zero_()
+
+    def wait(self, name: str, place: int | None = None) -> None:
+        """Until the events up to a place are done; size: kernels behind that are still to come."""
+        place = len(self.events) if place is None else place
+        behind = sum(event.size for event in self.events[place:] if event.kind == "launch")
+        self.note("wait", name, behind)
+        for at, target, source in self._coming:
+            if at <= place:
+                target.copy_(source)
+        self._coming = [item for item in self._coming if item[0] > place]
 
     def count(self, kind: str) -> int:
         return sum(event.kind == kind for event in self.events)
@@ -197,23 +272,28 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     mine = [x for x in tensors if isinstance(x, GPUTensor)]
     wanted = None if kwargs.get("device") is None else torch.device(kwargs["device"])
     named = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.device)]
+    is_pinned = kwargs.pop("pin_memory", None) and (wanted is None or wanted.type == "cpu")
     if not mine and not any(device.type == "cuda" for device in [*named, wanted] if device):
-        return op(*args, **kwargs)
+        made = op(*args, **kwargs)
+        if is_pinned:
+            gpu.pinned.add(made.untyped_storage())
+        return made
     if name == "_to_copy":
         return _copied(gpu, args[0], wanted, kwargs)
     if name == "copy_":
         return _copy_into(gpu, *args, **kwargs)
     if name == "_local_scalar_dense":
         gpu.note("to_host", name, 8)
-        gpu.note("wait", name)
+        gpu.wait(name)
         return op(args[0].inner) if gpu.has_numbers else 1
     if gpu.has_numbers and (kernel := KERNELS.get(op.name())) is not None:
-        gpu.note("launch", name, 1)
         index = mine[0].device.index
-        return tree_map(
+        made = tree_map(
             lambda x: GPUTensor(x, index) if isinstance(x, Tensor) else x,
             kernel(*tree_map(_inner, args), **tree_map(_inner, kwargs)),
         )
+        gpu.note("launch", name, 1, sum(map(_bytes, mine + tree_leaves(made)[:1])))
+        return made
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(
         op.name(), "CompositeImplicitAutograd"
     )
@@ -229,10 +309,9 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             "cpu" if gpu.has_numbers or (wanted is not None and wanted.type == "cpu") else "meta"
         )
         kwargs = {**kwargs, "device": place}
-    kwargs.pop("pin_memory", None)
     found = op(*tree_map(_inner, args), **tree_map(_inner, kwargs))
     if not op.is_view and name not in _IDLE:
-        gpu.note("launch", name, _LAUNCHES.get(name, 1))
+        gpu.launch(op, name, tree_map(_inner, args), tree_map(_inner, kwargs), found)
     if wanted is not None and wanted.type == "cpu":
         return found
     return tree_map(lambda x: _outer(x, op, mine, index), found)
@@ -285,14 +364,14 @@ def _count_waits(gpu: SimulatedGPU, op: Any, name: str, args: Any, kwargs: Any) 
     if name in _INDEXING:
         for part in (x for x in tree_leaves(args[1:2]) if isinstance(x, Tensor)):
             if part.dtype in (torch.bool, torch.uint8):
-                gpu.note("wait", f"boolean {name}")
+                gpu.wait(f"boolean {name}")
             if not isinstance(part, GPUTensor) and part.dim():
                 gpu.note("to_device", f"indices of {name}", part.nbytes)
-                gpu.note("wait", f"indices of {name}")
+                gpu.wait(f"indices of {name}")
         return
     depends = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(op.tags)
     if depends and not (name == "repeat_interleave" and kwargs.get("output_size") is not None):
-        gpu.note("wait", name)
+        gpu.wait(name)
 
 
 def _copied(gpu: SimulatedGPU, source: Tensor, wanted: Any, kwargs: dict[str, Any]) -> Tensor:
@@ -301,7 +380,7 @@ def _copied(gpu: SimulatedGPU, source: Tensor, wanted: Any, kwargs: dict[str, An
         is_free = bool(kwargs.get("non_blocking")) and source.untyped_storage() in gpu.pinned
         gpu.note("to_device", "to", source.nbytes)
         if not is_free:
-            gpu.note("wait", "to")
+            gpu.wait("to")
         if not gpu.has_numbers:
             rest["device"] = torch.device("meta")
         return GPUTensor(aten._to_copy(source, **rest), wanted.index or 0)
@@ -309,9 +388,9 @@ def _copied(gpu: SimulatedGPU, source: Tensor, wanted: Any, kwargs: dict[str, An
     if wanted is not None and wanted.type != "cuda":
         gpu.note("to_host", "to", found.nbytes)
         if not kwargs.get("non_blocking"):
-            gpu.note("wait", "to")
+            gpu.wait("to")
         return found if gpu.has_numbers else torch.ones_like(found, device="cpu")
-    gpu.note("launch", "_to_copy", 1)
+    gpu.launch(aten._to_copy, "_to_copy", (source.inner,), {}, found)
     return GPUTensor(found, source.device.index if wanted is None else wanted.index or 0)
 
 
@@ -323,9 +402,15 @@ def _copy_into(
     kind = "launch" if to_device and to_host else "to_device" if to_device else "to_host"
     gpu.note(kind, "copy_", 1 if kind == "launch" else host.nbytes)
     is_free = non_blocking and host.untyped_storage() in gpu.pinned
+    if is_free and kind == "to_host" and gpu.has_numbers:
+        gpu.send(target, _inner(source))
+        return target
     if kind != "launch" and not is_free and not (to_device and not source.dim()):
-        gpu.note("wait", "copy_")
-    _inner(target).copy_(_inner(source))
+        gpu.wait("copy_")
+    if gpu.has_numbers or kind == "launch":
+        _inner(target).copy_(_inner(source))
+    elif kind == "to_host":
+        target.fill_(1)
     return target
 
 
@@ -381,6 +466,37 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return _run(op, args, kwargs or {})
 
 
+def _compile(function: Any = None, **_: Any) -> Any:
+    """`torch.compile`: runs what it is given, and counts it as compiled."""
+
+    @wraps(function)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        gpu = _at_hand()
+        if gpu.fused is not None:
+            return function(*args, **kwargs)
+        gpu.fused = _Fused()
+        try:
+            found = function(*args, **kwargs)
+            leaves = tree_leaves(found)
+            gpu.fused.give([x.inner for x in leaves if isinstance(x, GPUTensor)])
+            fused = gpu.fused
+        finally:
+            gpu.fused = None
+        if fused.names:
+            gpu.note("launch", "compiled", 1, fused.moved)
+        return found
+
+    return compiled
+
+
+class _CUDAEvent:
+    def record(self, stream: Any = None) -> None:
+        self.place = len(_at_hand().events)
+
+    def synchronize(self) -> None:
+        _at_hand().wait("event", self.place)
+
+
 @contextmanager
 def simulated_gpu(
     devices: int = 1, memory: int = 139 << 30, has_numbers: bool = True
@@ -412,7 +528,7 @@ def simulated_gpu(
     said = {
         **dict.fromkeys(("_lazy_init", "init", "set_device", "empty_cache", "synchronize")),
         **dict.fromkeys(("ipc_collect", "manual_seed_all", "manual_seed", "set_rng_state_all")),
-        **dict.fromkeys(("reset_peak_memory_stats",)),
+        **dict.fromkeys(("reset_peak_memory_stats", "current_stream")),
         **dict.fromkeys(("is_available", "is_initialized", "is_bf16_supported"), True),
         "device_count": devices,
         "current_device": 0,
@@ -428,6 +544,9 @@ def simulated_gpu(
             answer = lambda *_, value=value, **__: value  # noqa: E731
             stack.enter_context(patch.object(torch.cuda, name, answer))
         stack.enter_context(patch.object(torch.cuda, "mem_get_info", free))
+        stack.enter_context(patch.object(torch.cuda, "Event", _CUDAEvent))
+        stack.enter_context(patch.object(torch, "compile", _compile))
+        stack.enter_context(patch.object(flex_module, "flex_attention", flex_attention))
         peak = lambda device=0: gpu.most.get(torch.device(device).index or 0, 0)  # noqa: E731
         stack.enter_context(patch.object(torch.cuda, "max_memory_allocated", peak))
         for name in ("is_available", "empty_cache"):

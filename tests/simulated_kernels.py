@@ -5,6 +5,7 @@ What they require of their arguments is required here: the rules are those of to
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -108,6 +109,30 @@ def varlen_attention(
         found, sums = _softmax(scores, values, query.dtype)
         out[mine], total[:, mine] = found.transpose(0, 1), sums
     return out, total, torch.zeros(2, dtype=torch.uint64)
+
+
+def flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: Any,
+    scale: float,
+    enable_gqa: bool,
+    return_aux: Any,
+) -> tuple[Tensor, Any]:
+    """FlexAttention: `score_mod` is told of all scores at once, by indices that broadcast."""
+    groups, rest = divmod(query.shape[1], key.shape[1])
+    assert not rest
+    assert groups == 1 or enable_gqa
+    assert return_aux.lse
+    keys, values = (part.float().repeat_interleave(groups, dim=1) for part in (key, value))
+    scores = (query.float() @ keys.transpose(-1, -2)) * scale
+    places = [torch.arange(size, device=query.device) for size in scores.shape]
+    shaped = [place.view([-1 if n == m else 1 for m in range(4)]) for n, place in enumerate(places)]
+    scores = score_mod(scores, *shaped)
+    assert scores.dtype == torch.float32
+    out, total = _softmax(scores, values, query.dtype)
+    return out, SimpleNamespace(lse=total)
 
 
 def histogram(values: Tensor, *settings: Any, **more: Any) -> Tensor:

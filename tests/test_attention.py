@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import log
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from schemax.runtime import kernels
 from schemax.runtime.attention import attend_segments
 from schemax.runtime.batch import Kind, KVSegment
+from schemax.runtime.flex import flex
 from schemax.runtime.kernels import attend, efficient, flash_on_cpu, plain, varlen
 from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.masks import Mask, least_where
@@ -115,6 +117,49 @@ def test_scores_beyond_half_precision_stay_numbers() -> None:
     assert torch.allclose(total, torch.full_like(total, 96_000 + log(5)))
 
 
+@pytest.fixture
+def interpreted() -> Iterator[None]:
+    """What is compiled elsewhere runs as it stands."""
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+@pytest.mark.parametrize("softcap", [None, 5.0])
+@pytest.mark.parametrize("kind", ["plain", "causal", "counted", "per query", "per row"])
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_flex_attention_equals_its_twin(
+    kind: str, softcap: float | None, interpreted: None
+) -> None:
+    query = torch.randn(3, 20, 6, 16)
+    key, value = torch.randn(3, 2, 20, 16), torch.randn(3, 2, 20, 16)
+    mask = None
+    if kind == "counted":
+        mask = Mask(counts=torch.tensor([1, 20, 7], dtype=torch.int32), length=20)
+    elif kind.startswith("per"):
+        hidden = torch.rand(3, 20 if kind == "per query" else 1, 20) < 0.5
+        hidden[..., 3] = False
+        mask = Mask(least_where(hidden))
+    found = flex(query, key, value, 0.3, mask, kind == "causal", softcap)
+    for got, right in zip(
+        found, plain(query, key, value, 0.3, mask, kind == "causal", softcap), strict=True
+    ):
+        torch.testing.assert_close(got, right)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_flex_attention_is_as_exact_as_torch_s_own(interpreted: None) -> None:
+    query, key, value = (torch.randn(4, 8, 200, 64) for _ in range(3))
+    query = query * 4
+    wide = query.double(), key.double(), value.double()
+    scores = wide[0] @ wide[1].transpose(-1, -2) / 8
+    expected = scores.softmax(-1) @ wide[2]
+    own = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+    found, total = flex(query.transpose(1, 2), key, value, 1 / 8, None, False, None)
+    error = (found.transpose(1, 2).double() - expected).square().mean().sqrt()
+    assert error <= 1.05 * (own.double() - expected).square().mean().sqrt()
+    assert (total.double() - scores.logsumexp(-1).transpose(1, 2)).abs().max() < 1e-4
+
+
 CUDA_KERNELS = [
     (efficient, torch.float32),
     (efficient, torch.float16),
@@ -122,10 +167,11 @@ CUDA_KERNELS = [
     (varlen, torch.float16),
     (varlen, torch.bfloat16),
 ]
+FLEX = [(flex, torch.float32), (flex, torch.bfloat16)]
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("kernel", "dtype"), CUDA_KERNELS)
+@pytest.mark.parametrize(("kernel", "dtype"), [*CUDA_KERNELS, *FLEX])
 @pytest.mark.parametrize("kind", ["plain", "causal", "counted", "per query", "one document"])
 @pytest.mark.parametrize("lies", ["by head", "by token"])
 def test_kernels_of_cuda_equal_their_twin(
@@ -163,17 +209,25 @@ def test_kernels_of_cuda_equal_their_twin(
 
 @pytest.mark.gpu
 def test_each_kernel_is_taken_where_it_works(cuda: None, caplog: pytest.LogCaptureFixture) -> None:
-    def taken(dtype: torch.dtype, size: int, mask: Mask | None = None, **changes: Any) -> str:
+    def taken(
+        dtype: torch.dtype,
+        size: int,
+        mask: Mask | None = None,
+        softcap: float | None = None,
+        prefers: bool = False,
+    ) -> str:
         query = torch.zeros(2, 5, 4, size, dtype=dtype).cuda()
         key = torch.zeros(2, 2, 30, size, dtype=dtype).cuda()
-        return kernels._kernel_for(query, key, key, mask, changes.get("softcap")).__name__
+        taken = kernels._kernel_for(query, key, key, mask, softcap, prefers_flex=prefers)
+        return taken.__name__
 
     kernels._works.cache_clear()
     caplog.set_level("INFO")
     rows = Mask(torch.zeros(2, 5, 30).cuda())
     assert taken(torch.bfloat16, 64) == "varlen"
     assert taken(torch.bfloat16, 64, rows) == "efficient"
-    assert taken(torch.bfloat16, 64, softcap=30.0) == "plain"
+    assert taken(torch.bfloat16, 64, softcap=30.0) == "flex"
+    assert taken(torch.bfloat16, 64, prefers=True) == "flex"
     assert taken(torch.bfloat16, 12) == "plain"
     assert "attention on cuda:0 in torch.bfloat16: varlen, heads of 64" in caplog.messages
     assert sum("no varlen" in message for message in caplog.messages) == 1

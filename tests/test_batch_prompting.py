@@ -36,7 +36,7 @@ def compiled_for(schema: Any, codec: Any, format: str = "json", **changes: Any) 
 
 
 @pytest.mark.parametrize("format", slow_but({"json"}, ["json", "yaml", "xml"]))
-@pytest.mark.parametrize("temperature", [0.0, 1.2])
+@pytest.mark.parametrize("temperature", slow_but({0.0}, [0.0, 1.2]))
 @pytest.mark.parametrize("in_flight", slow_but({4}, [1, 4, None]))
 def test_outputs_equal_the_oracle(
     decoder_model: Callable[..., DecoderModel],

@@ -140,7 +140,8 @@ def test_every_engine_writes_the_given_answers(model: Any, codec: TextCodec, kin
     names: tuple[str, ...] = RUNNING
     work = generate_work(SMALL, codec.vocab_size)
     if kind == "annotated":  # values and keys of unlike lengths, two categories
-        names = ("paper-2", "autoregressive", "generate", "lookup", "per-attribute-cached")
+        names = ("paper-2", "autoregressive-6", "generate", "batch-prompting", "lookup")
+        names += ("per-attribute-cached",)
         work = annotated_work(examples(), codec, codec.vocab_size)
     engines = build_engines(names, model, EngineOptions(generate_batches=(1, 2)))
     assert tuple(engine.name for engine in engines) == names
@@ -166,7 +167,8 @@ def test_passes_are_those_of_the_longest_value(model: Any, codec: TextCodec) -> 
     (outcome,) = measure_engines(
         build_engines(["generate"], model, EngineOptions(generate_batches=(5,))), work, Rules(), CPU
     )
-    assert outcome.passes == max(len(work.output(listing)) for listing in work.listings)
+    # And one over the instruction.
+    assert outcome.passes == 1 + max(len(work.output(listing)) for listing in work.listings)
     assert outcome.tried.keys() == {5}
 
 
@@ -194,6 +196,21 @@ def test_runs_read_no_less_than_the_ones_before(model: Any, codec: TextCodec, na
     assert totals[0] >= work.counts().passed - shared
 
 
+def test_an_instruction_is_read_once(model: Any, codec: TextCodec) -> None:
+    work = annotated_work(examples(), codec, codec.vocab_size)
+    instructions = [len(category.instruction) for category in work.categories]
+    for name in ("generate", "batch-prompting", "per-attribute", "per-attribute-cached"):
+        (engine,) = build_engines([name], model, EngineOptions())
+        engine.setup(work)
+        read: list[int] = []
+        embeddings = engine.module.get_input_embeddings()
+        embeddings.register_forward_pre_hook(
+            lambda _, args, read=read: read.append(args[0].numel())
+        )
+        engine.run(work)
+        assert [n for n in read if n in instructions] == instructions, name
+
+
 def test_drafts_are_right_as_often_as_is_stated(model: Any, codec: TextCodec) -> None:
     work = generate_work(SMALL, codec.vocab_size).part(1)
     passes = []
@@ -203,7 +220,8 @@ def test_drafts_are_right_as_often_as_is_stated(model: Any, codec: TextCodec) ->
             build_engines(["draft"], model, field), work, Rules(repeats=1), CPU
         )
         passes.append(outcome.passes)
-    assert passes[0] == len(work.output(work.listings[0]))
+        assert f"{acceptance:.0%} of them accepted" in outcome.engine.note
+    assert passes[0] == 1 + len(work.output(work.listings[0]))
     assert passes[1] < passes[0] / 3
 
 

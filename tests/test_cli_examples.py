@@ -45,10 +45,10 @@ def test_a_file_of_examples(run: Run, tmp_path: Path) -> None:
     ("lines", "said"),
     [
         ([OTHER], ["no example of category 'television'", "it has 'shoe'"]),
-        ([OTHER, ROW | {"attributes": {"brnad": "LG"}}], ["product #2", "no attribute 'brnad'"]),
+        ([OTHER, ROW | {"attributes": {"brnad": "LG"}}], ["document #2", "no attribute 'brnad'"]),
         ([ROW | {"attributes": {"smart": "perhaps"}}], ["document #1: smart", "boolean"]),
         ([ROW, {"text": "LG"}], ["line 2", "category, text and attributes"]),
-        ([], ["contains no products"]),
+        ([], ["contains no documents"]),
     ],
     ids=str,
 )

@@ -39,7 +39,9 @@ def test_schemas_come_from_names_modules_and_files(run: Run, tmp_path: Path) -> 
 def test_schemas_lists_what_is_ready_made(run: Run) -> None:
     result = run("schemas")
     assert result.exit_code == 0
-    assert "television\n    brand, model, screen_size" in result.stdout
+    rows = {line.split()[0]: line.split()[-1] for line in result.stdout.splitlines()[2:] if line}
+    assert rows["television"] == "9"
+    assert rows["bedding"] == "16"
 
 
 @pytest.mark.parametrize("format", ["json", "yaml", "xml"])
@@ -63,6 +65,40 @@ def test_explain_gives_the_same_as_data(run: Run) -> None:
     for slot in contract["slots"]:
         assert slot["key_start"] == start
         assert slot["first_value"] == slot["key_end"] + 1 == start + slot["key_tokens"]
+
+
+def test_explain_shows_waves_and_warns_of_what_looks_dependent(run: Run, tmp_path: Path) -> None:
+    fields = {
+        "price": {"type": "number"},
+        "currency": {"type": "string"},
+        "size": {"type": "number"},
+        "size unit": {"enum": ["cm", "in"]},
+        "reason": {"type": "string"},
+        "verdict": {"type": "boolean"},
+    }
+    path = tmp_path / "offer.json"
+    path.write_text(json.dumps({"title": "Offer", "type": "object", "properties": fields}))
+    contract = json.loads(run("explain", path.name, "--json").stdout)
+    assert contract["waves"] == []
+    pairs = [line.split(";")[0] for line in contract["warnings"]]
+    assert pairs == [
+        "currency may depend on price",
+        "size_unit may depend on size",
+        "verdict may depend on reason",
+    ]
+    fields["currency"]["after"] = "price"
+    fields["size unit"]["after"] = ["size", "currency"]
+    fields["verdict"]["after"] = "reason"
+    path.write_text(json.dumps({"title": "Offer", "type": "object", "properties": fields}))
+    contract = json.loads(run("explain", path.name, "--json").stdout)
+    assert contract["warnings"] == []
+    names = [[field["name"] for field in wave] for wave in contract["waves"]]
+    assert names == [["price", "size", "reason"], ["currency", "verdict"], ["size_unit"]]
+    k_max = {slot["name"]: slot["k_max"] for slot in contract["slots"]}
+    assert contract["steps"]["this"] == sum(max(k_max[n] for n in wave) for wave in names)
+    text = run("explain", path.name).stdout
+    assert '"price": ⟦price⟧,\n  "currency":⟦currency, ' in text
+    assert "3: size_unit [currency, size]" in text
 
 
 def test_explain_shows_the_gaps_of_the_paper(run: Run) -> None:

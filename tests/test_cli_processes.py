@@ -90,6 +90,7 @@ def test_a_run_that_is_stopped_keeps_its_rows(
     assert b"\r" not in err
 
 
+@pytest.mark.slow
 def test_a_bar_on_the_terminal_leaves_the_rows_alone(run: Run, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     args = ("-m", "schemax", "extract", SCHEMA, "-")
@@ -146,6 +147,7 @@ def test_streams_that_are_closed_cost_no_traceback(
         assert [row["index"] for row in rows(written.read_text())] == [0]
 
 
+@pytest.mark.slow
 def test_rows_do_not_go_where_messages_should_have_gone(run: Run, tmp_path: Path) -> None:
     jsonl(tmp_path / "in.jsonl", ["LG true 4K", ""])
     command = f'exec "{sys.executable}" "{STAND_IN}" extract shop.py:Small in.jsonl 2>&-'

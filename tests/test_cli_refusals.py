@@ -62,7 +62,7 @@ def test_schemas_that_cannot_be_used(
     (tmp_path / "broken.py").write_text("class A(")
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "empty.json").write_text('{"type": "object"}')
-    code = "from pydantic import BaseModel\nclass Bad(BaseModel):\n    a: dict[str, str]\n"
+    code = "from pydantic import BaseModel\nclass Bad(BaseModel):\n    a: dict\n"
     (tmp_path / "bad.py").write_text(code)
     refused(run("extract", schema, "-", stdin=b'"LG"\n'), *said)
     refused(run("explain", schema), *said)

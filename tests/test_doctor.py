@@ -90,6 +90,7 @@ def test_wrong_arguments(codec: TextCodec) -> None:
         doctor(tiny_model("qwen3", codec.vocab_size))
 
 
+@pytest.mark.slow
 def test_command_line() -> None:
     done = run("doctor", str(resource_dir("embedded")))
     assert done.exit_code == 0, done.output

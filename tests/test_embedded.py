@@ -68,6 +68,7 @@ def test_own_schemas_and_formats_run(embedded: Extractor, lines_format: OutputFo
     assert len(embedded.extract(titles, Boot, format=lines_format)) == 1
 
 
+@pytest.mark.slow
 def test_hyper_parallel_takes_far_fewer_passes(embedded: Extractor) -> None:
     rows = [
         {"category": "coffee", "title": "Lavazza Ground Coffee, Dark Roast, 12 oz (Pack of 6)"},
@@ -82,12 +83,13 @@ def test_hyper_parallel_takes_far_fewer_passes(embedded: Extractor) -> None:
     assert 3 * passes("isolated") < passes("autoregressive")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format", "least"),
     [
         ("json", 0.725),
-        pytest.param("yaml", 0.74, marks=pytest.mark.slow),
-        pytest.param("xml", 0.735, marks=pytest.mark.slow),
+        ("yaml", 0.74),
+        ("xml", 0.735),
     ],
 )
 def test_quality_on_annotated_titles(

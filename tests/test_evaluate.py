@@ -122,7 +122,7 @@ def test_broken_lines_are_named(tmp_path: Path) -> None:
 def test_a_file_without_products(tmp_path: Path) -> None:
     data = tmp_path / "gold.jsonl"
     data.write_text("\n \n")
-    refused(run(str(data)), "gold.jsonl contains no products")
+    refused(run(str(data)), "gold.jsonl contains no documents")
 
 
 def test_names_duplicates_and_overlap(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_all_settings_in_one_run(folder: Path, gold: str) -> None:
     assert all(report["against"]["decoding"] == "isolated" for report in reports[1:])
     shown = run(*command, "--by", "attribute")
     assert shown.exit_code == 0, shown.output
-    assert "3 products; Qwen3ForCausalLM" in shown.stdout
+    assert "3 documents; Qwen3ForCausalLM" in shown.stdout
     for words in (*TEXTS, "strict F1", "Attributes, paper", "Net content", "NN", "McNemar p"):
         assert words in shown.stdout
 
@@ -230,7 +230,8 @@ def test_the_embedded_model_end_to_end(tmp_path: Path) -> None:
     labels = [{"Brand": "Twinings", "Item form": None}, {"Brand": ["Crocs", "Crocs Inc."]}]
     made = [row | {"attributes": own} for row, own in zip(rows, labels, strict=True)]
     gold, embedded = jsonl(tmp_path / "gold.jsonl", made), str(resource_dir("embedded"))
-    (report,) = figures(gold, "--model", embedded, "--judge", embedded, "--details")
+    judged = ("--judge", embedded, "--judge-form", "both")
+    (report,) = figures(gold, "--model", embedded, *judged, "--details")
     counted = report["counts"]
     predicted = {row["id"]: row["predicted"] for row in report["predictions"]}
     right = (predicted["t"]["Brand"] == "Twinings") + (predicted["s"]["Brand"] == "Crocs")
@@ -240,16 +241,20 @@ def test_the_embedded_model_end_to_end(tmp_path: Path) -> None:
     verdicts = [v for row in report["predictions"] for v in row["verdicts"].values()]
     assert len(verdicts) == sum(report["judge"]["verdicts"].values()) == 3
     assert report["judge"]["verdicts"]["unparseable"] == verdicts.count(None)
-    shown = run(gold, "--model", embedded, "--judge", embedded)
+    assert report["judge"]["agreement"]["pairs"] == 3 - verdicts.count(None)
+    at_once = [v for row in report["predictions"] for v in row["verdicts_by_product"].values()]
+    assert len(at_once) == sum(report["judge_by_product"]["verdicts"].values()) == 3
+    shown = run(gold, "--model", embedded, *judged)
     assert "LLM-F1" in shown.stdout
     assert "unparseable" in shown.stdout
+    assert "a product" in shown.stdout
 
 
 def test_ids_that_occur_twice_are_reported(folder: Path, tmp_path: Path) -> None:
     gold = jsonl(tmp_path / "gold.jsonl", [ROWS[0], ROWS[1] | {"id": "1"}, ROWS[2]])
     done = run(gold, "--model", str(folder), "--json")
     assert done.exit_code == 0
-    assert "several products have the same id: 1\n" in done.stderr
+    assert "several documents have the same id: 1\n" in done.stderr
     assert len(json.loads(done.stdout)) == 1
     assert "same id" not in run(gold, "--model", str(folder), "--limit", "1").stderr
 
@@ -285,8 +290,8 @@ def test_two_saved_results(tmp_path: Path) -> None:
     assert found["protocol"]["right_only_in_second"] == 2
     assert found["protocol"]["mcnemar_p"] == 0.5
     shown = run("--compare", first, second)
-    assert "2 of 3 pairs differ, in 2 of 3 products" in shown.stdout.replace("\n", " ")
-    assert "products: 0, 1" in shown.stdout
+    assert "2 of 3 pairs differ, in 2 of 3 documents" in shown.stdout.replace("\n", " ")
+    assert "documents: 0, 1" in shown.stdout
 
 
 def test_what_was_saved_compares_as_in_the_run(folder: Path, gold: str, tmp_path: Path) -> None:
@@ -331,14 +336,17 @@ def test_results_that_cannot_be_compared(tmp_path: Path, gold: str) -> None:
         "text.json": ("x", "not a result"),
         "plain.json": ('[{"decoding": "paper"}]', "--details"),
         "odd.json": ('[{"decoding": "a", "predictions": ["x"]}]', "not a result"),
-        "two.json": ('[{"decoding": "a"}, {"decoding": "b"}]', "2 settings (a, b)"),
-        "short.json": ('[{"decoding": "a", "predictions": []}]', "0 products"),
+        "two.json": (
+            '[{"decoding": "a", "predictions": []}, {"decoding": "b", "predictions": []}]',
+            "2 settings (a, b)",
+        ),
+        "short.json": ('[{"decoding": "a", "predictions": []}]', "0 documents"),
     }
     for name, (text, said) in others.items():
         (tmp_path / name).write_text(text)
         refused(run("--compare", good, str(tmp_path / name)), name, said)
     number: Any = {"Brand": 4}
-    refused(run("--compare", good, saved(tmp_path / "n.json", none, none, number)), "product 2")
+    refused(run("--compare", good, saved(tmp_path / "n.json", none, none, number)), "document 2")
     wider = saved(tmp_path / "w.json", none, none, none | {"Size": None})
     refused(run("--compare", good, wider), "number 3")
     refused(run("--compare", good, str(tmp_path / "absent.json")), "absent.json")
@@ -355,3 +363,14 @@ def test_results_that_cannot_be_compared(tmp_path: Path, gold: str) -> None:
 )
 def test_usage(arguments: tuple[str, ...], said: str) -> None:
     refused(run(*arguments), said)
+
+
+def test_what_a_thousand_documents_cost_stands_beside_f1(folder: Path, gold: str) -> None:
+    priced = (gold, "--model", str(folder), "--limit", "1", "--price-per-hour", "30.13")
+    (report,) = figures(*priced)
+    hours = report["seconds"] / report["products"] / 3600
+    assert report["dollars_per_1000"] == pytest.approx(1000 * 30.13 * hours)
+    shown = run(*priced).stdout
+    assert "$ per" in shown
+    assert "$ per" not in run(*priced[:-2]).stdout
+    assert figures(*priced[:-2])[0]["dollars_per_1000"] is None

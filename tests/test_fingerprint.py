@@ -40,6 +40,7 @@ def begun(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
     return begin
 
 
+@pytest.mark.slow
 def test_another_calibration_is_refused(
     run: Run, begun: Callable[..., None], folder: Path, tmp_path: Path
 ) -> None:

@@ -26,9 +26,10 @@ class Texts(AttrSchema):
 
 
 def codecs() -> list[Any]:
+    rest = ("phi-3", "qwen2")
     folders = [resource_dir("embedded"), *sorted((DATA / "tokenizers").glob("*/"))]
     return [
-        pytest.param(folder, id=folder.name, marks=[pytest.mark.slow] * (folder.name == "qwen2"))
+        pytest.param(folder, id=folder.name, marks=[pytest.mark.slow] * (folder.name in rest))
         for folder in folders
     ]
 

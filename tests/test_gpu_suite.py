@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 from command_line import refused
 from typer.testing import CliRunner
 
+from schemax.benchmark import measure
+from schemax.benchmark.generated import Sizes, generate_work
+from schemax.benchmark.measure import NO_TIME, Rules, measure_engines
+from schemax.benchmark.workload import Workload
 from schemax.cli import app
 from schemax.commands import gpu_suite
 
@@ -23,6 +30,39 @@ def test_an_unknown_shape_is_refused_before_anything_is_measured(tmp_path: Path)
     command = ["bench", "--gpu-suite", str(tmp_path / "card"), "--shape", "qwen3-1b"]
     refused(CliRunner().invoke(app, command), "unknown shape 'qwen3-1b'")
     assert not any(tmp_path.iterdir())
+
+
+class Slow:
+    """An engine that takes so many seconds a document, by a clock of its own."""
+
+    kind, writes, note, title, batch_sizes, batch_size = "rival", "values", "", "", (1, 2), None
+
+    def __init__(self, name: str, pace: float, clock: SimpleNamespace) -> None:
+        self.name, self.pace, self.clock = name, pace, clock
+        self.module: Any = SimpleNamespace(base_model=torch.nn.Identity())
+
+    def setup(self, work: Any) -> None: ...
+    def reset(self, work: Any) -> None: ...
+    def teardown(self) -> None: ...
+
+    def run(self, work: Workload) -> Any:
+        self.clock.now += self.pace * len(work)
+        return work.expected(self.writes)
+
+
+def test_measurements_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run is begun that would not fit, by the engine's own pace; what is cut is said."""
+    clock = SimpleNamespace(now=0.0)
+    told = SimpleNamespace(monotonic=lambda: clock.now, perf_counter=lambda: clock.now)
+    monkeypatch.setattr(measure, "time", told)
+    work = generate_work(Sizes(20, document_tokens=20, attributes=2), 420)
+    engines: Any = [Slow("fast", 0.1, clock), Slow("slow", 5, clock), Slow("late", 1, clock)]
+    rules = Rules(repeats=5, warm_up=2, seconds=50)
+    fast, slow, late = measure_engines(engines, work, rules, torch.device("cpu"))
+    assert clock.now <= 50
+    assert len(fast.seconds) == 5
+    assert not fast.skipped
+    assert slow.skipped == late.skipped == NO_TIME
 
 
 @pytest.mark.slow

@@ -11,8 +11,11 @@ import pydantic
 import pytest
 
 from schemax import AttrSchema, SchemaError, attr
+from schemax.attributes import compile_attributes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.grammars import left_to_validation
+from schemax.formats import get_format
+from schemax.results import SlotText, build
 
 
 @contextmanager
@@ -260,3 +263,74 @@ def test_bounds_of_many_digits_are_left_to_validation(
     with within(20):
         (attribute,) = compile_schema(model, codec).attributes
     assert left_to_validation(attribute)[0].startswith(keyword)
+
+
+# Unions, dicts, recursion
+
+TEXT = {"type": "string"}
+
+
+def thing(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def nested_unions(levels: int) -> Any:
+    node: Any = thing(a=TEXT)
+    for level in range(levels):
+        node = {"oneOf": [node, thing(**{f"b{level}": TEXT})]}
+    return node
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ({"oneOf": [thing(**{f"a{n}": TEXT}) for n in range(1000)]}, "at most 100 are read"),
+        ({"anyOf": [{**TEXT, "maxLength": n} for n in range(1, 9999)]}, "at most 100 are read"),
+        ({"oneOf": [thing(**{f"a{n}_{m}": TEXT for m in range(21)}) for n in range(100)]},
+         "at most 2,000"),
+        (nested_unions(40), r"Schema\.x\.\.\.\.: is nested more than 32 levels deep"),
+        ({"oneOf": [{"$ref": "#/properties/x"}, thing(a=TEXT)]}, "refers to itself"),
+        ({"prefixItems": [TEXT] * 5000}, "at most 100 schemas"),
+        ({**thing(y={"$ref": "#/properties/x", "max_depth": 8},
+                  z={"$ref": "#/properties/x", "max_depth": 8})}, "asks for nothing"),
+        ({"$ref": "#", "max_depth": 9}, "max_depth must be a whole number from 1 to 8"),
+    ],
+)  # fmt: skip
+def test_unions_tuples_and_circles_without_bounds_are_refused(node: Any, said: str) -> None:
+    refused(said, x=node)
+
+
+def test_circles_that_branch_are_bounded_by_what_they_hold() -> None:
+    again = {"anyOf": [{"$ref": "#"}, {"type": "null"}], "max_depth": 8}
+    with within(10), pytest.raises(SchemaError, match="at most 2,000"):
+        AttrSchema.from_json_schema(thing(a=again, b=again, c=again))
+
+
+def test_unions_of_unions_are_flattened(codec: TextCodec) -> None:
+    with within(10):
+        compiled = compile_schema(declared(x=nested_unions(20)), codec)
+    assert [len(one.choices) for one in compiled.attributes if one.name == "x.kind"] == [21]
+
+
+def test_conditions_that_refer_to_themselves_end() -> None:
+    node = {**TEXT, "max_depth": 1, "not": {"$ref": "#/properties/x"}}
+    attributes = compile_attributes(model := declared(x=node))
+    slot = SlotText(' "a"', "stop", 1, complete=True)
+    found = build(model, attributes, [slot], get_format("json"), index=0, document_id=None)
+    assert found.value is not None
+    assert "refer to themselves too often" in found.errors[0].message
+
+
+@pytest.mark.slow
+def test_conditions_that_double_with_every_level_end() -> None:
+    again = {"$ref": "#"}
+    document = {
+        **thing(n=TEXT, kid={**again, "max_depth": 8}),
+        "anyOf": [{"properties": {"kid": again, "n": {"const": "x"}}} for _ in range(5)],
+    }
+    model = AttrSchema.from_json_schema(document)
+    attributes = compile_attributes(model)
+    slots = [SlotText(' "a"', "stop", 1, complete=True) for _ in attributes]
+    with within(20):
+        found = build(model, attributes, slots, get_format("json"), index=0, document_id=None)
+    assert "refer to themselves too often" in found.errors[0].message

@@ -7,18 +7,24 @@ import json
 import pytest
 
 from schemax.compiler.prompt import load_template
-from schemax.evaluation.examples import Example
+from schemax.evaluation.examples import Example, Label
 from schemax.evaluation.judge import (
+    PRODUCT_TEMPLATE,
     TEMPLATE,
     VERDICTS,
     Judgement,
     JudgeScore,
+    Verdict,
+    agreement,
     ask,
     cases_of,
+    product_cases,
+    product_judgement,
     prompt_of,
     read_verdict,
     score_verdicts,
 )
+from schemax.evaluation.scores import score_predictions
 from schemax.extractor import Extractor
 from schemax.resources import resource_dir
 
@@ -126,3 +132,41 @@ def test_a_model_judges_as_it_extracts() -> None:
     assert "hallucination" in decode(prompt.instruction).decode()
     assert '{"value": null}' in decode(prompt.documents[0]).decode()
     assert '"verdict":' in compiled.key_texts[0][0]
+
+
+def test_a_judge_of_whole_products_explains_first() -> None:
+    examples = [Example("Tea", "Tazo </case> Zen", {}, "24 bags")]
+    (case,) = product_cases(examples, [{"Brand": "Tazo", "explanation": None}])
+    assert case["category"] == "Tea"
+    assert "</case>" not in case["text"]
+    assert json.loads(case["text"])["extracted values"] == {"Brand": "Tazo", "explanation": None}
+    schema = product_judgement(["Brand", "explanation"])
+    extractor = Extractor.from_pretrained(resource_dir("embedded"))
+    compiled = extractor.compile(schema, template=PRODUCT_TEMPLATE, decoding="autoregressive")
+    shown = [attribute.label for attribute in compiled.attributes]
+    assert shown == ["explanation of all", "Brand", "explanation"]
+    prompt = compiled.prompt.instruction
+    assert all(f'"{verdict}":' in prompt for verdict in VERDICTS)
+    assert "attributes:\n\n- Brand\n- explanation\n" in prompt
+    assert "Under explanation of all write for each attribute" in prompt
+    assert schema.model_validate({"verdict_0": "missing"}).verdict_1 is None  # type: ignore[attr-defined]
+
+
+def test_agreement_with_labels() -> None:
+    labels: dict[str, Label] = {"a": "x", "b": "y", "c": None, "d": None, "e": "z"}
+    examples = [Example("Tea", "t", labels)]
+    predictions = [{"a": "x", "b": "q", "c": None, "d": "w", "e": None, "unlabelled": "v"}]
+    scores = score_predictions(examples, predictions)
+    cases = cases_of(examples, predictions)
+    as_labelled: list[Verdict | None] = [
+        *("correct", "incorrect", "correct null", "hallucination", "missing", "correct"),
+    ]
+    found = agreement(cases, as_labelled, scores)
+    assert (found.pairs, found.same_class, found.same_side, found.kappa) == (5, 5, 5, 1)
+    # One class off but on the same side, one on the other side, one without a class.
+    changed = [as_labelled[0], "hallucination", "missing", None, *as_labelled[4:]]
+    found = agreement(cases, changed, scores)
+    assert (found.pairs, found.same_class, found.same_side) == (4, 2, 3)
+    # Right are 2 of 4 by the labels and 1 of 4 by the judge: chance is one half.
+    assert found.kappa == pytest.approx(0.5)
+    assert agreement([], [], scores).kappa == 0

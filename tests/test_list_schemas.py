@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from list_models import Port, Television
 
-from schemax import InputError, SchemaError
+from schemax import SchemaError
 from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.few_shot import written_examples
@@ -44,7 +44,7 @@ def test_refused(annotation: Any, field: Any, reason: str) -> None:
 
 def test_errors_name_the_way_to_a_leaf() -> None:
     class Item(AttrSchema):
-        size: dict[str, str]
+        size: dict[str, Any]
 
     class Cart(AttrSchema):
         items: list[Item]
@@ -177,11 +177,3 @@ def test_written_values() -> None:
         (("ports 1", "version"), None),
     ]
     assert list(written(ports, None)) == [(("ports (count)",), None)]
-
-
-def test_training_says_that_it_cannot(codec: TextCodec, decoder_model: Any) -> None:
-    from schemax.training.features import make_features
-
-    compiled = {"tv": compile_schema(Television, codec)}
-    with pytest.raises(InputError, match="tv: colors is a list that is read in two phases"):
-        make_features([], compiled, decoder_model(), 1.0)

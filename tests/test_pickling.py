@@ -58,6 +58,7 @@ def test_within_a_process_a_made_class_is_itself(base: type[AttrSchema], protoco
     assert pickle.loads(pickle.dumps(type(made.lines[0]), protocol)) is type(made.lines[0])
 
 
+@pytest.mark.slow
 def test_a_class_is_made_again_where_it_is_not() -> None:
     code = """
 import pickle, sys

@@ -196,6 +196,7 @@ def test_a_missing_source_is_named(tmp_path: Path) -> None:
         list(read_sources(tmp_path, ()))
 
 
+@pytest.mark.slow
 def test_nothing_is_trained_on_that_is_tested_on(tmp_path: Path, data: Path) -> None:
     """Texts of the test split, unseen categories, unseen files and what is set aside."""
     everything = read_data(

@@ -130,6 +130,7 @@ def templates() -> Templates:
     return Templates(TWICE, {"verbatim": load_template("verbatim")}, {"verbatim": 1.0})
 
 
+@pytest.mark.slow
 def test_batches_are_of_one_layout_and_within_their_budget(codec: TextCodec) -> None:
     variety = Variety()
     reader = Reader(library(), variety)

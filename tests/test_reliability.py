@@ -128,6 +128,7 @@ def test_only_annotated_pairs_with_a_value_count() -> None:
 # The picture
 
 
+@pytest.mark.slow
 def test_the_picture(found: Reliability, tmp_path: Path) -> None:
     runs = [("isolated", found), ('"<$paper$>"', found), ("_odd", found)]
     for name in ("one.svg", "again.svg", "one.png", "one.pdf"):

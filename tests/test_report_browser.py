@@ -76,6 +76,7 @@ def page(chromium: Browser, tmp_path: Path) -> Iterator[Page]:
     assert chromium.requests == [one.path.as_uri()]
 
 
+@pytest.mark.slow
 def test_thousands_of_rows_are_a_few_elements(page: Page) -> None:
     page.open([boot(n) for n in range(5000)])
     page.shown("5,000 rows")

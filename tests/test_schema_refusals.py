@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -66,17 +66,11 @@ def refused_type(annotation: Any, field: Any = ..., **config: Any) -> str:
     ("annotation", "reason"),
     [
         (dict, "declare a nested model with one field per key"),
-        (dict[str, int], "declare a nested model with one field per key"),
-        (Mapping[str, str] | None, "declare a nested model with one field per key"),
+        (Mapping[str, Any] | None, "declare a nested model with one field per key"),
         (Any, "Any says nothing about the value"),
         (object, "Any says nothing about the value"),
-        (int | str, "a union of different types"),
-        (int | bool, "a union of different types"),
-        (date | datetime, "a union of different types"),
-        (str | Literal["a"], "a union of different types"),
-        (str | list[str], "a union of different types"),
-        (Dimensions | str, "a union with a nested model"),
-        (Dimensions | Television, "a union with a nested model"),
+        (str | list[str], "a union of a list with something else"),
+        (Dimensions | str, "a union of a nested model with something else"),
         (list, "does not say what it is a list of"),
         (list[Any], "does not say what it is a list of"),
         (tuple, "does not say what it is a list of"),
@@ -84,10 +78,9 @@ def refused_type(annotation: Any, field: Any = ..., **config: Any) -> str:
         (list[tuple[int, ...]], "a list of lists is not supported"),
         (list[list[Dimensions]], "a list of lists is not supported"),
         (set[Dimensions], "a set of nested models is not supported"),
-        (list[dict[str, str]], "declare a nested model"),
-        (list[int | str], "a union of different types"),
+        (list[dict[str, str]], "declare a list of models"),
         (list[None], "allows nothing but None"),
-        (tuple[int, str], "a tuple of fixed length"),
+        (tuple[int, Dimensions], "a tuple of fixed length"),
         (None, "allows nothing but None"),
         (Literal[None], "allows nothing but None"),
         (Literal[b"x"], "neither text nor a number"),
@@ -113,14 +106,8 @@ def test_refused_classes() -> None:
     class Engine:
         pass
 
-    class Record(pydantic.BaseModel):
-        x: int
-
-    typed = pydantic.dataclasses.dataclass(type("Typed", (), {"__annotations__": {"x": int}}))
     reason = refused_type(Engine, arbitrary_types_allowed=True)
     assert "Engine cannot be read from text; use a scalar type or a nested BaseModel" in reason
-    assert "Typed is not a Pydantic model" in refused_type(typed)
-    assert "a union with a nested model" in refused_type(Record | int)
 
 
 class Node(AttrSchema):
@@ -148,7 +135,7 @@ def test_recursion() -> None:
 
 def test_nested_errors_name_the_root_and_the_whole_path() -> None:
     class Inner(BaseModel):
-        data: dict[str, str]
+        data: dict[str, Any]
 
     class Outer(BaseModel):
         inner: Inner | None = None
@@ -216,7 +203,7 @@ def test_k_max_must_be_within_bounds(k_max: Any) -> None:
 
 def test_what_is_no_model() -> None:
     assert refused(int).schema == "int"
-    assert "is not a class derived from" in refused("Television").reason
+    assert "is no class derived from" in refused("Television").reason
     error = refused(Television())
     assert (error.schema, error.reason) == ("Television", "is an instance; pass its class")
     assert "a RootModel has no named fields" in refused(RootModel[int]).reason

@@ -207,7 +207,7 @@ def test_products_without_an_id_go_by_their_place() -> None:
 
 
 def test_predictions_of_other_attributes_are_not_comparable() -> None:
-    with pytest.raises(ValueError, match="product two"):
+    with pytest.raises(ValueError, match="document two"):
         compare(EXAMPLES, PREDICTIONS, [PREDICTIONS[0], {"Brand": None}, *PREDICTIONS[2:]])
 
 

@@ -67,6 +67,14 @@ class Lists(AttrSchema):
     ports: list[Port] = attr(min_length=1, max_length=2)
 
 
+class Waved(AttrSchema):
+    """A field that looks at another, and lists whose items do."""
+
+    size: float | None = attr(after="brand", k_max=4)
+    brand: str | None = attr(k_max=4)
+    ports: list[Port] = attr(after="size", min_length=1, max_length=2)
+
+
 class Word(AttrSchema):
     brand: str | None = attr(k_max=4)
 
@@ -132,6 +140,7 @@ def test_slots_that_call_for_others(
     found = read(there, TITLES[:3], Lists)
     assert all(len(item.fields) > 2 for item in found)
     assert written(found) == written(read(here, TITLES[:3], Lists))
+    assert written(read(there, TITLES[:3], Waved)) == written(read(here, TITLES[:3], Waved))
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def test_extract_through_a_server(server: CompletionsServer, tmp_path: Path) -> 
     assert raws[0] == raws[1]
 
 
+@pytest.mark.slow
 def test_a_run_that_lost_its_server_goes_on(
     server: CompletionsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_run_that_lost_its_server_goes_on(
     assert [row["attributes"] for row in found] == [row["attributes"] for row in right]
 
 
+@pytest.mark.slow
 def test_evaluate_a_server_and_have_one_judge(
     server: CompletionsServer, chat: CompletionsServer, tmp_path: Path
 ) -> None:
@@ -112,6 +114,7 @@ def test_evaluate_a_server_and_have_one_judge(
     assert chat.url in shown.stdout
 
 
+@pytest.mark.slow
 def test_a_server_as_the_teacher(chat: CompletionsServer, tmp_path: Path) -> None:
     train = jsonl(tmp_path / "train.jsonl", GOLD)
     done = run(

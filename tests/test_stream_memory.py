@@ -25,6 +25,7 @@ from schemax.runtime.model import DecoderModel
     ids=["accelerator", "cpu"],
 )
 @pytest.mark.parametrize("after", slow_but({2}, [0, 2]))
+@pytest.mark.parametrize("flights", [1, 2])
 def test_out_of_memory_halves_what_is_in_flight(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
@@ -32,6 +33,7 @@ def test_out_of_memory_halves_what_is_in_flight(
     monkeypatch: pytest.MonkeyPatch,
     error: RuntimeError,
     after: int,
+    flights: int,
     way: str,
 ) -> None:
     """At the first pass or in the middle: all in flight begin again, and nothing is lost."""
@@ -39,6 +41,7 @@ def test_out_of_memory_halves_what_is_in_flight(
     compiled = compiled_in(way, small, codec)
     texts = [f"{title} {number}" for number in range(4) for title in TITLES]
     expected = outputs_of(model, compiled, texts)
+    limited(monkeypatch, flights=flights)
     usual, passes, failed = model.run_batch, 0, 0
 
     def scarce(batch: Any, cache: Any) -> torch.Tensor:

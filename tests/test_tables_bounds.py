@@ -24,6 +24,7 @@ from schemax.io.checkpoint import Checkpoint
 from schemax.io.readers import Source, read_file
 from schemax.io.records import LONGEST, bounded_lines
 from schemax.io.resumable import ResumableRun
+from schemax.io.rows import RowForm
 
 
 @pytest.fixture
@@ -89,6 +90,7 @@ def test_a_long_row_of_csv_costs_itself(tmp_path: Path, peak: Any) -> None:
     assert peak() < 200
 
 
+@pytest.mark.slow
 def test_a_quote_that_stays_open_in_a_large_file_takes_no_memory(tmp_path: Path, peak: Any) -> None:
     lines = "".join(f"{n},{'z' * 1000}\n" for n in range(60_000))
     (tmp_path / "in.csv").write_text(f'id,t\n1,a\n2,"b\n{lines}')
@@ -150,7 +152,7 @@ def test_parts_are_bounded_by_what_their_records_say(
     monkeypatch.setattr(resumable, "PART_LENGTH", 2000)
     made = [{"id": n, "t": "x" * (1500 if n in (3, 4) else 10)} for n in range(300)]
     source = Source.of([jsonl(tmp_path / "in.jsonl", made)])
-    run = ResumableRun(source, Checkpoint(str(tmp_path / "out.jsonl")), False, True, 100)
+    run = ResumableRun(source, Checkpoint(str(tmp_path / "out.jsonl")), RowForm(), True, 100)
     parts = list(run.parts({}))
     rows_of = [[index for index, _, _ in part.pending] for part in parts]
     assert [index for part in rows_of for index in part] == list(range(300))

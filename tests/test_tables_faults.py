@@ -205,6 +205,7 @@ def used(disk: Path) -> int:
     return (found.f_blocks - found.f_bfree) * found.f_frsize - room
 
 
+@pytest.mark.slow
 def test_a_reader_that_breaks_in_mid_file_loses_nothing(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +269,7 @@ def real(tmp_path: Path, saved_model: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return runner(tmp_path, saved_model, monkeypatch)
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_in_mid_wave_changes_no_row(
     real: Run, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

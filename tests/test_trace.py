@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from chromium import Browser, find_chromium
+from conftest import slow_but
 from typer.testing import CliRunner
 
 from schemax import AttrSchema, Extractor, InputError, attr, load_schema
@@ -35,7 +36,7 @@ def written(found: Trace, field: str) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("way", ["isolated", "paper", "autoregressive"])
+@pytest.mark.parametrize("way", slow_but({"isolated"}, ["isolated", "paper", "autoregressive"]))
 def test_passes_put_together_are_what_was_extracted(embedded: Extractor, way: str) -> None:
     """Probabilities are those by which confidences are told, and rivals come first."""
     schema = load_schema("television")

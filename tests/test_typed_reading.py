@@ -13,6 +13,7 @@ from schemax.reading.booleans import read_boolean, spellings
 from schemax.reading.choices import Choices
 from schemax.reading.dates import read_date
 from schemax.reading.lists import items_in
+from schemax.reading.nearby import read_nearby
 from schemax.reading.numbers import read_number
 from schemax.reading.units import check_unit
 
@@ -92,6 +93,45 @@ def test_a_converted_whole_number_is_rounded() -> None:
 def test_another_kind_of_unit_is_an_error(text: str, unit: str, names: str) -> None:
     with pytest.raises(ValueError, match=names):
         read_number(text, False, unit)
+
+
+@pytest.mark.parametrize(
+    ("text", "documents", "unit", "value"),
+    [
+        ("340", ["Ground coffee, 340 g"], "oz", "12"),
+        ("2", ["Whole beans, 2 lb Bag"], "oz", "32"),
+        ("139", ["139 cm (55 inch) television"], "inch", "54.7"),
+        ("1.5", ["1,5 kg"], "g", "1500"),
+        ("340", ["340 g", "coffee", "340 G"], "oz", "12"),
+    ],
+)
+def test_a_unit_that_the_document_states_behind_the_number(
+    text: str, documents: list[str], unit: str, value: str
+) -> None:
+    reading = read_nearby(text, tuple(documents), False, unit)
+    assert reading is not None
+    assert reading.value == value
+    assert reading.note is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "documents", "unit"),
+    [
+        ("55", ["139 cm (55 inch) television"], "inch"),  # in the field's own
+        ("12", ["12 oz and 12 g"], "oz"),
+        ("12", ["12 pack, 12 g"], "oz"),  # once without
+        ("5", ["5 g or 5 kg"], "oz"),  # in two others
+        ("5", ["15 g, 5.2 g, 1/5 g, A5 g"], "oz"),  # in no place of its own
+        ("5", ["5 ft 11 in"], "inch"),
+        ("3", ["3 in 1"], "cm"),
+        ("100", ["100 EUR"], "USD"),
+        ("5 g", ["5 g"], "oz"),
+        ("5", [], "oz"),
+        ("5", ["5 " * 1000], "oz"),
+    ],
+)
+def test_a_number_that_is_taken_as_it_is(text: str, documents: list[str], unit: str) -> None:
+    assert read_nearby(text, tuple(documents), False, unit) is None
 
 
 @pytest.mark.parametrize("unit", ["foo", "", 5, "9**9**9", "m^3^3^3^3", "1 inch", "x" * 99])

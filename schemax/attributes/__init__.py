@@ -3,7 +3,9 @@
 Nothing here knows prompts, formats or models, and nothing imports torch.
 """
 
-from schemax.attributes.attributes import Attribute, asked_fields, compile_attributes
+from schemax.attributes.attribute import Attribute
+from schemax.attributes.attributes import compile_attributes
+from schemax.attributes.classes import asked_fields, fields_of
 from schemax.attributes.declaration import attr
 from schemax.attributes.settings import SchemaSettings, settings_of, words_of
 
@@ -13,6 +15,7 @@ __all__ = [
     "asked_fields",
     "attr",
     "compile_attributes",
+    "fields_of",
     "settings_of",
     "words_of",
 ]

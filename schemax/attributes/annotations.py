@@ -1,4 +1,4 @@
-"""Annotations: each becomes a `FieldType` (scalar, list, nested model) or an `UnsupportedType`."""
+"""Annotations: each becomes a `FieldType`, scalars, nested classes, lists, or is refused."""
 
 from __future__ import annotations
 
@@ -12,21 +12,16 @@ from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, ForwardRef, Literal, get_args, get_origin
 
-from pydantic import (
-    AwareDatetime,
-    BaseModel,
-    NaiveDatetime,
-    RootModel,
-    TypeAdapter,
-    ValidationError,
-)
+import typing_extensions
+from pydantic import AwareDatetime, NaiveDatetime, RootModel, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError as CoreSchemaError
 
+from schemax.attributes.classes import declares_fields
 from schemax.attributes.constraints import Constraints, constraints_of
 
-Scalar = Literal["string", "integer", "number", "boolean", "date", "datetime", "enum"]
+Scalar = Literal["string", "integer", "number", "boolean", "date", "datetime", "enum", "union"]
 Kind = Literal[Scalar, "model"]
 
 
@@ -36,6 +31,9 @@ class UnsupportedType(Exception):
 
 MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
 """Of a field: all of them are shown to the model, and told apart token by token."""
+
+MOST_MEMBERS = 100
+"""Of a union, or of a tuple of fixed length."""
 
 _KINDS: Mapping[Any, Scalar] = {
     str: "string",
@@ -65,14 +63,23 @@ _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """What an annotation asks for: a model, a scalar, a list of either; neither: just None."""
+    """What an annotation asks for: a scalar, nested classes, a list of either; neither: just None.
+
+    models: of a nested class, itself; of a union of such, all of them.
+    members: of a "union" of scalars, what they are; positions: of a tuple of different types, what
+        stands at each place.
+    is_mapping: of a dict, which is a list of pairs: `models` is the class of a pair.
+    """
 
     kind: Scalar | None = None
     choices: tuple[tuple[str, Any], ...] = ()
     is_list: bool = False
     nullable: bool = False
-    model: type[BaseModel] | None = None
+    models: tuple[type[Any], ...] = ()
     constraints: Constraints = ()
+    members: tuple[FieldType, ...] = ()
+    positions: tuple[FieldType, ...] = ()
+    is_mapping: bool = False
 
 
 def field_type_of(annotation: Any) -> FieldType:
@@ -93,11 +100,13 @@ def _bare_type(annotation: Any, bare: Any) -> FieldType:
     if origin is Literal:
         return _choice_type(get_args(bare))
     if bare is tuple or origin is tuple:
-        return _list_type(_item_of_tuple(get_args(bare)))
+        return _tuple_type(get_args(bare))
+    if bare in _MAPPINGS or origin in _MAPPINGS:
+        return _mapping_type(get_args(bare))
     if bare in _LISTS or origin in _LISTS:
         items = _list_type(get_args(bare)[0] if get_args(bare) else Any)
         unique = (("uniqueItems", True),) if bare in _SETS or origin in _SETS else ()
-        if unique and items.model is not None:
+        if unique and items.models:
             raise UnsupportedType(
                 "a set of nested models is not supported; declare a list of them, with unique=True"
             )
@@ -106,8 +115,8 @@ def _bare_type(annotation: Any, bare: Any) -> FieldType:
         return _choice_type(tuple(bare))
     if isinstance(bare, type) and issubclass(bare, RootModel):
         return field_type_of(annotation_of(bare.model_fields["root"]))
-    if isinstance(bare, type) and issubclass(bare, BaseModel):
-        return FieldType(model=bare)
+    if declares_fields(bare):
+        return FieldType(models=(bare,))
     if bare in _TIME_ZONES:
         return FieldType(kind="datetime", constraints=(("tz_constraint", _TIME_ZONES[bare]),))
     return FieldType(kind=_KINDS.get(bare) or _other_kind(annotation, bare))
@@ -137,25 +146,46 @@ def allows_none(annotation: Any) -> bool:
 
 def _union_type(members: Sequence[FieldType]) -> FieldType:
     nullable = any(member.nullable for member in members)
-    values = [member for member in members if member.kind or member.model]
+    values = [member for member in members if member.kind or member.models]
     if len(values) < 2:
         return replace(values[0] if values else FieldType(), nullable=nullable)
+    if all(member.models and not member.is_list for member in values):
+        models = dict.fromkeys(model for member in values for model in member.models)
+        return FieldType(models=tuple(models), nullable=nullable)
+    if any(member.models for member in values):
+        raise UnsupportedType(
+            "a union of a nested model with something else is not supported; declare models only, "
+            "one of them with a field for the other value"
+        )
+    if any(member.is_list for member in values):
+        raise UnsupportedType(
+            "a union of a list with something else is not supported; declare the list alone, which "
+            "may have one item"
+        )
     # Conditions of one member alone do not bind the value.
     shared = values[0].constraints
     if any(member.constraints != shared for member in values):
         shared = ()
-    if any(member.model for member in values):
-        raise UnsupportedType("a union with a nested model is not supported; declare one model")
+    values = [one for member in values for one in member.members or (member,)]
     kinds = {member.kind for member in values}
-    if not any(member.is_list for member in values):
-        if kinds == {"enum"}:
-            merged = dict.fromkeys(choice for member in values for choice in member.choices)
-            return FieldType(kind="enum", choices=_distinct(tuple(merged)), nullable=nullable)
-        if len(kinds) == 1:
-            return FieldType(kind=values[0].kind, nullable=nullable, constraints=shared)
-        if kinds == {"integer", "number"}:
-            return FieldType(kind="number", nullable=nullable, constraints=shared)
-    raise UnsupportedType("a union of different types is not supported; choose one of them, or str")
+    if kinds == {"enum"}:
+        merged = dict.fromkeys(choice for member in values for choice in member.choices)
+        return FieldType(kind="enum", choices=_distinct(tuple(merged)), nullable=nullable)
+    if len(kinds) == 1:
+        return FieldType(kind=values[0].kind, nullable=nullable, constraints=shared)
+    if kinds == {"integer", "number"}:
+        return FieldType(kind="number", nullable=nullable, constraints=shared)
+    plain = _unlike([replace(member, nullable=False) for member in values])
+    if len(plain) > MOST_MEMBERS:
+        raise UnsupportedType(
+            f"a union of {len(plain):,} types is more than {MOST_MEMBERS}; declare it as str"
+        )
+    return FieldType(kind="union", members=plain, nullable=nullable)
+
+
+def _unlike(types: Sequence[FieldType]) -> tuple[FieldType, ...]:
+    """Without repeats. Enum members need not be hashable."""
+    return tuple(one for place, one in enumerate(types) if one not in types[:place])
 
 
 def _choice_type(members: Sequence[Any]) -> FieldType:
@@ -191,20 +221,48 @@ def _distinct(choices: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ..
     return choices
 
 
-def _item_of_tuple(arguments: tuple[Any, ...]) -> Any:
-    if not arguments:
-        return Any
-    if len(arguments) == 2 and arguments[1] is Ellipsis:
-        return arguments[0]
-    raise UnsupportedType(
-        "a tuple of fixed length is not supported; use tuple[X, ...], or a nested model"
-    )
+def _tuple_type(arguments: tuple[Any, ...]) -> FieldType:
+    if not arguments or (len(arguments) == 2 and arguments[1] is Ellipsis):
+        return _list_type(arguments[0] if arguments else Any)
+    if len(arguments) > MOST_MEMBERS:
+        raise UnsupportedType(f"a tuple of more than {MOST_MEMBERS} values is not supported")
+    # None in one place of a tuple is no value of another place.
+    items = [_list_type(argument) for argument in arguments]
+    if any(item.models for item in items) or any(map(allows_none, arguments)):
+        raise UnsupportedType(
+            "a tuple of fixed length holds scalars, none of them None; declare a nested model with "
+            "one field per place"
+        )
+    length = (("minItems", len(items)), ("maxItems", len(items)))
+    if all(item == items[0] for item in items):
+        return replace(items[0], constraints=(*items[0].constraints, *length))
+    alone = tuple(replace(item, is_list=False) for item in items)
+    members = _unlike([one for item in alone for one in item.members or (item,)])
+    return FieldType("union", (), True, constraints=length, members=members, positions=alone)
+
+
+def _mapping_type(arguments: tuple[Any, ...]) -> FieldType:
+    key, value = arguments if len(arguments) == 2 else (str, Any)
+    keys, values = field_type_of(key), field_type_of(value) if value is not Any else None
+    if values is None:
+        raise UnsupportedType(
+            "a dict does not say what its values are; write for example dict[str, float], or "
+            "declare a nested model with one field per key"
+        )
+    if keys.kind is None or keys.is_list or keys.nullable:
+        raise UnsupportedType("the keys of a dict must be text or another scalar; use dict[str, X]")
+    # `Any` is for type checkers, which know of no class whose fields are computed.
+    fields: Any = {"key": key, "value": value}
+    pair: Any = typing_extensions.TypedDict("Pair", fields)  # type: ignore[misc]
+    return FieldType(is_list=True, models=(pair,), is_mapping=True)
 
 
 def _list_type(item: Any) -> FieldType:
     if item is Any:
         raise UnsupportedType("does not say what it is a list of; write for example list[str]")
     field_type = field_type_of(item)
+    if field_type.is_mapping:
+        raise UnsupportedType("a list of dicts is not supported; declare a list of models")
     if field_type.is_list:
         raise UnsupportedType(
             "a list of lists is not supported; declare a list of scalars or of models"
@@ -221,10 +279,6 @@ def _other_kind(annotation: Any, bare: Any) -> Scalar:
             f"{name!r} holds a name that is not defined; define or import it, "
             "then call model_rebuild() on the class"
         )
-    if bare in _MAPPINGS or get_origin(bare) in _MAPPINGS:
-        raise UnsupportedType(
-            "a dict has no known keys; declare a nested model with one field per key"
-        )
     if isinstance(bare, typing.TypeVar):
         raise UnsupportedType(
             f"type parameter {bare.__name__} has no type; set it, as in Model[str]"
@@ -239,7 +293,7 @@ def _other_kind(annotation: Any, bare: Any) -> Scalar:
         raise UnsupportedType("Any says nothing about the value; name its type, such as str")
     if kind == "object":
         raise UnsupportedType(
-            f"{_type_name(bare)} is not a Pydantic model; declare it as a BaseModel"
+            f"{_type_name(bare)} is no Pydantic model, dataclass or TypedDict; declare it as one"
         )
     raise UnsupportedType(
         f"{_type_name(bare)} cannot be read from text; use a scalar type or a nested BaseModel"
@@ -265,38 +319,6 @@ def _type_name(bare: Any) -> str:
 def annotation_of(field: FieldInfo) -> Any:
     """The annotation with the metadata that Pydantic took out of a surrounding `Annotated`."""
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-
-
-def check_default(field: FieldInfo) -> None:
-    """Refuses a default of another type than the field's, which Pydantic would not notice.
-
-    None goes through, as `brand: str = None` is common; so does a default outside the field's
-    bounds, lengths or pattern, which is how a stand-in for "unknown" is declared. A factory is not
-    called: it may do anything.
-    """
-    if field.is_required() or field.default_factory is not None or field.default is None:
-        return
-    try:
-        TypeAdapter(annotation_of(field)).validate_python(field.default)
-    except ValidationError as error:
-        for detail in error.errors(include_url=False, include_context=False):
-            if detail["type"] not in _CONSTRAINT_ERRORS:
-                raise UnsupportedType(
-                    f"default {field.default!r} does not match the field's type ({detail['msg']}); "
-                    "change one of them"
-                ) from None
-    except Exception:  # of the user's own validators, or a type that needs the class around it
-        return
-
-
-_CONSTRAINT_ERRORS = frozenset(
-    (
-        *("greater_than", "greater_than_equal", "less_than", "less_than_equal", "multiple_of"),
-        *("string_too_short", "string_too_long", "string_pattern_mismatch"),
-        *("too_short", "too_long", "finite_number", "value_error", "assertion_error"),
-        *("decimal_max_digits", "decimal_max_places", "decimal_whole_digits"),
-    )
-)
 
 
 def text_of(value: Any) -> str:

@@ -19,6 +19,8 @@ def attr(
     long: bool = False,
     unique: bool = False,
     unit: str | None = None,
+    after: str | Sequence[str] = (),
+    max_depth: int | None = None,
     strict: bool = False,
     skip: bool = False,
     **field: Any,
@@ -32,6 +34,11 @@ def attr(
         `min_length` and `max_length` count them.
     unit: of a number, as pint names it ("inch", "kg", "km/h") or a currency ("EUR"). The model is
         shown it; a text with another unit is converted, one without is taken to be in this one.
+    after: the field, or several, that are read first: their values stand before this field's key
+        ("price", "size.width"; docs/dependent-fields.md). Names are those beside this field; that
+        of a nested model stands for all of its fields.
+    max_depth: of a field that leads back to a model around it, how many levels of that model are
+        read below it; without one, such a model is refused.
     strict: takes literals alone: no "55-Inch", no "two", no "March 3, 2021" (docs/typed.md).
     skip: the field is not read from documents, and has its default.
 
@@ -41,7 +48,8 @@ def attr(
     if isinstance(examples, (str, bytes)):
         raise TypeError(f"examples must be a list of examples: write [{examples!r}]")
     own: dict[str, Any] = {"k_max": k_max, "long": long or None, "uniqueItems": unique or None}
-    own |= {"unit": unit, "strict": strict or None, "skip": skip or None}
+    own |= {"unit": unit, "max_depth": max_depth, "strict": strict or None, "skip": skip or None}
+    own["after"] = (list(after) if isinstance(after, (list, tuple)) else [after]) or None
     if own := {name: value for name, value in own.items() if value is not None}:
         extra = field.pop("json_schema_extra", None)
         if callable(extra):

@@ -7,6 +7,7 @@ A declaration holds types, bounds, patterns and choices, and Pydantic enforces t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Annotated, Any, NamedTuple
@@ -22,6 +23,7 @@ _BEYOND = frozenset(
     | {"dependentRequired", "dependentSchemas", "dependencies", "minProperties", "maxProperties"}
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
+_DEEPEST = 32
 _DECLARED_FORMATS = ("date", "date-time")
 
 
@@ -55,7 +57,13 @@ class Checks:
         self._validator = None
         if _says_more(document.root, True):
             _Measure(document).of(document.root)
-            bounded = extend(kind, {"pattern": _search})
+            self._followed = _Followed()
+            references = {
+                word: self._followed.bounded(kind.VALIDATORS[word])
+                for word in ("$ref", "$dynamicRef", "$recursiveRef")
+                if word in kind.VALIDATORS
+            }
+            bounded = extend(kind, {"pattern": _search, **references})
             self._validator = bounded(
                 document.root,
                 registry=Registry().with_resource(document.uri, document.resource),
@@ -75,12 +83,47 @@ class Checks:
             shown = _as_json(instance)
         except Exception:  # a serializer's of the base class: what writes the row says so
             return
-        for error in self._validator.iter_errors(shown):
+        self._followed.begin()
+        try:
+            errors = list(self._validator.iter_errors(shown))
+        except _Endless:
+            yield Problem((), "the document's conditions refer to themselves too often")
+            return
+        for error in errors:
             if error.validator != "format" and _BEYOND.isdisjoint(error.absolute_schema_path):
                 continue
             for missing in _missing(error):
                 path = [*error.absolute_path, *missing]
                 yield Problem(_names(instance, path), clipped(error.message))
+
+
+class _Endless(Exception):
+    """References that judging an instance follows too deep, or too often."""
+
+
+class _Followed(threading.local):
+    """References that one thread follows to judge an instance, which may lead in circles.
+
+    Nothing else ends them: where Python runs out of stack, extension modules panic.
+    """
+
+    def begin(self) -> None:
+        self._count = self._depth = 0
+
+    def bounded(self, follow: Any) -> Any:
+        """The keyword of a reference, in bounded time."""
+
+        def counted(*arguments: Any) -> Iterator[Any]:
+            self._count += 1
+            if self._count > MOST_PARTS or self._depth == _DEEPEST:
+                raise _Endless
+            self._depth += 1
+            try:
+                yield from follow(*arguments) or ()
+            finally:
+                self._depth -= 1
+
+        return counted
 
 
 @cache
@@ -128,6 +171,7 @@ class _Measure:
     def __init__(self, document: SchemaDocument) -> None:
         self._document = document
         self._sizes: dict[str, int | None] = {}
+        self._bounds = 0  # of those around, properties that say how deep they are read
 
     def of(self, node: Any) -> int:
         """Raises SchemaError where there are too many, or no end of them."""
@@ -135,12 +179,15 @@ class _Measure:
             return sum(map(self.of, node))
         if not isinstance(node, Mapping):
             return 0
+        is_bound = "max_depth" in node
+        self._bounds += is_bound
         size = 1 + sum(self.of(part) for key, part in node.items() if key not in DATA)
         if isinstance(node.get("$ref"), str):
             size += self._behind(node["$ref"])
         if size > MOST_PARTS:
             reason = f"the document has more than {MOST_PARTS:,} parts, references followed"
             raise self._document.error((), reason)
+        self._bounds -= is_bound
         return size
 
     def _behind(self, ref: str) -> int:
@@ -148,6 +195,8 @@ class _Measure:
             self._sizes[ref] = None
             self._sizes[ref] = self.of(self._document.target(ref, ()))
         size = self._sizes[ref]
+        if size is None and self._bounds:
+            return 0  # an instance ends there
         if size is None:
             reason = f"{ref} refers to itself; a recursive schema has no fixed set of attributes"
             raise self._document.error((), reason)

@@ -19,7 +19,8 @@ _SETTINGS = ("category", "format", "template")
 
 # Of schemax and Pydantic, beside the standard's.
 _OWN_WORDS = frozenset(
-    {"category", "template", "k_max", "long", "unit", "strict", "skip", "nullable", "discriminator"}
+    {"category", "template", "k_max", "long", "unit", "strict", "after", "max_depth", "skip"}
+    | {"nullable", "discriminator"}
     | {"example", "xml", "externalDocs"}  # of OpenAPI
 )
 MOST_PARTS = 20_000
@@ -29,7 +30,7 @@ MOST_PARTS = 20_000
 DATA = ("const", "enum", "default", "examples")
 
 # Keywords that say what a value consists of in a way that a declaration cannot hold.
-_UNSUPPORTED = ("prefixItems", "additionalItems", "$dynamicRef", "$recursiveRef")
+_UNSUPPORTED = ("additionalItems", "$dynamicRef", "$recursiveRef")
 
 
 class SchemaDocument:
@@ -152,6 +153,14 @@ def is_object(node: Node) -> bool:
     if "$ref" in node:
         return False
     return node.get("type") == "object" or ("type" not in node and "properties" in node)
+
+
+def is_mapping(node: Node) -> bool:
+    """Whether a node describes an object whose keys are not known, but the type of its values."""
+    extra = node.get("additionalProperties")
+    values = [extra] if isinstance(extra, Mapping) and extra else []
+    values += node.get("patternProperties") or ()
+    return is_object(node) and not node.get("properties") and len(values) == 1
 
 
 def without(node: Node, *keys: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import Field, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
 from schemax.attributes.annotations import MOST_CHOICES
@@ -24,6 +24,7 @@ NUMERIC = {
 }
 _TEXTUAL = {"minLength": "min_length", "maxLength": "max_length", "pattern": "pattern"}
 LENGTHS = {"minItems": "min_length", "maxItems": "max_length"}
+SIZES = {"minProperties": "min_length", "maxProperties": "max_length"}
 CONSTRAINTS = (*NUMERIC, *_TEXTUAL, *LENGTHS, "uniqueItems", "format", "items")
 
 
@@ -59,6 +60,8 @@ def constrained(
     made: Any = Annotated[annotation, Field(**options)]
     try:
         TypeAdapter(made)
+    except PydanticUndefinedAnnotation:  # of a class that is not made yet
+        return made
     except (PydanticUserError, CoreSchemaError, TypeError) as error:
         shown = ", ".join(f"{key} {node[key]!r}" for key in names if key in node)
         reason = f"Pydantic does not accept {clipped(shown)}: {error}"
@@ -95,22 +98,31 @@ def default_of(document: SchemaDocument, annotation: Any, default: Any, place: P
         return None
     try:
         return TypeAdapter(annotation).validate_python(default)
+    except PydanticUndefinedAnnotation:  # of a class that is not made yet
+        return default
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
         raise document.error(place, f"default {default!r} does not fit: {reason}") from error
 
 
-def is_list(annotation: Any) -> bool:
+def container_of(annotation: Any) -> type[list[Any]] | type[dict[Any, Any]] | None:
+    """Which of both an annotation is, if any."""
     bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    return get_origin(bare) is list
+    found: Any = get_origin(bare)
+    return found if found in (list, dict) else None
 
 
-def is_decimal(parts: list[Any]) -> bool:
-    """Whether alternatives are how Pydantic writes a Decimal: a number, or its text."""
+def is_decimal(parts: list[Any], is_standard: bool) -> bool:
+    """Whether alternatives are how Pydantic writes a Decimal: a number, or its text.
+
+    is_standard: whether the document names its `$schema`, so that a text without a pattern is one.
+    """
     if len(parts) != 2 or not all(isinstance(part, Mapping) for part in parts):
         return False
     kinds = {str(part.get("type")): part for part in parts}
-    return kinds.keys() == {"number", "string"} and kinds["string"].keys() <= {"type", "pattern"}
+    if kinds.keys() != {"number", "string"} or not kinds["string"].keys() <= {"type", "pattern"}:
+        return False
+    return "pattern" in kinds["string"] or not is_standard
 
 
 def union_of(members: tuple[Any, ...]) -> Any:

@@ -15,11 +15,12 @@ from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
 
-from schemax.attributes.attributes import compile_attributes
+from schemax.attributes.attributes import compile_attributes, refusals_of
 from schemax.attributes.json_checks import Checks, Problem
 from schemax.attributes.json_document import SchemaDocument, parse, with_absolute_references
 from schemax.attributes.json_names import class_name
-from schemax.attributes.json_schema import MOST_LEVELS, Builder
+from schemax.attributes.json_schema import Builder
+from schemax.attributes.json_types import MOST_LEVELS
 from schemax.errors import SchemaError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -37,6 +38,26 @@ def build_model(
     nested_base: what the classes of nested objects derive from.
     Raises SchemaError, naming the property, for what cannot be declared.
     """
+    made: type[ModelT] = _make(_origin_of(document, base, nested_base, name))[-1]  # type: ignore[assignment]  # of `base`
+    return made
+
+
+def refusals_of_document(document: str, base: type[BaseModel]) -> list[SchemaError]:
+    """All that `build_model` refuses in a document; of more than a hundred faults the first."""
+    refused: list[SchemaError] = []
+    try:
+        _make(_origin_of(document, base, base, None), refused)
+    except SchemaError as error:
+        refused.append(error)
+    return refused
+
+
+def _origin_of(
+    document: Mapping[str, Any] | str,
+    base: type[BaseModel],
+    nested_base: type[BaseModel],
+    name: str | None,
+) -> _Origin:
     root = parse(document, name)
     try:
         # A copy, since the classes may have to be made again.
@@ -44,9 +65,7 @@ def build_model(
     except RecursionError:
         reason = f"the document is nested more than {MOST_LEVELS} levels deep; flatten it"
         raise SchemaError(name or "JSON Schema", None, reason) from None
-    origin = _Origin(uuid4().hex, kept, base, nested_base, name)
-    made: type[ModelT] = _make(origin)[-1]  # type: ignore[assignment]  # of `base`
-    return made
+    return _Origin(uuid4().hex, kept, base, nested_base, name)
 
 
 class MadeClass(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass has no public name
@@ -71,13 +90,17 @@ class _Classes(list[type[BaseModel]]):
 _made: WeakValueDictionary[str, _Classes] = WeakValueDictionary()
 
 
-def _make(origin: _Origin) -> _Classes:
+def _make(origin: _Origin, refused: list[SchemaError] | None = None) -> _Classes:
+    """refused: where faults are collected; None has the first one raised."""
     root, name = origin.document, origin.name
     title = name or (root["title"] if isinstance(root.get("title"), str) else "") or "Schema"
     document = SchemaDocument(root, class_name(title))
-    builder = Builder(document, origin.nested_base, MadeClass)
+    builder = Builder(document, origin.nested_base, MadeClass, refused)
     own = builder.root(origin.base)
-    compile_attributes(own)
+    if refused is None:
+        compile_attributes(own)
+    else:
+        refused += refusals_of(own)
     own.__json_checks__ = Checks(document)  # type: ignore[attr-defined]
     found = _made[origin.token] = _Classes(builder.classes)
     for number, made in enumerate(found):

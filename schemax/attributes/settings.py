@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from schemax.attributes.classes import declares_fields
 from schemax.errors import SchemaError
 
 
@@ -21,10 +22,11 @@ class SchemaSettings:
     template: Any = None
 
 
-def settings_of(model: type[BaseModel]) -> SchemaSettings:
-    """The settings of any Pydantic model. Raises SchemaError for anything else."""
+def settings_of(model: type[Any]) -> SchemaSettings:
+    """The settings of a class that declares fields. Raises SchemaError for anything else."""
     require_model(model)
-    model = model.__pydantic_generic_metadata__["origin"] or model
+    if issubclass(model, BaseModel):
+        model = model.__pydantic_generic_metadata__["origin"] or model
     declared = [vars(base).get("__schema_settings__", {}) for base in model.__mro__]
     inherited: dict[str, Any] = {}
     for settings in reversed(declared):
@@ -62,12 +64,13 @@ def is_unprintable(text: str) -> bool:
 
 
 def require_model(model: Any) -> None:
-    if isinstance(model, type) and issubclass(model, BaseModel):
+    if declares_fields(model):
         return
-    if isinstance(model, BaseModel):
+    if declares_fields(type(model)):
         raise SchemaError(type(model).__name__, None, "is an instance; pass its class")
     raise SchemaError(
         getattr(model, "__name__", None) or type(model).__name__,
         None,
-        "is not a class derived from pydantic.BaseModel (or schemax.AttrSchema)",
+        "is no class derived from pydantic.BaseModel (or schemax.AttrSchema), no dataclass and no "
+        "TypedDict",
     )

@@ -72,7 +72,7 @@ class Comparison:
         if self.data is None and self.sizes is None:
             raise ValueError("no work is given; name data or sizes")
         if self.server is not None and self.data is None:
-            raise ValueError("a server needs products; name them with --data")
+            raise ValueError("a server needs documents; name them with --data")
 
 
 def compare_engines(

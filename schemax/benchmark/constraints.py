@@ -16,6 +16,7 @@ from pydantic import create_model
 
 from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
+from schemax.compiler.choices import Branches
 from schemax.config import DecodingConfig
 from schemax.runtime.engine import fill
 from schemax.runtime.model import DecoderModel
@@ -140,6 +141,8 @@ def measure_constraints(
         _compiled(Product, tokenizer, prepared.vocab_size, branch_threshold=threshold)
         for threshold in (1.0, DecodingConfig().branch_threshold)
     )
+    # What models of random weights would rather write costs no one else anything.
+    compiled, branching = map(_held_to_choices, (compiled, branching))
     chance = random.Random(seed)
     texts = [" ".join(chance.choices(_WORDS, k=document_tokens)) for _ in range(documents)]
     ids = [tuple(compiled.codec.encode(text)[:document_tokens]) for text in texts]
@@ -186,6 +189,16 @@ def _compiled(schema: Any, tokenizer: Any, vocab_size: int, **decoding: Any) -> 
     return compile_schema(
         schema, tokenizer, template=_TEMPLATE, decoding=config, vocab_size=vocab_size
     )
+
+
+def _held_to_choices(compiled: CompiledSchema) -> CompiledSchema:
+    slots = tuple(
+        replace(spec, branching=replace(spec.branching, as_text=None))
+        if isinstance(spec.branching, Branches)
+        else spec
+        for spec in compiled.slots
+    )
+    return replace(compiled, slots=slots)
 
 
 def _timed_run(

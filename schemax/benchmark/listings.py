@@ -64,7 +64,7 @@ def annotated_work(
         eos_id=eos_id,
         vocab_size=vocab_size,
         facts={
-            "source": source or "annotated products",
+            "source": source or "annotated documents",
             "categories": len(names),
             "format": first.format.name,
             "stated_values": sum(len(e.attributes) for e in examples),

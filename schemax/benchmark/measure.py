@@ -14,6 +14,8 @@ from schemax.benchmark.memory import peak_memory
 from schemax.benchmark.workload import Workload, first_difference
 from schemax.runtime.limits import is_out_of_memory
 
+NO_TIME = "no time was left"
+
 
 @dataclass(slots=True)
 class EngineRun:
@@ -23,7 +25,7 @@ class EngineRun:
         run, None where the engine does not go through the model's own `forward`.
     peak_bytes: the largest rise of memory during any run.
     tried: documents/s by batch size, where the engine left the choice to us.
-    skipped: why it took no part.
+    skipped: why it took no part. pace: seconds per document of the latest run.
     """
 
     engine: Engine
@@ -33,6 +35,18 @@ class EngineRun:
     peak_bytes: int | None = None
     tried: dict[int, float] = field(default_factory=dict)
     skipped: str | None = None
+    pace: float = 0.0
+
+
+class Clock:
+    """What is left of the seconds that measurements may take together; None: all the time."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def allows(self, outcome: EngineRun, documents: int) -> bool:
+        """Whether a run over so many documents fits, as far as the engine's pace is known."""
+        return self._end is None or time.monotonic() + documents * outcome.pace < self._end
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +55,14 @@ class Rules:
 
     rival_documents: rivals run on so many documents, evenly spread; None for all.
     warm_up: documents that rivals read before anything is timed; ours read all.
+    seconds: for all of it; a run is begun where it fits, by the pace of the engine's latest one.
     """
 
     repeats: int = 3
     rival_documents: int | None = None
     warm_up: int = 4
     seed: int = 0
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("repeats", "warm_up", "rival_documents"):
@@ -62,15 +78,16 @@ def measure_engines(
     device: torch.device,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[EngineRun]:
-    """One outcome per engine, in their order.
+    """One outcome per engine, in their order; those for which no time was left are skipped.
 
     Raises BenchmarkError where an engine writes anything but the given answers.
     """
+    clock = Clock(rules.seconds)
     smaller = work if rules.rival_documents is None else work.part(rules.rival_documents)
     works = {engine: smaller if engine.kind == "rival" else work for engine in engines}
     outcomes = [EngineRun(engine, len(works[engine])) for engine in engines]
     for outcome in outcomes:
-        _prepare(outcome, works[outcome.engine], rules, device)
+        _prepare(outcome, works[outcome.engine], rules, device, clock)
         rates = ", ".join(f"{size}: {rate:,.2f}/s" for size, rate in outcome.tried.items())
         ready = f"ready; batch sizes tried: {rates}" if rates else "ready"
         tell(f"{outcome.engine.name}: {outcome.skipped or ready}")
@@ -78,6 +95,9 @@ def measure_engines(
     order = random.Random(rules.seed)
     for turn in range(rules.repeats):
         for outcome in order.sample(running, len(running)):
+            if not clock.allows(outcome, outcome.documents):
+                outcome.skipped = None if outcome.seconds else NO_TIME
+                continue
             seconds = timed(outcome, works[outcome.engine], device)
             outcome.seconds.append(seconds)
             rate = outcome.documents / seconds
@@ -108,20 +128,24 @@ def timed(outcome: EngineRun, work: Workload, device: torch.device) -> float:
             hook.remove()
     if difference := first_difference(work.expected(engine.writes), emitted):
         raise BenchmarkError(f"{engine.name} did not write the given answers: {difference}")
-    outcome.passes = len(passes) or None
+    outcome.passes, outcome.pace = len(passes) or None, seconds / len(work)
     outcome.peak_bytes = max([outcome.peak_bytes or 0, *peak]) if peak else outcome.peak_bytes
     return seconds
 
 
-def _prepare(outcome: EngineRun, work: Workload, rules: Rules, device: torch.device) -> None:
+def _prepare(
+    outcome: EngineRun, work: Workload, rules: Rules, device: torch.device, clock: Clock
+) -> None:
     """Sets up, warms up, and finds the best batch; a rival that fails here takes no part."""
     engine = outcome.engine
     try:
+        if not clock.allows(outcome, 1):
+            raise Unavailable(NO_TIME)
         engine.setup(work)
         engine.batch_size = engine.batch_sizes[0] if engine.batch_sizes else engine.batch_size
         # Rivals meet every size of batch below; ours may prepare themselves for the whole stream.
         timed(outcome, work if engine.kind == "ours" else work.part(rules.warm_up), device)
-        _tune(outcome, work, device)
+        _tune(outcome, work, device, clock)
     except Unavailable as reason:
         outcome.skipped = str(reason)
     except BenchmarkError:
@@ -135,13 +159,15 @@ def _prepare(outcome: EngineRun, work: Workload, rules: Rules, device: torch.dev
         engine.teardown()
 
 
-def _tune(outcome: EngineRun, work: Workload, device: torch.device) -> None:
-    """Runs each batch size on one batch's worth of documents and keeps the fastest."""
+def _tune(outcome: EngineRun, work: Workload, device: torch.device, clock: Clock) -> None:
+    """Runs each batch size on one batch's worth of documents, as time allows; keeps the fastest."""
     engine = outcome.engine
     useful = [size for size in engine.batch_sizes if size <= len(work)]
     for size in useful:
         engine.batch_size = size
         sample = work.part(max(size, 2))
+        if not clock.allows(outcome, len(sample)):
+            break
         try:
             outcome.tried[size] = len(sample) / timed(outcome, sample, device)
         except RuntimeError as error:
@@ -150,6 +176,8 @@ def _tune(outcome: EngineRun, work: Workload, device: torch.device) -> None:
             break
     if outcome.tried:
         engine.batch_size = max(outcome.tried, key=lambda size: outcome.tried[size])
+    elif useful and not clock.allows(outcome, 1):
+        raise Unavailable(NO_TIME)
     elif useful:
         raise Unavailable("out of memory even with the smallest batch")
 

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from schemax.benchmark.report import Report
 from schemax.benchmark.table import headline, number
 
 _COLOURS = {"ours": "#1b7f5c", "rival": "#8a8f98", "bound": "#d9c79a"}
+_WIDTH = 9.0
 
 
 def plot(report: Report, path: Path) -> None:
-    """Bars of products/s, on a logarithmic axis; the format goes by the file's name.
+    """Bars of documents/s, on a logarithmic axis, and the grid of a sweep below them.
 
-    Raises ValueError for a suffix that matplotlib does not know.
+    The format goes by the file's name. Raises ValueError for a suffix that matplotlib does not
+    know.
     """
+    from matplotlib import rc_context
     from matplotlib.figure import Figure  # pyplot would look for a display
 
+    heights = [1.6 + 0.34 * len(report.engines), *([4.5] if report.sweep else [])]
+    figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
+    axes = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
+    _bars(axes[0], report)
+    if report.sweep:
+        _grid(axes[1], report)
+    figure.suptitle(headline(report), fontsize=8, wrap=True)
+    for one in axes:
+        one.spines[["top", "right"]].set_visible(False)
+    with rc_context({"svg.fonttype": "none"}):  # text stays text
+        figure.savefig(path)
+
+
+def _bars(axes: Any, report: Report) -> None:
     rows = sorted(report.engines, key=lambda row: row.products_per_second)
-    figure = Figure(figsize=(9, 1.6 + 0.34 * len(rows)), layout="constrained")
-    axes = figure.subplots()
     rates = [row.products_per_second for row in rows]
     bars = axes.barh([row.title for row in rows], rates, color=[_COLOURS[row.kind] for row in rows])
     errors = (
@@ -30,7 +46,27 @@ def plot(report: Report, path: Path) -> None:
     axes.bar_label(bars, [f" {number(rate)}" for rate in rates], padding=4)
     axes.set_xscale("log")
     axes.margins(x=0.15)
-    axes.set_xlabel("products per second")
-    axes.set_title(headline(report), fontsize=8, wrap=True)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path)
+    axes.set_xlabel("documents per second")
+
+
+def _grid(axes: Any, report: Report) -> None:
+    """As figure 4 of the paper: over documents per prompt, a line for every size of batches.
+
+    The paper's setting is drawn through, isolated documents are dots at 1, rivals dashed lines.
+    """
+    for size in sorted({row.batch_size or 0 for row in report.sweep}):
+        own = [row for row in report.sweep if row.batch_size == size]
+        paper = [row for row in own if row.name.startswith("paper")]
+        places = [row.documents_per_prompt for row in paper]
+        rates = [row.products_per_second for row in paper]
+        (line,) = axes.plot(places, rates, marker="o", label=f"{size} prompts a batch")
+        alone = [row.products_per_second for row in own if row not in paper]
+        axes.plot([1] * len(alone), alone, marker="x", linestyle="", color=line.get_color())
+    for row in report.engines:
+        if row.kind == "rival":
+            axes.axhline(row.products_per_second, linestyle="--", color=_COLOURS["rival"])
+            axes.annotate(row.title, (1, row.products_per_second), fontsize=7, va="bottom")
+    axes.set(
+        xlabel="documents per prompt (x: isolated)", ylabel="documents per second", yscale="log"
+    )
+    axes.legend(frameon=False, fontsize=7)

@@ -32,6 +32,7 @@ class EngineRow:
         they took no part.
     passes: forward passes of one run; passes_per_product: shared between its documents.
     tried: documents/s by batch size; batch_size: the one that was kept.
+    documents_per_prompt: at most.
     """
 
     name: str
@@ -48,6 +49,7 @@ class EngineRow:
     passes_per_product: float | None = None
     peak_bytes: int | None = None
     batch_size: int | None = None
+    documents_per_prompt: int = 1
     tried: dict[str, float] = field(default_factory=dict)
     note: str = ""
     dollars_per_1000: float | None = None
@@ -122,6 +124,7 @@ def engine_rows(
             passes_per_product=passes / outcome.documents if passes else None,
             peak_bytes=outcome.peak_bytes,
             batch_size=engine.batch_size,
+            documents_per_prompt=engine.documents_per_prompt,
             tried={str(size): tried for size, tried in outcome.tried.items()},
             note=engine.note,
             dollars_per_1000=None if price is None else 1e3 * price,

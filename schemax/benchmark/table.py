@@ -7,7 +7,7 @@ from typing import Any
 
 from schemax.benchmark.report import EngineRow, Report
 
-COLUMNS = ("engine", "products/s", "±", "x floor", "x generate", "passes", "MiB", "batch")
+COLUMNS = ("engine", "documents/s", "±", "x floor", "x generate", "passes", "MiB", "batch")
 PRICES = ("$ per 1,000", "$ per 500 M")
 
 
@@ -65,7 +65,7 @@ def notes(report: Report) -> Iterator[str]:
     if (server := report.server) is not None:
         yield (
             f"{server['model']} at {server['url']}: {number(server['products_per_second'])} "
-            f"products/s with {server['concurrency']} requests in flight, "
+            f"documents/s with {server['concurrency']} requests in flight, "
             f"{server['agreement']:.1%} of the fields as annotated{_dollars(server)}"
         )
     for item in report.skipped:
@@ -74,7 +74,7 @@ def notes(report: Report) -> Iterator[str]:
 
 def _dollars(server: Mapping[str, Any]) -> str:
     dollars = server.get("dollars_per_1000")
-    return "" if dollars is None else f", ${number(dollars)} for 1,000 products"
+    return "" if dollars is None else f", ${number(dollars)} for 1,000 documents"
 
 
 def markdown(report: Report) -> str:

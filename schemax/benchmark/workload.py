@@ -108,10 +108,33 @@ class Workload:
         pairs = zip(keys, listing.answers, strict=True)
         return (*(i for key, answer in pairs for i in (*key, *answer)), self.eos_id)
 
-    def stem(self, listing: Listing) -> Ids:
-        """I D S: what stands before the output."""
-        category = self.categories[listing.category]
-        return (*category.instruction, *listing.ids, *category.opening)
+    def joined_output(self, listings: Sequence[Listing]) -> Ids:
+        """What an autoregressive engine writes for several documents of a prompt."""
+        return (*(i for one in listings for i in self.output(one)[:-1]), self.eos_id)
+
+    def parted_output(self, ids: Ids, listings: Sequence[Listing]) -> list[Ids]:
+        """The reverse: what each of the documents would have been given alone, EOS id included."""
+        found, at = [], 0
+        for listing in listings:
+            length = len(self.output(listing)) - 1
+            found.append((*ids[at : at + length], *ids[-1:]))
+            at += length
+        return found
+
+    def groups(self, documents_per_prompt: int) -> list[list[Listing]]:
+        """Up to so many neighbours of one category each."""
+        found = []
+        for _, group in groupby(self.listings, key=lambda listing: listing.category):
+            members = list(group)
+            starts = range(0, len(members), documents_per_prompt)
+            found += [members[at : at + documents_per_prompt] for at in starts]
+        return found
+
+    def stem(self, *listings: Listing) -> Ids:
+        """I D S: what stands before the output of one document, or of several of a category."""
+        category = self.categories[listings[0].category]
+        documents = (i for listing in listings for i in listing.ids)
+        return (*category.instruction, *documents, *category.opening)
 
     def expected(self, writes: Writes) -> list[tuple[Ids, ...]]:
         """What an engine has to emit, per document: N values, or one whole output."""
@@ -122,32 +145,32 @@ class Workload:
     def prompts(self, documents_per_prompt: int = 1) -> list[PromptIds]:
         """Prompts with slots for up to J documents of one category each, answers given."""
         found = []
-        for number, group in groupby(self.listings, key=lambda listing: listing.category):
-            members, category = list(group), self.categories[number]
-            for at in range(0, len(members), documents_per_prompt):
-                some = members[at : at + documents_per_prompt]
-                prompt = PromptIds(
-                    instruction=category.instruction,
-                    documents=tuple(listing.ids for listing in some),
-                    opening=category.opening,
-                    keys=(category.keys,) * len(some),
-                    k_max=category.k_max,
-                    sampling_keys=(0,) * len(some),
-                    answers=tuple(listing.answers for listing in some),
-                )
-                found.append(prompt)
+        for some in self.groups(documents_per_prompt):
+            category = self.categories[some[0].category]
+            prompt = PromptIds(
+                instruction=category.instruction,
+                documents=tuple(listing.ids for listing in some),
+                opening=category.opening,
+                keys=(category.keys,) * len(some),
+                k_max=category.k_max,
+                sampling_keys=(0,) * len(some),
+                answers=tuple(listing.answers for listing in some),
+            )
+            found.append(prompt)
         return found
 
-    def autoregressive_prompts(self) -> list[PromptIds]:
-        """One prompt per document, whose only slot is the whole output."""
+    def autoregressive_prompts(self, documents_per_prompt: int = 1) -> list[PromptIds]:
+        """Prompts whose only slot is the whole output of their documents."""
+        groups = self.groups(documents_per_prompt)
+        pairs = zip(self.prompts(documents_per_prompt), groups, strict=True)
         return [
             replace(
                 prompt,
                 keys=(((),),),
-                k_max=(sum(map(len, prompt.keys[0])) + sum(prompt.k_max) + 1,),
-                answers=((self.output(listing),),),
+                k_max=(len(some) * (sum(map(len, prompt.keys[0])) + sum(prompt.k_max)) + 1,),
+                answers=((self.joined_output(some),),),
             )
-            for prompt, listing in zip(self.prompts(), self.listings, strict=True)
+            for prompt, some in pairs
         ]
 
     def used_categories(self) -> list[Category]:

@@ -1,4 +1,4 @@
-"""`schemax bench`: products per second of every engine, on the same weights and the same work."""
+"""`schemax bench`: documents per second of every engine, on the same weights and the same work."""
 
 from __future__ import annotations
 

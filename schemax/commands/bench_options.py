@@ -25,7 +25,7 @@ class WorkOptions:
     """The work"""
 
     data: Path | None = option(
-        "JSONL of annotated products, as `evaluate` reads it. With --document-tokens only the "
+        "JSONL of annotated documents, as `evaluate` reads it. With --document-tokens only the "
         "lengths of its values are taken."
     )
     documents: int = option("How many listings.", default=64, min=1)

@@ -1,4 +1,4 @@
-"""`schemax calibrate`: fits a model's confidences to annotated products."""
+"""`schemax calibrate`: fits a model's confidences to annotated documents."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from typer import Argument, Option
 from schemax.calibration import FILE, write_calibration
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say, show, table
-from schemax.commands.datasets import read_annotated
+from schemax.commands.datasets import dataset, schemas_for
+from schemax.commands.loading_options import LoadingOptions
+from schemax.commands.option_groups import grouped
 from schemax.config import DecodingConfig
-from schemax.extractor import Extractor
+from schemax.evaluation.examples import read_examples
+from schemax.evaluation.schemas import as_declared
 
 if TYPE_CHECKING:
     from schemax.evaluation.calibration_fit import Fit
@@ -23,14 +26,15 @@ if TYPE_CHECKING:
 _FEW = 300
 
 
+@grouped
 def calibrate(
     data: Annotated[
         Path,
         Argument(
             metavar="INPUT",
             show_default=False,
-            help="Annotated products, as `evaluate` reads them, that the model was not trained on. "
-            "In a folder: train.jsonl, and attributes.json if present.",
+            help="Annotated documents, as `evaluate` reads them, that the model was not trained "
+            "on. In a folder: train.jsonl, and attributes.json if present.",
         ),
     ],
     model: Annotated[
@@ -45,6 +49,8 @@ def calibrate(
     spec: options.Schemas = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    *,
+    loading: LoadingOptions,
     format: Annotated[
         str | None,
         Option(
@@ -66,16 +72,19 @@ def calibrate(
     for name in formats:
         settings = options.checked_settings(name, template, decoding)
     config: DecodingConfig | None = settings["decoding"]
-    if config is not None and config.layout == "autoregressive":
-        raise UsageError("values of the autoregressive layout have no confidence to calibrate")
-    file, examples, schemas = read_annotated(data, "train", spec, limit)
-    _refuse_training_data(folder, file)
+    found = dataset(data, "train", spec)
+    examples = read_examples(found.file)[:limit]
+    _refuse_training_data(folder, found.file)
     # Imported here because it imports torch, which takes seconds.
     from schemax.evaluation.calibrate import calibrate
 
     with plain_warnings():
-        options.hush_libraries()
-        extractor = Extractor.from_pretrained(folder, device=device, dtype=dtype)
+        extractor = options.load_extractor(str(folder), device, dtype, **loading.named())
+        if (config or extractor.decoding).layout == "autoregressive":
+            raise UsageError("values of the autoregressive layout have no confidence to calibrate")
+        schemas = schemas_for(found.schemas, examples, [extractor])
+        examples = as_declared(examples, schemas)
+        options.note_trained(str(folder), extractor, settings | {"format": format})
         fit = calibrate(
             extractor,
             examples,
@@ -105,7 +114,7 @@ def calibration_line(fit: Fit) -> str:
     return (
         f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}, min_probability "
         f"{found.min_probability:.3f}, fitted on {fit.before.values} values of {fit.products} "
-        f"products (ECE {fit.before.ece:.3f} -> {fit.after.ece:.3f})"
+        f"documents (ECE {fit.before.ece:.3f} -> {fit.after.ece:.3f})"
     )
 
 
@@ -133,5 +142,5 @@ def _refuse_training_data(folder: Path, file: Path) -> None:
     if file.is_file() and trained_on == digest(file):
         raise UsageError(
             f"{folder} was trained on {file}, where its confidences are too high; calibrate it on "
-            "other products"
+            "other documents"
         )

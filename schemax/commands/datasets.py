@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,14 +11,19 @@ from typing import Literal
 from pydantic import BaseModel
 
 from schemax.commands.console import UsageError
-from schemax.commands.declarations import read_schemas
-from schemax.evaluation.examples import Example, read_examples
+from schemax.commands.declarations import read_schemas, trained_schemas
+from schemax.errors import InputError
+from schemax.evaluation.examples import Example
 from schemax.evaluation.schemas import (
     annotated_schemas,
     check_labels,
     for_categories,
     read_attributes,
 )
+from schemax.evaluation.sources import is_table
+from schemax.extractor import Extractor
+from schemax.messages import some_of
+from schemax.trained import TrainedWith
 
 ATTRIBUTES = "attributes.json"
 
@@ -37,25 +43,21 @@ def dataset(path: Path, part: Literal["train", "test"], schemas: str | None) -> 
     schemas: what the user named, which comes first. Raises UsageError for a folder without the
     part.
     """
-    if not path.is_dir():
+    if not path.is_dir() or is_table(path):
         return Dataset(path, None, schemas)
-    file, test, attributes = path / f"{part}.jsonl", path / "test.jsonl", path / ATTRIBUTES
-    if not file.is_file():
-        raise UsageError(f"{path} is a folder without {file.name}")
+    file, test, attributes = _part(path, part), _part(path, "test"), path / ATTRIBUTES
+    if file is None:
+        raise UsageError(f"{path} is a folder without {part}.jsonl")
     if schemas is None and attributes.is_file():
         schemas = str(attributes)
-    return Dataset(file, test if test.is_file() else None, schemas)
+    return Dataset(file, test, schemas)
 
 
-def read_annotated(
-    path: Path, part: Literal["train", "test"], schemas: str | None, limit: int | None
-) -> tuple[Path, Sequence[Example], dict[str, type[BaseModel]]]:
-    """The file that is read, its first examples, and a schema for each of their labels."""
-    found = dataset(path, part, schemas)
-    examples = read_examples(found.file)[:limit]
-    declared = declared_schemas(found.schemas, examples)
-    check_labels(examples, declared)
-    return found.file, examples, declared
+def _part(folder: Path, part: str) -> Path | None:
+    """A part of a folder: a file, or a dataset that `save_to_disk` has written there."""
+    names = [f"{part}{suffix}" for suffix in (".jsonl", ".parquet", ".csv", ".json", "")]
+    found = (folder / name for name in names)
+    return next((one for one in found if one.is_file() or (one.is_dir() and is_table(one))), None)
 
 
 def declared_schemas(spec: str | None, examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
@@ -64,3 +66,40 @@ def declared_schemas(spec: str | None, examples: Sequence[Example]) -> dict[str,
         return annotated_schemas(examples)
     attributes = read_attributes(Path(spec)) if spec.endswith(".json") else None
     return for_categories(attributes or read_schemas(spec), examples)
+
+
+def schemas_for(
+    spec: str | None, examples: Sequence[Example], models: Iterable[Extractor]
+) -> dict[str, type[BaseModel]]:
+    """As `declared_schemas`; where nothing is declared, those that a model was trained with.
+
+    models: the first of them that knows any schemas gives these. A category that it does not know,
+    or not with all attributes that are annotated, has a schema made of the annotations. Warns of
+    which were taken. Raises InputError for a label that a declared schema does not know.
+    """
+    if spec is not None:
+        declared = declared_schemas(spec, examples)
+        check_labels(examples, declared)
+        return declared
+    trained = next((one.trained for one in models if one.trained.schemas), TrainedWith())
+    of_model = trained_schemas(trained)
+    found: dict[str, type[BaseModel]] = {}
+    for category in dict.fromkeys(example.category for example in examples):
+        some = [example for example in examples if example.category == category]
+        try:
+            found |= for_categories(of_model, some)
+            check_labels(some, found)
+        except InputError:
+            found |= annotated_schemas(some)
+    if taken := [name for name, schema in found.items() if schema is of_model.get(name)]:
+        warnings.warn(
+            f"schemas of the model's training: {some_of(taken)}; --schemas names others",
+            stacklevel=2,
+        )
+    if of_model and (made := [name for name in found if name not in taken]):
+        warnings.warn(
+            f"the model was not trained on these attributes of {some_of(made)}, whose schemas are "
+            "made of the annotations",
+            stacklevel=2,
+        )
+    return found

@@ -8,26 +8,33 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import RootModel
 
 from schemax.attributes import settings_of
+from schemax.attributes.classes import declares_fields
 from schemax.catalog import load_schema
 from schemax.commands.console import UsageError
 from schemax.errors import SchemaxError
 from schemax.schema import AttrSchema
+from schemax.trained import FILE, TrainedWith, read_trained
 
-Model = type[BaseModel]
+Model = type[Any]
 
 
 def read_schemas(spec: str) -> Model | dict[str, Model]:
     """One schema, or several by category: `SCHEMA,SCHEMA` or `CATEGORY=SCHEMA,CATEGORY=SCHEMA`.
 
-    A schema without CATEGORY stands for the category that it declares.
+    A schema without CATEGORY stands for the category that it declares. The folder of a trained
+    model stands for the schemas that it was trained with.
     """
+    schemas: dict[str, Model] = {}
+    if is_trained(spec):
+        schemas = trained_schemas(read_trained(Path(spec) / FILE))
+        return schemas if len(schemas) > 1 else read_schema(spec)
     if Path(spec).exists() or ("," not in spec and "=" not in spec):
         return read_schema(spec)
-    schemas: dict[str, Model] = {}
     for part in spec.split(","):
         category, _, one = part.strip().rpartition("=")
         schema = read_schema(one)
@@ -35,18 +42,38 @@ def read_schemas(spec: str) -> Model | dict[str, Model]:
     return schemas
 
 
-def read_schema(spec: str) -> Model:
-    """A ready-made name, `module:Class`, `file.py:Class` or `schema.json`.
+def is_trained(spec: str | None) -> bool:
+    """Whether this is the folder of a model that says what it was trained with."""
+    return spec is not None and (Path(spec) / FILE).is_file()
 
-    Raises UsageError, SchemaError, and InputError for an unknown name.
+
+def trained_schemas(trained: TrainedWith) -> dict[str, Model]:
+    """The schemas that a model was trained with, by category. Raises SchemaError."""
+    return {
+        category: AttrSchema.from_json_schema(document)
+        for category, document in trained.schemas.items()
+    }
+
+
+def read_schema(spec: str) -> Model:
+    """A ready-made name, `module:Class`, `file.py:Class`, `schema.json`, or the folder of a model
+    that was trained with one.
+
+    Raises UsageError, SchemaError, ModelError, and InputError for an unknown name.
     """
+    if is_trained(spec):
+        schemas = trained_schemas(read_trained(Path(spec) / FILE))
+        if len(schemas) != 1:
+            known = ", ".join(schemas) or "none"
+            raise UsageError(f"{spec} must hold one schema to be named here; it has {known}")
+        return next(iter(schemas.values()))
     if spec.endswith(".json"):
         return _of_document(Path(spec))
     place, colon, name = spec.rpartition(":")
     if colon:
-        return _of_module(_imported(place), name, spec)
+        return _of_module(imported(place), name, spec)
     if spec.endswith(".py"):
-        return _of_module(_imported(spec), "", spec)
+        return _of_module(imported(spec), "", spec)
     return load_schema(spec)
 
 
@@ -60,20 +87,25 @@ def _of_document(path: Path) -> type[AttrSchema]:
 
 def _of_module(module: ModuleType, name: str, spec: str) -> Model:
     found = getattr(module, name, None) if name else None
-    if isinstance(found, type) and issubclass(found, BaseModel):
+    if declares_fields(found):
         return found
-    classes = [
-        name
-        for name, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, BaseModel)
-        if value.__module__ == module.__name__
-    ]
+    classes = classes_of(module)
     there = f"there are {', '.join(classes)}" if classes else "it declares none"
-    wanted = f"no Pydantic model {name!r}" if name else "name a class, file.py:Class"
+    wanted = f"no class with fields {name!r}" if name else "name a class, file.py:Class"
     raise UsageError(f"{spec}: {wanted}; {there}")
 
 
-def _imported(place: str) -> ModuleType:
+def classes_of(module: ModuleType) -> dict[str, Model]:
+    """The Pydantic models, dataclasses and TypedDicts that a module itself declares, by name."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if declares_fields(value) and not issubclass(value, RootModel)
+        if value.__module__ == module.__name__
+    }
+
+
+def imported(place: str) -> ModuleType:
     """Imports a module by name or by file. Whatever its code raises is its author's mistake."""
     try:
         if place.endswith(".py"):

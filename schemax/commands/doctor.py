@@ -25,7 +25,10 @@ def doctor(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     attn_implementation: Annotated[
-        str | None, typer.Option(show_default=False, help="sdpa or eager. Default: the model's.")
+        str | None,
+        typer.Option(
+            show_default=False, help="sdpa, eager or flex_attention. Default: the model's."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The diagnosis as JSON.")] = False,
 ) -> None:

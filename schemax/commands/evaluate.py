@@ -1,4 +1,4 @@
-"""`schemax evaluate`: quality, forward passes and speed on annotated products, side by side."""
+"""`schemax evaluate`: quality, forward passes and speed on annotated documents, side by side."""
 
 from __future__ import annotations
 
@@ -17,16 +17,25 @@ from typer import Argument, Option, echo
 
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say
-from schemax.commands.datasets import read_annotated
+from schemax.commands.datasets import dataset, schemas_for
 from schemax.commands.evaluate_tables import show_comparison, show_runs
+from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped, option
 from schemax.commands.server_options import ServerOptions, by_chat, is_address
+from schemax.config import decoding_name
 from schemax.evaluation.comparison import compare
-from schemax.evaluation.examples import Example, duplicated_ids, shown_record
-from schemax.evaluation.judge import Judgement, cases_of
-from schemax.evaluation.plots import SUFFIXES, can_plot, plot_reliability
+from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
+from schemax.evaluation.judge import (
+    PRODUCT_TEMPLATE,
+    JudgeForm,
+    Judgement,
+    cases_of,
+    product_cases,
+    product_judgement,
+)
+from schemax.evaluation.plots import check_picture, plot_reliability
 from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
-from schemax.evaluation.schemas import parts_of
+from schemax.evaluation.schemas import as_declared, parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.messages import some_of
@@ -54,6 +63,13 @@ class ReportOptions:
         "(the extra plots).",
         metavar="FILE",
     )
+    price_per_hour: float | None = option(
+        "Of the machine, in dollars: what 1,000 documents cost stands beside F1.", min=0.0
+    )
+    judge_form: Literal["value", "product", "both"] = option(
+        "Of --judge: a value at a time; all values of a product, after an explanation; or both.",
+        default="value",
+    )
     as_json: bool = option("The figures as JSON.", "--json", default=False)
     details: bool = option("With --json: labels and predictions as well.", default=False)
 
@@ -67,14 +83,16 @@ def evaluate(
         Argument(
             metavar="INPUT",
             help='JSONL with one {"category", "text", "attributes": {name: value}} per line, and '
-            'optionally "id" and "description". In a folder: test.jsonl, and attributes.json if '
-            "present.",
+            'optionally "id" and "description"; or a JSON export of Label Studio. In a folder: '
+            "test.jsonl, and attributes.json if present.",
         ),
     ] = None,
     spec: options.Schemas = None,
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    *,
+    loading: LoadingOptions,
     format: options.Format = None,
     template: options.Template = None,
     decoding: Annotated[
@@ -82,7 +100,8 @@ def evaluate(
         Option(
             help="isolated, paper or autoregressive, or several separated by commas; each may have "
             "changes (isolated:layout=gapped:slots=causal) and +alone, which asks for every field "
-            "separately. Default: isolated; autoregressive for a server that is asked by chat."
+            "separately. Default: the one that the model was trained for, else isolated; "
+            "autoregressive for a server that is asked by chat."
         ),
     ] = None,
     limit: options.Limit = None,
@@ -104,13 +123,13 @@ def evaluate(
 ) -> None:
     """Scores extractions against annotations, by the protocol of ExtractGPT and strictly.
 
-    Every setting reads the same products, in the same run; F1 counts exact matches. The strict
+    Every setting reads the same documents, in the same run; F1 counts exact matches. The strict
     score takes an attribute that is not annotated as null. Later settings are compared with the
-    first one, product by product.
+    first one, product by product; so are several models, separated by commas: --model base,tuned.
     """
     picture = report.reliability
     if picture is not None:
-        _check_picture(picture)
+        check_picture("--reliability", picture)
     if saved is not None:
         if data is not None:
             raise UsageError("give INPUT or --compare, not both")
@@ -120,52 +139,59 @@ def evaluate(
         raise UsageError("INPUT is missing")
     if report.details and not report.as_json:
         raise UsageError("--details requires --json")
-    server.check(device, dtype)
+    server.check(device, dtype, loading.named())
     names = [name.strip() for name in (decoding or "").split(",")]
     checked = [
         options.checked_settings(format, template, name.removesuffix(_ALONE) or None)
         for name in names
     ]
-    _, examples, schemas = read_annotated(data, "test", spec, limit)
+    found = dataset(data, "test", spec)
+    examples = read_examples(found.file)[:limit]
     _report_duplicates(examples)
+    models = [name.strip() for name in model.split(",")] if model else [None]
     with plain_warnings(quiet=report.as_json):
-        if server.server is not None:
-            extractor = server.extractor(model)
-        else:
-            extractor = options.load_extractor(model, device, dtype)
-        own = "autoregressive" if extractor.decoding.layout == "autoregressive" else "isolated"
-        runs = [
-            _measure(extractor, examples, schemas, name or own, settings)
-            for name, settings in zip(names, checked, strict=True)
-        ]
+        extractors = {
+            name: server.extractor(name)
+            if server.server is not None
+            else options.load_extractor(name, device, dtype, **loading.named())
+            for name in models
+        }
+        schemas = schemas_for(found.schemas, examples, extractors.values())
+        examples = as_declared(examples, schemas)
+        runs = []
+        for named, extractor in extractors.items():
+            options.note_trained(named, extractor, checked[0])
+            for name, settings in zip(names, checked, strict=True):
+                own = name or decoding_name(extractor.decoding)
+                run = _measure(extractor, examples, schemas, own, settings)
+                runs.append(replace(run, model=str(named)) if len(extractors) > 1 else run)
+        runs = [replace(run, dollars_per_hour=report.price_per_hour) for run in runs]
         if judge is not None:
             if is_address(judge):
                 judging = by_chat(judge)
             else:
-                same = judge == model and server.server is None
-                judging = extractor if same else options.load_extractor(judge, device, dtype)
-            runs = [replace(run, judged=_judged(judging, judge, run)) for run in runs]
+                same = server.server is None and extractors.get(judge)
+                judging = same or options.load_extractor(judge, device, dtype)
+            forms = get_args(JudgeForm) if report.judge_form == "both" else (report.judge_form,)
+            runs = [
+                replace(run, judged=tuple(_judged(judging, judge, run, form) for form in forms))
+                for run in runs
+            ]
     comparisons = [compare(examples, runs[0].predictions, run.predictions) for run in runs[1:]]
     if report.as_json:
         data_of_runs = [run.to_data(details=report.details) for run in runs]
         for row, comparison in zip(data_of_runs[1:], comparisons, strict=True):
-            row["against"] = {"decoding": runs[0].decoding} | asdict(comparison)
+            row["against"] = runs[0].names | asdict(comparison)
         echo(json.dumps(data_of_runs, indent=2))
     else:
-        show_runs(runs, comparisons, _setting(extractor), by=report.by)
+        setting = "\n".join(dict.fromkeys(map(_setting, extractors.values())))
+        show_runs(runs, comparisons, setting, by=report.by)
     if picture is not None:
         _draw(runs, picture)
 
 
-def _check_picture(path: Path) -> None:
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"--reliability takes a file that ends in {', '.join(SUFFIXES)}: {path}")
-    if not can_plot():
-        raise UsageError("--reliability requires matplotlib; pip install '.[plots]' in a checkout")
-
-
 def _draw(runs: Sequence[EvaluationRun], path: Path) -> None:
-    known = [(run.decoding, found) for run in runs if (found := run.reliability) is not None]
+    known = [(run.name, found) for run in runs if (found := run.reliability) is not None]
     if known:
         plot_reliability(known, path)
     else:
@@ -181,7 +207,7 @@ def _measure(
 ) -> EvaluationRun:
     records = [shown_record(example) for example in examples]
     if sys.stderr.isatty():  # a bar would cost time that is being measured
-        say(f"{name}: {len(examples)} products ...")
+        say(f"{name}: {len(examples)} documents ...")
 
     asked = parts_of(schemas) if name.endswith(_ALONE) else [schemas]
 
@@ -229,15 +255,30 @@ def _measure(
     )
 
 
-def _judged(judge: Extractor, name: str, run: EvaluationRun) -> Judged:
+def _judged(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) -> Judged:
     """A row without an instance names no class: an unparseable verdict."""
     cases = cases_of(run.examples, run.predictions)
-    stream = judge.stream([case.text for case in cases], Judgement)
-    tracked = track(stream, total=len(cases), unit="verdicts")
-    items = sorted(tracked, key=lambda item: item.index)
-    return Judged(
-        name, cases, [None if item.value is None else item.value.verdict for item in items]
+    if form == "value":
+        stream = judge.stream([case.text for case in cases], Judgement)
+        tracked = track(stream, total=len(cases), unit="verdicts")
+        items = sorted(tracked, key=lambda item: item.index)
+        found = [None if item.value is None else item.value.verdict for item in items]
+        return Judged(name, form, cases, found)
+    names = {e.category: list(p) for e, p in zip(run.examples, run.predictions, strict=True)}
+    whole = judge.stream(
+        product_cases(run.examples, run.predictions),
+        {category: product_judgement(own) for category, own in names.items()},
+        category="category",
+        text="text",
+        template=PRODUCT_TEMPLATE,
+        decoding="autoregressive",
     )
+    said: dict[int, list[Any]] = {}
+    for item in track(whole, total=len(run.examples), unit="products"):
+        own = names[run.examples[item.index].category]
+        values = [field.value for field in item.fields.values()]
+        said[item.index] = values[1:] if values else [None] * len(own)
+    return Judged(name, form, cases, [v for place in sorted(said) for v in said[place]])
 
 
 def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
@@ -257,7 +298,7 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
 
 def _report_duplicates(examples: Sequence[Example]) -> None:
     if repeated := duplicated_ids(examples):
-        say(f"note: several products have the same id: {some_of(repeated)}")
+        say(f"note: several documents have the same id: {some_of(repeated)}")
 
 
 def _setting(extractor: Extractor) -> str:

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 from schemax.commands.console import show, table
 from schemax.evaluation.comparison import Comparison, Paired
 from schemax.evaluation.intervals import f1_interval
+from schemax.evaluation.judge import agreement
 from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability
-from schemax.evaluation.runs import EvaluationRun
+from schemax.evaluation.runs import EvaluationRun, Judged
 from schemax.messages import some_of
 
 Columns: TypeAlias = dict[str, Callable[[Any], Any]]
@@ -24,14 +25,16 @@ def show_runs(
 
     by: "attribute" or "confidence" shows more of these.
     """
-    show(f"{len(runs[0].examples)} products; {setting}")
-    reliability = [(run.decoding, run.reliability) for run in runs]
-    show(table(runs, _QUALITY), table(runs, _COSTS), table(reliability, _RELIABILITY))
+    show(f"{len(runs[0].examples)} documents; {setting}")
+    reliability = [(run.name, run.reliability) for run in runs]
+    costs = _COSTS if runs[0].dollars_per_hour is None else _COSTS | _DOLLARS
+    ends = table(runs, _ENDS)
+    show(table(runs, _QUALITY), table(runs, costs), ends, table(reliability, _RELIABILITY))
     categories = runs[0].scores.by_category
     if len(categories) > 1:
         columns: Columns = {"category": lambda name: name}
         for run in runs:
-            columns[run.decoding] = partial(_f1_of, run)
+            columns[run.name] = partial(_f1_of, run)
         show("F1 by category", table(categories, columns))
     for run, (name, found) in zip(runs, reliability, strict=True):
         if by == "attribute":
@@ -39,21 +42,22 @@ def show_runs(
             show(f"Attributes, {name}", table(scores, _ATTRIBUTES, left=2))
         if by == "confidence" and found is not None:
             show(f"Confidence, {name}", table(found.bins, _BINS), table(found.curve, _CURVE))
-    if judged := [run for run in runs if run.judged is not None]:
-        show("LLM judge", table(judged, _JUDGED))
+    if judged := [(run, one) for run in runs for one in run.judged]:
+        show("LLM judge", table(judged, _JUDGED), table(judged, _AGREEMENT))
     for run, comparison in zip(runs[1:], comparisons, strict=True):
-        show_comparison(comparison, runs[0].decoding, run.decoding)
+        show_comparison(comparison, runs[0].name, run.name)
 
 
 def show_comparison(comparison: Comparison, first: str, second: str) -> None:
     """How the second differs from the first, in sentences."""
     products = comparison.differing_products
+    low, high = comparison.differing_share_interval
     show(
         f"{second} against {first}: {comparison.differing_pairs} of {comparison.pairs} pairs "
-        f"differ, in {len(products)} of {comparison.products} products"
+        f"differ, in {len(products)} of {comparison.products} documents ({low:.1%} to {high:.1%})"
     )
     if products:
-        show(f"  products: {some_of(products)}")
+        show(f"  documents: {some_of(products)}")
     show(f"  F1: {_sentence(comparison.protocol)}", f"  strict F1: {_sentence(comparison.strict)}")
 
 
@@ -79,7 +83,7 @@ def _count(name: str, item: tuple[Any, PairScore]) -> Any:
 
 
 _QUALITY: Columns = {
-    "decoding": lambda run: run.decoding,
+    "setting": lambda run: run.name,
     "F1": partial(_quality, strict=False),
     "P": lambda run: run.scores.protocol.precision,
     "R": lambda run: run.scores.protocol.recall,
@@ -88,9 +92,15 @@ _QUALITY: Columns = {
     "macro F1,\nattributes": lambda run: mean_f1(run.scores.by_attribute.values()),
 }
 _COSTS: Columns = {
+    "setting": lambda run: run.name,
     "decoding": lambda run: run.decoding,
-    "passes per\nproduct": lambda run: f"{run.passes:.1f}",
-    "products/s": lambda run: f"{run.products_per_second:.1f}",
+    "F1": lambda run: run.scores.protocol.f1,
+    "passes per\ndocument": lambda run: f"{run.passes:.1f}",
+    "documents/s": lambda run: f"{run.products_per_second:.1f}",
+}
+_DOLLARS: Columns = {"$ per\n1,000": lambda run: f"{run.dollars_per_1000:.3g}"}
+_ENDS: Columns = {
+    "decoding": lambda run: run.decoding,
     "stop": lambda run: run.finish_reasons["stop"],
     "eos": lambda run: run.finish_reasons["eos"],
     "length": lambda run: run.finish_reasons["length"],
@@ -99,7 +109,7 @@ _COSTS: Columns = {
 }
 # Of names with what is known of their confidences.
 _RELIABILITY: Columns = {
-    "decoding": lambda item: item[0],
+    "setting": lambda item: item[0],
     "values": lambda item: item[1] and item[1].values,
     "mean\nconfidence": lambda item: item[1] and item[1].confidence,
     "right": lambda item: item[1] and item[1].accuracy,
@@ -130,17 +140,38 @@ _ATTRIBUTES: Columns = {
     "R": lambda item: item[1].recall,
     "F1": lambda item: item[1].f1,
 }
+
+
+def _verdicts(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
+    return getattr(item[1].score, name)
+
+
+def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
+    """A share of the annotated pairs."""
+    found = agreement(item[1].cases, item[1].verdicts, item[0].scores)
+    return getattr(found, name) / max(1, found.pairs)
+
+
+# Of runs with one of their judges.
 _JUDGED: Columns = {
-    "decoding": lambda run: run.decoding,
-    "LLM-P": lambda run: run.judged.score.precision,
-    "LLM-R": lambda run: run.judged.score.recall,
-    "LLM-F1": lambda run: run.judged.score.f1,
-    "C": lambda run: run.judged.score.correct,
-    "I": lambda run: run.judged.score.incorrect,
-    "M": lambda run: run.judged.score.missing,
-    "CN": lambda run: run.judged.score.correct_null,
-    "H": lambda run: run.judged.score.hallucination,
-    "unparseable": lambda run: run.judged.score.unparseable,
+    "setting": lambda item: item[0].name,
+    "at once": lambda item: "a " + item[1].form,
+    "LLM-P": partial(_verdicts, "precision"),
+    "LLM-R": partial(_verdicts, "recall"),
+    "LLM-F1": partial(_verdicts, "f1"),
+    "C": partial(_verdicts, "correct"),
+    "I": partial(_verdicts, "incorrect"),
+    "M": partial(_verdicts, "missing"),
+    "CN": partial(_verdicts, "correct_null"),
+    "H": partial(_verdicts, "hallucination"),
+    "unparseable": partial(_verdicts, "unparseable"),
+}
+_AGREEMENT: Columns = {
+    "setting": lambda item: item[0].name,
+    "at once": lambda item: "a " + item[1].form,
+    "class as\nlabelled": partial(_agrees, "same_class"),
+    "right or wrong\nas labelled": partial(_agrees, "same_side"),
+    "Cohen's\nkappa": lambda item: agreement(item[1].cases, item[1].verdicts, item[0].scores).kappa,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from io import StringIO
@@ -17,15 +16,16 @@ from rich.console import Console
 
 from schemax.attributes import settings_of
 from schemax.commands import options
-from schemax.commands.console import UsageError, plain_warnings, refused_settings, show, table
+from schemax.commands.console import plain_warnings, refused_settings, show, table
 from schemax.commands.declarations import read_schema
 from schemax.commands.explain_data import contract_of
 from schemax.commands.few_shot import few_shot
+from schemax.commands.tokenizer_folder import TokenizerOption, codec_of, eos_ids_of, folder_of
 from schemax.commands.visibility_picture import lines
-from schemax.compiler import TextCodec, compile_schema, load_codec
+from schemax.compiler import compile_schema
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
-from schemax.errors import ModelError
-from schemax.resources import resource_dir
+from schemax.trained import FILE as TRAINED
+from schemax.trained import read_trained
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 
@@ -41,20 +41,10 @@ _COLUMNS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-# All that the contract depends on; weights are not among them.
-_FILES = (
-    *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "prompt.jinja"),
-    "generation_config.json",
-)
-
-
 def explain(
     schema: options.Schema,
     model: options.Model = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER", help="Folder that holds a tokenizer.json."),
-    ] = None,
+    tokenizer: TokenizerOption = None,
     format: options.Format = None,
     template: options.Template = None,
     examples: options.Examples = None,
@@ -68,21 +58,25 @@ def explain(
 
     Needs a tokenizer and no weights.
     """
-    if model is not None and tokenizer is not None:
-        raise UsageError("give --model or --tokenizer, not both")
     declared = read_schema(schema)
     settings = options.checked_settings(format, template, decoding)
     settings["examples"] = few_shot(examples, declared) or ()
-    folder = _folder_of(model or tokenizer or os.environ.get("SCHEMAX_MODEL"))
+    folder = folder_of(model, tokenizer)
     own = folder / "prompt.jinja"
     chosen = template or settings_of(declared).template
     if chosen is None and own.is_file():
         settings["template"] = own.read_text("utf-8")
         chosen = str(own)
+    if (folder / TRAINED).is_file():
+        trained = read_trained(folder / TRAINED)
+        settings["format"] = format or settings_of(declared).format or trained.format
+        settings["decoding"] = settings["decoding"] or trained.decoding
     with plain_warnings(quiet=True):  # the contract has the warnings in it
         with refused_settings():
-            codec = _codec_of(folder)
-            compiled = compile_schema(declared, codec, eos_ids=_eos_ids(folder, codec), **settings)
+            codec = codec_of(folder)
+            compiled = compile_schema(
+                declared, codec, eos_ids=eos_ids_of(folder, codec), **settings
+            )
         contract = contract_of(
             compiled,
             template=str(chosen or DEFAULT_TEMPLATE),
@@ -104,47 +98,3 @@ def explain(
     console.print(table(contract["slots"], _COLUMNS, left=3))
     matrix = lines(contract["picture"])
     show(page.render(contract, table=slots.getvalue(), matrix=matrix).rstrip())
-
-
-def _folder_of(name: str | None) -> Path:
-    """The folder with a tokenizer: a local one, one of the Hub's, or the embedded model's."""
-    if name is None:
-        return resource_dir("embedded")
-    path = Path(name)
-    if path.name == "tokenizer.json" and path.is_file():
-        return path.parent
-    if path.is_dir():
-        return path
-    options.model_place(name)
-    from huggingface_hub import snapshot_download
-
-    from schemax.hub import cached_folder
-
-    if folder := cached_folder(name):
-        return folder
-    try:
-        return Path(snapshot_download(name, allow_patterns=list(_FILES)))
-    except (OSError, ValueError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"{name} is neither a folder nor found on the Hub: {first}") from error
-
-
-def _eos_ids(folder: Path, codec: TextCodec) -> tuple[Any, ...]:
-    """What ends an output: the tokenizer's ids, and those of the model's generation config."""
-    path = folder / "generation_config.json"
-    try:
-        written = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-        named = written.get("eos_token_id")
-    except (ValueError, RecursionError, AttributeError) as error:
-        raise ModelError(f"{path} cannot be read: {error}; download it again") from error
-    ids = named if isinstance(named, list) else [] if named is None else [named]
-    return (*codec.eos_ids, *ids)
-
-
-def _codec_of(folder: Path) -> TextCodec:
-    try:
-        return load_codec(folder)
-    except (ModelError, OSError):
-        raise
-    except Exception as error:  # tokenizers has no exception class of its own
-        raise ModelError(f"{folder} holds a tokenizer that cannot be read: {error}") from error

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
-from pydantic import BaseModel
-
 from schemax.attributes import Attribute
+from schemax.attributes.after import waves_of
+from schemax.commands.dependence import hints
 from schemax.commands.visibility_picture import picture, sentences
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.compiler.lists import Items, asked_of, leaves_of_item
+from schemax.compiler.lists import Items, Path, asked_of, key_behind, leaves_of_item
 from schemax.compiler.skeleton import boundary_warning, skeleton_text
-from schemax.formats import StopAt, StopRule
+from schemax.errors import SchemaError
+from schemax.formats import OutputFormat, StopAt, StopRule
 from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop
 from schemax.runtime.plan import plan_prompt
 from schemax.tokens import SlotSpec
+
+_LATER = (
+    "Waves: a later one is asked once all before are filled; a key holds the values that its field "
+    "looks at, null for what is not known."
+)
 
 
 def contract_of(
@@ -30,8 +37,9 @@ def contract_of(
         of the key with the value.
     stop: what ends a slot: in words, the states of its automaton, and ids that always do.
     tokens: lengths of one prompt, with the sample in each document.
-    steps: the most forward passes that a document takes part in, retries not counted;
-        autoregressive is None for lists of nested models, which need a slot per leaf.
+    waves: what is read when, and behind what; () where all is read at once.
+    steps: the most forward passes that a document takes part in, retries and repairs not counted;
+        autoregressive is None for what it cannot read, such as lists of nested models.
     """
     config = compiled.decoding
     prompt = compiled.encode([sample] * _num_documents(compiled))[0]
@@ -49,6 +57,7 @@ def contract_of(
         "slots": []
         if config.layout == "autoregressive"
         else _slots(compiled, plan.last_position.tolist()),
+        "waves": _waves(compiled),
         "stop": {
             "rule": _stop_in_words(compiled.stop_rule),
             "states": len(compiled.stop.next_state),
@@ -61,15 +70,41 @@ def contract_of(
             "keys": sum(len(key) for row in prompt.keys for key in row),
         },
         "steps": {
-            "this": _steps(compiled.k_max, compiled.slots),
+            "this": _steps(compiled.k_max, compiled.slots, compiled.attributes),
             "autoregressive": _autoregressive_steps(compiled),
         },
-        "visibility": sentences(config),
+        "visibility": [*sentences(config), *([_LATER] if compiled.waves is not None else [])],
         "picture": picture(config),
-        "warnings": [boundary_warning(compiled.format, compiled.odd_boundaries)]
-        if compiled.odd_boundaries
-        else [],
+        "warnings": list(_warnings(compiled)),
     }
+
+
+def _warnings(compiled: CompiledSchema) -> Iterator[str]:
+    if compiled.odd_boundaries:
+        yield boundary_warning(compiled.format, compiled.odd_boundaries)
+    if (compiled.decoding.layout, compiled.decoding.documents) == ("branched", "isolated"):
+        yield from hints(compiled.attributes)
+
+
+def _wave_numbers(attributes: Sequence[Attribute]) -> list[int]:
+    own = [attribute.path for attribute in attributes]
+    return waves_of(own, [attribute.after for attribute in attributes])
+
+
+def _waves(compiled: CompiledSchema) -> list[list[dict[str, Any]]]:
+    """Fields by wave, with what each looks at."""
+    waves: dict[int, list[dict[str, Any]]] = {}
+
+    def collect(attributes: Sequence[Attribute], head: str, before: int) -> None:
+        for attribute, number in zip(attributes, _wave_numbers(attributes), strict=True):
+            name = f"{head}{attribute.name}"
+            after = [f"{head}{'.'.join(path)}" for path in attribute.after]
+            waves.setdefault(before + number, []).append({"name": name, "after": after})
+            collect(attribute.fields, f"{name}.", before + number - 1)
+
+    if compiled.waves is not None:
+        collect(compiled.attributes, "", 0)
+    return [waves[number] for number in sorted(waves)] if len(waves) > 1 else []
 
 
 def _num_documents(compiled: CompiledSchema) -> int:
@@ -92,23 +127,33 @@ def _prompt_text(compiled: CompiledSchema) -> str:
 def _skeleton(compiled: CompiledSchema) -> tuple[str, ...]:
     if compiled.decoding.layout == "autoregressive":
         return (skeleton_text(compiled.attributes, compiled.format),)
+    labels = {attribute.path: attribute.labels for attribute in compiled.asked}
     marked = tuple(
-        f"{key}⟦{attribute.name}, {k_max}⟧"
+        f"{_behind(attribute, labels, compiled.format) if attribute.after else key}"
+        f"⟦{attribute.name}, {k_max}⟧"
         for row in compiled.key_texts
-        for key, attribute, k_max in zip(row, compiled.attributes, compiled.k_max, strict=True)
+        for key, attribute, k_max in zip(row, compiled.asked, compiled.k_max, strict=True)
     )
     marked += tuple(
-        f"{compiled.format.key(leaf.labels, None)}⟦{leaf.name}, {k_max}⟧"
-        for leaf, k_max in _first_items(compiled.attributes, compiled.slots)
+        f"{_behind(leaf, beside, compiled.format)}⟦{leaf.name}, {k_max}⟧"
+        for leaf, k_max, beside in _first_items(compiled.attributes, compiled.slots)
     )
     return marked if compiled.decoding.layout == "branched" else ("".join(marked),)
 
 
+def _behind(attribute: Attribute, beside: Mapping[Path, Path], form: OutputFormat) -> str:
+    """The text of a branch's key. beside: labels of the fields that it may look at, by path."""
+    lead = tuple((beside[path], f" ⟦{'.'.join(path)}⟧") for path in attribute.after)
+    return key_behind(lead, attribute.labels, form)
+
+
 def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]]:
-    """ends: the position id of every key's last token."""
+    """ends: the position id of every key's last token. Keys of fields that look at others are
+    given behind nulls."""
 
     def slot(attribute: Attribute, key: str, num_tokens: int, k_max: int, end: int) -> Any:
-        name = " | ".join(attribute.choices) if attribute.choices else attribute.kind
+        names = [one.choices or (one.kind,) for one in attribute.variants]
+        name = " | ".join(chain.from_iterable(names))
         return {
             "name": attribute.name,
             "shown": " > ".join(attribute.labels),
@@ -123,10 +168,15 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
             "odd_boundary": attribute.name in compiled.odd_boundaries,
         }
 
-    lengths = list(map(len, compiled.keys[0]))
+    keys = compiled.keys[0]
+    if compiled.waves is not None:
+        start = ends[0] - len(keys[compiled.waves.fields.first[0]])
+        keys = compiled.waves.keys_behind([compiled.format.escape(None)] * len(keys))
+        ends = [start + len(key) for key in keys]
+    lengths = list(map(len, keys))
     columns = (compiled.asked, compiled.key_texts[0], lengths, compiled.k_max, ends)
     slots = [slot(*row) for row in zip(*columns, strict=False)]
-    for leaf, k_max in _first_items(compiled.attributes, compiled.slots):
+    for leaf, k_max, _ in _first_items(compiled.attributes, compiled.slots):
         key = compiled.format.key(leaf.labels, None)
         length = len(compiled.codec.encode(key))
         slots.append(slot(leaf, key, length, k_max, ends[0] - lengths[0] + length))
@@ -135,21 +185,30 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
 
 def _first_items(
     attributes: Sequence[Attribute], specs: Sequence[SlotSpec]
-) -> Iterator[tuple[Attribute, int]]:
-    """What the slots of lists' first items ask for, and their budgets."""
+) -> Iterator[tuple[Attribute, int, Mapping[Path, Path]]]:
+    """What the slots of lists' first items ask for, their budgets, and labels beside them."""
     for attribute, spec in zip(attributes, specs, strict=False):
         if isinstance(spec.expansion, Items):
             leaves = leaves_of_item(attribute, 1)
-            yield from zip(map(asked_of, leaves), spec.expansion.k_max, strict=True)
+            asked = list(map(asked_of, leaves))
+            pairs = zip(attribute.fields, asked, strict=False)
+            beside = {field.path: leaf.labels for field, leaf in pairs}
+            for leaf, k_max in zip(asked, spec.expansion.k_max, strict=True):
+                yield leaf, k_max, beside
             yield from _first_items(leaves, spec.expansion.specs)
 
 
-def _steps(k_max: Sequence[int], specs: Sequence[SlotSpec]) -> int:
-    longest = max(k_max)
-    for budget, spec in zip(k_max, specs, strict=False):
-        if isinstance(spec.expansion, Items):
-            longest = max(longest, budget + _steps(spec.expansion.k_max, spec.expansion.specs))
-    return longest
+def _steps(k_max: Sequence[int], specs: Sequence[SlotSpec], attributes: Sequence[Attribute]) -> int:
+    if not specs:
+        return max(k_max)
+    longest: dict[int, int] = {}  # of each wave
+    waves = _wave_numbers(attributes)
+    for budget, spec, attribute, wave in zip(k_max, specs, attributes, waves, strict=True):
+        if isinstance(items := spec.expansion, Items):
+            leaves = attribute.fields or leaves_of_item(attribute, 1)
+            budget += _steps(items.k_max, items.specs, leaves)
+        longest[wave] = max(budget, longest.get(wave, 0))
+    return sum(longest.values())
 
 
 def _stop_in_words(rule: StopRule) -> str:
@@ -169,10 +228,10 @@ def _stop_in_words(rule: StopRule) -> str:
 
 
 def _autoregressive_steps(compiled: CompiledSchema) -> int | None:
-    if any(attribute.fields for attribute in compiled.attributes):
+    try:
+        baseline = compile_schema(
+            compiled.schema, compiled.codec, format=compiled.format, decoding="autoregressive"
+        )
+    except SchemaError:
         return None
-    schema: type[BaseModel] = compiled.schema
-    baseline = compile_schema(
-        schema, compiled.codec, format=compiled.format, decoding="autoregressive"
-    )
     return baseline.k_max[0]

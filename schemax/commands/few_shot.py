@@ -12,9 +12,10 @@ from schemax.commands.console import UsageError
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, canonical, read_examples, row_ids
-from schemax.evaluation.labels import shown_text, typed_labels
+from schemax.evaluation.labels import shown_text, slot_text, typed_labels
+from schemax.evaluation.schemas import as_declared
 from schemax.formats import get_format
-from schemax.results import SlotText, build
+from schemax.results import build
 
 Model = type[BaseModel]
 
@@ -54,6 +55,7 @@ def few_shot(path: Path | None, schemas: Model | Mapping[str, Model]) -> FewShot
 def _example(path: Path, name: str, row: Example, schema: Model) -> FewShotExample:
     """An annotated document with the instance that extraction would build of its labels."""
     written = get_format("json")
+    (row,) = as_declared([row], {row.category: schema})
     stated = {label: canonical(value) for label, value in row.attributes.items()}
     try:
         labels = typed_labels(name, row.category, stated, schema, written)
@@ -61,10 +63,7 @@ def _example(path: Path, name: str, row: Example, schema: Model) -> FewShotExamp
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     attributes = compile_attributes(schema)
-    slots = [
-        SlotText(written.escape(labels.values.get(item.name)), "stop", 1, complete=True)
-        for item in attributes
-    ]
+    slots = [slot_text(item, labels.values.get(item.name), written) for item in attributes]
     found = build(schema, attributes, slots, written, index=0, document_id=None)
     if errors := [*labels.errors, *found.errors]:
         where = f"{errors[0].field}: " if errors[0].field else ""

@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from schemax.benchmark.compare import Comparison, compare_engines
 from schemax.benchmark.engines.base import EngineOptions
 from schemax.benchmark.generated import Sizes
-from schemax.benchmark.measure import Rules
+from schemax.benchmark.measure import NO_TIME, Rules
 from schemax.benchmark.plot import plot
 from schemax.benchmark.random_models import SHAPES, shape_config
 from schemax.benchmark.report import EngineRow, Report, describe_environment
@@ -35,8 +35,9 @@ from schemax.runtime.loading import pick_device
 from schemax.runtime.self_test import prepare
 
 SHAPES_OF_CARDS = ("qwen3-8b", "qwen3-0.6b", "qwen3-1.7b")
-# Seconds after which no part is begun.
+# Seconds for all parts together. What is left is shared out by weight, as each part begins.
 TIME = 25 * 60
+_WEIGHTS = {"agreement": 2, "rivals": 4, "grid": 2}
 _TOKENS, _ATTRIBUTES = (250, 120), (16, 4, 48)
 _BOUNDED = ("floor", "isolated")
 _RIVALS = ("generate", "generate-flash", "continuous", "per-attribute-cached")
@@ -79,19 +80,21 @@ def run_suite(suite: Suite, tell: Callable[[str], None]) -> Path:
     """
     for shape in suite.shapes:
         shape_config(shape)
-    device, started = pick_device(suite.device), time.monotonic()
+    device, end = pick_device(suite.device), time.monotonic() + suite.seconds
     suite.out.mkdir(parents=True, exist_ok=True)
     missing = []
-    for name, measure in _parts(suite, device, tell):
-        path = suite.out / f"{name}.json"
-        if path.exists():
+    parts = dict(_parts(suite, device, tell))
+    waiting = [name for name in parts if not (suite.out / f"{name}.json").exists()]
+    while waiting:
+        name, *waiting = waiting
+        path, left = suite.out / f"{name}.json", end - time.monotonic()
+        if name != "card" and left <= 0:
+            missing.append(f"{name}: {NO_TIME}; the same command goes on with it")
             continue
-        if name != "card" and time.monotonic() - started > suite.seconds:
-            missing.append(f"{name}: no time was left; the same command goes on with it")
-            continue
+        share = _weight(name) / sum(map(_weight, [name, *waiting]))
         tell(f"{name} ...")
         try:
-            found = measure()
+            found = parts[name](share * left)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -105,12 +108,16 @@ def run_suite(suite: Suite, tell: Callable[[str], None]) -> Path:
     return _write_page(suite.out, missing)
 
 
+def _weight(name: str) -> int:
+    return _WEIGHTS.get(name.rpartition("-")[2], 1)
+
+
 def _parts(
     suite: Suite, device: torch.device, tell: Callable[[str], None]
-) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    """What matters most comes first."""
-    yield "card", lambda: _card(device)
-    yield "agreement", lambda: {"rows": list(_agreement(device))}
+) -> Iterator[tuple[str, Callable[[float], dict[str, Any]]]]:
+    """What matters most comes first. Each is given seconds, and begins nothing after these."""
+    yield "card", lambda _: _card(device)
+    yield "agreement", lambda seconds: {"rows": list(_agreement(device, seconds))}
     plain = Comparison(
         engines=_BOUNDED,
         shape=suite.shapes[0],
@@ -123,10 +130,15 @@ def _parts(
 
     def compare(
         shape: str, tokens: int, attributes: int, few: int = suite.documents, **changes: Any
-    ) -> Callable[[], dict[str, Any]]:
+    ) -> Callable[[float], dict[str, Any]]:
         sizes = Sizes(few, document_tokens=tokens, attributes=attributes)
         comparison = replace(plain, shape=shape, sizes=sizes, **changes)
-        return lambda: compare_engines(comparison, tell).to_dict()
+
+        def measure(seconds: float) -> dict[str, Any]:
+            rules = replace(comparison.rules, seconds=seconds)
+            return compare_engines(replace(comparison, rules=rules), tell).to_dict()
+
+        return measure
 
     for shape in suite.shapes:
         yield f"{shape}-rivals", compare(shape, 250, 16, engines=(*_BOUNDED, *_RIVALS))
@@ -160,8 +172,9 @@ def _finish(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
-def _agreement(device: torch.device) -> Iterator[dict[str, Any]]:
+def _agreement(device: torch.device, seconds: float) -> Iterator[dict[str, Any]]:
     """Families beside the oracle: exact in float32, and how often alike in bfloat16."""
+    end = time.monotonic() + seconds
     codec = load_codec(resource_dir("embedded"))
     for name, settings in _FAMILIES.items():
         torch.manual_seed(0)
@@ -173,6 +186,9 @@ def _agreement(device: torch.device) -> Iterator[dict[str, Any]]:
         model = make(config, attn_implementation=attention).eval()
         for dtype in (torch.float32, torch.bfloat16):
             row = {"family": name, "dtype": str(dtype).removeprefix("torch.")}
+            if time.monotonic() > end:
+                yield {**row, "problem": NO_TIME}
+                continue
             try:
                 found = list(agreements(prepare(model.to(device, dtype)), codec))
             except ModelError as error:
@@ -209,10 +225,22 @@ def _write_page(out: Path, missing: Sequence[str]) -> Path:
         if can_plot():
             plot(report, out / f"{part}.svg")
             lines += ["", f"![{part}]({part}.svg)"]
-    lines += ["", *(f"- {item}" for item in missing)]
+    cut = [note for part, report in reports.items() for note in _cut(part, report)]
+    lines += ["", *(f"- {item}" for item in [*cut, *missing])]
     page = out / "index.md"
     page.write_text("\n".join(lines).rstrip() + "\n", "utf-8")
     return page
+
+
+def _cut(part: str, report: Report) -> Iterator[str]:
+    """What of a part its time did not allow."""
+    repeats, again = report.settings["repeats"], f"without {part}.json it is measured anew"
+    for row in (*report.engines, *report.sweep):
+        if len(row.seconds) < repeats:
+            yield f"{part}: {row.name} was timed {len(row.seconds)} of {repeats} times; {again}"
+    for skipped in report.skipped:
+        if skipped["reason"] == NO_TIME:
+            yield f"{part}: {skipped['name']}: {NO_TIME}; {again}"
 
 
 def _agreement_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:

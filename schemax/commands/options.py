@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,23 +15,20 @@ from typer import Argument, Option
 
 from schemax.commands.console import UsageError, refused_settings
 from schemax.compiler.prompt import load_template
-from schemax.config import DecodingConfig, resolve_decoding
+from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.resources import EMBEDDED_WARNING, resource_dir
+from schemax.trained import TrainedWith
 
 MODEL_PANEL = "Model and prompt"
 """The heading that options of model and prompt stand under in --help."""
 
-Schema = Annotated[
-    str,
-    Argument(
-        metavar="SCHEMA",
-        show_default=False,
-        help="A ready-made name (see `schemax schemas`), module:Class, file.py:Class or a "
-        "JSON Schema file (schema.json).",
-    ),
-]
+SCHEMA_HELP = (
+    "A ready-made name (see `schemax schemas`), module:Class, file.py:Class, a JSON Schema file "
+    "(schema.json), or the folder of a trained model, whose schemas it means."
+)
+Schema = Annotated[str, Argument(metavar="SCHEMA", show_default=False, help=SCHEMA_HELP)]
 Schemas = Annotated[
     str | None,
     Option(
@@ -40,7 +38,7 @@ Schemas = Annotated[
         "SCHEMA. Default: attributes.json of the folder, else made of the annotations.",
     ),
 ]
-Limit = Annotated[int | None, Option(min=1, help="Read at most this many products.")]
+Limit = Annotated[int | None, Option(min=1, help="Read at most this many documents.")]
 
 _option = partial(Option, rich_help_panel=MODEL_PANEL)
 
@@ -50,24 +48,28 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model.",
+        help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model; "
+        "--model embedded names that one.",
     ),
 ]
 Device = Annotated[str, _option(help="auto, cpu, cuda, cuda:1, mps ...")]
 Dtype = Annotated[str, _option(help="auto, float32, bfloat16 or float16.")]
-Format = Annotated[str | None, _option(help="json, yaml or xml. Default: the schema's, else json.")]
+Format = Annotated[
+    str | None,
+    _option(help="json, yaml or xml. Default: the schema's, else the model's own, else json."),
+]
 Template = Annotated[
     str | None,
     _option(
-        help="The prompt: verbatim, standard, generic or a Jinja file. "
-        "Default: the schema's, else the model's own, else verbatim."
+        help="The prompt: verbatim, standard, generic, paper or a Jinja file. "
+        "Default: the schema's, else the model's own, else verbatim (paper for --decoding paper)."
     ),
 ]
 Decoding = Annotated[
     str | None,
     _option(
         help="isolated, paper or autoregressive, and changes: paper:documents_per_prompt=2. "
-        "Default: isolated."
+        "Default: the one that the model was trained for, else isolated."
     ),
 ]
 Examples = Annotated[
@@ -94,31 +96,59 @@ def checked_settings(
         if template is not None:
             load_template(template)
         config: DecodingConfig | None = None
-        if decoding is not None or batch_size is not None:
+        if decoding is not None:
             config = resolve_decoding(decoding)
         if config is not None and batch_size is not None:
             config = replace(config, batch_size=batch_size)
     return {"format": format, "template": template, "decoding": config}
 
 
-def load_extractor(model: str | None, device: str = "auto", dtype: str = "auto") -> Extractor:
-    """The model that was named, else the default one. Raises UsageError, ModelError."""
+def load_extractor(
+    model: str | None, device: str = "auto", dtype: str = "auto", **loading: Any
+) -> Extractor:
+    """The model that was named, else the default one. Raises UsageError, ModelError.
+
+    loading: compile, and what `LoadingOptions.named` gives.
+    """
     hush_libraries()
     place = model_place(model)
-    if model is None and device == dtype == "auto":
+    if model is None and device == dtype == "auto" and not any(loading.values()):
         return Extractor.default()
     if isinstance(place, Path):
         warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
-    return Extractor.from_pretrained(place, device=device, dtype=dtype)
+    with refused_settings():
+        return Extractor.from_pretrained(place, device=device, dtype=dtype, **loading)
+
+
+def note_trained(name: str | None, extractor: Extractor, settings: Mapping[str, Any]) -> None:
+    """Warns of what the model's own training decides, for want of options that do.
+
+    settings: those of `checked_settings`.
+    """
+    trained = extractor.trained
+    if trained == TrainedWith():
+        return
+    own = {
+        "format": trained.format and f"the format {trained.format}",
+        "decoding": trained.decoding and f"the decoding {decoding_name(trained.decoding)}",
+        "template": extractor.template and "the template of its prompt.jinja",
+    }
+    if used := [text for key, text in own.items() if text and settings.get(key) is None]:
+        warnings.warn(
+            f"{name or os.environ.get('SCHEMAX_MODEL')} is used as it was trained, where neither "
+            f"an option nor the schema says otherwise: with {', '.join(used)}",
+            stacklevel=2,
+        )
 
 
 def model_place(model: str | None) -> str | Path:
-    """Folder or Hub id of a model: what was named, $SCHEMAX_MODEL, else the embedded one's path.
+    """Folder or Hub id of a model: what was named, $SCHEMAX_MODEL, else the embedded one's path,
+    which "embedded" names as well.
 
     Raises UsageError for a path that leads nowhere, which the Hub would call a malformed id.
     """
     name = model or os.environ.get("SCHEMAX_MODEL")
-    if not name:
+    if not name or (name == "embedded" and not Path(name).is_dir()):
         return resource_dir("embedded")
     is_path = name.startswith((".", "~")) or Path(name).is_absolute() or name.count("/") > 1
     if is_path and not Path(name).is_dir():

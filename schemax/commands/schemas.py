@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
-
-import typer
-
-from schemax.attributes import compile_attributes
-from schemax.catalog import load_schema, schema_names
+from schemax.catalog import document_of, is_task, schema_names
+from schemax.commands.console import show, table
 
 
 def schemas() -> None:
-    """Lists the ready-made schemas with their attributes."""
-    for name in schema_names():
-        attributes = ", ".join(item.name for item in compile_attributes(load_schema(name)))
-        typer.echo(name)
-        typer.echo(textwrap.fill(attributes, 80, initial_indent="    ", subsequent_indent="    "))
+    """Lists the ready-made schemas. `schemax explain NAME` shows the attributes of one."""
+    rows = [(name, document_of(name)) for name in schema_names()]
+    rows.sort(key=lambda row: is_task(row[0]))
+    columns = {
+        "name": lambda row: row[0],
+        "category": lambda row: row[1]["category"],
+        "of": lambda row: "other texts" if is_task(row[0]) else "products",
+        "attributes": lambda row: len(row[1]["properties"]),
+    }
+    show(table(rows, columns, left=3))

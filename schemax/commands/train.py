@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from schemax.attributes import settings_of
 from schemax.commands import options
 from schemax.commands import train_options as given
 from schemax.commands.calibrate import calibration_line
@@ -17,10 +18,11 @@ from schemax.commands.console import UsageError, plain_warnings, refused_setting
 from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.option_groups import grouped
 from schemax.commands.server_options import by_chat, is_address
-from schemax.compiler.prompt import template_source
-from schemax.config import DecodingConfig, resolve_decoding
+from schemax.config import PRESETS, DecodingConfig, resolve_decoding
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
+from schemax.evaluation.plots import check_picture
+from schemax.evaluation.schemas import as_declared
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.training.settings import TrainingSettings
@@ -38,6 +40,7 @@ def train(
     labelling: given.LabelOptions,
     weights: given.WeightOptions,
     loop: given.LoopOptions,
+    records: given.RecordOptions,
     model: options.Model = None,
     device: given.Device = "auto",
     format: options.Format = None,
@@ -53,18 +56,28 @@ def train(
     _check_labels(labelling)
     settings = options.checked_settings(format, template, None)
     with refused_settings():
+        decoding = weights.decoding and resolve_decoding(weights.decoding)
         chosen = TrainingSettings(
-            decoding=resolve_decoding(weights.decoding),
+            decoding=decoding or PRESETS["isolated"],
             lora=weights.lora,
+            lora_alpha=weights.lora_alpha,
+            lora_dropout=weights.lora_dropout,
+            lora_targets=_targets(weights.lora_targets),
             keep_adapter=weights.keep_adapter,
+            quantization=weights.quantization,
             from_scratch=weights.from_scratch is not None,
             absent=labelling.absent,
             held_out=source.held_out,
             **asdict(loop),
         )
-        teaching = resolve_decoding(labelling.teacher_decoding)
+        named = labelling.teacher_decoding
+        teaching = None if named is None else resolve_decoding(named)
     _check_folder(out, resume)
+    if records.plot is not None:
+        check_picture("--plot", records.plot)
     # Imported here because it imports torch, which takes seconds.
+    from schemax.training.card import trained_with
+    from schemax.training.curves import plot_training
     from schemax.training.run import TrainingJob, run_training
 
     with plain_warnings(quiet=_rank() > 0):
@@ -75,8 +88,11 @@ def train(
         test = source.test or found.test
         annotated = read_training_examples(found.file, test, keep_overlap=source.keep_overlap)
         declared = declared_schemas(found.schemas, annotated)
+        annotated = as_declared(annotated, declared)
         loading = "cpu" if _num_processes() > 1 else device
         extractor, name = _load(model, weights.from_scratch, chosen, loading, template)
+        options.note_trained(name, extractor, settings | {"decoding": decoding})
+        chosen = replace(chosen, decoding=decoding or extractor.decoding)
         compiled = {
             category: extractor.compile(
                 schema, format=format, template=template, decoding=chosen.decoding
@@ -86,24 +102,42 @@ def train(
         examples = _training_examples(
             annotated, declared, extractor, labelling, teaching, loading, settings
         )
-        prompt = extractor.template
+        templates = {
+            category: template or settings_of(schema).template or extractor.template
+            for category, schema in declared.items()
+        }
+        trained, source_text = trained_with(compiled, templates)
         work = TrainingJob(
             extractor=extractor,
             name=name,
             compiled=compiled,
             examples=examples,
-            template=None if prompt is None else template_source(str(prompt)),
+            template=source_text,
+            trained=trained,
+            options={"format": format, "template": template},
             card=_card(found.file, test, found.schemas, labelling, name, format),
         )
         is_first = _rank() == 0
-        tell = say if is_first else (lambda _: None)
-        outcome = run_training(work, out, chosen, tell=tell, device=device, resume=resume)
+        outcome = run_training(
+            work,
+            out,
+            chosen,
+            tell=say if is_first else (lambda _: None),
+            device=device,
+            resume=resume,
+            report_to=_trackers(records.report_to, out),
+            keep_checkpoints=records.keep_checkpoints,
+        )
         if is_first:
+            if records.plot is not None:
+                plot_training(outcome.history, records.plot)
             test_data = data if data.is_dir() else Path("TEST.jsonl")
             loss = outcome.held_out_loss
             held_out = "" if loss is None else f", held-out loss {loss:.4f}"
-            say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} products{held_out}")
-            say(f"next: schemax evaluate {test_data} --model {out} --decoding {weights.decoding}")
+            if outcome.held_out_f1 is not None:
+                held_out += f", F1 {outcome.held_out_f1:.3f}"
+            say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} documents{held_out}")
+            say(f"next: schemax evaluate {test_data} --model {out}")
             _calibrate(out, annotated, declared, work, chosen, labelling.labels, loading, settings)
 
 
@@ -117,6 +151,26 @@ def _check_labels(labelling: given.LabelOptions) -> None:
             "with several processes, each would predict the labels again; write them with "
             "`schemax extract` first, and give the file as --teacher"
         )
+
+
+def _targets(text: str) -> str | tuple[str, ...]:
+    return text if text == "all-linear" else tuple(name.strip() for name in text.split(","))
+
+
+def _trackers(text: str | None, out: Path) -> list[str]:
+    """The trackers that were named. Raises UsageError for those that are not installed."""
+    from transformers.integrations import integration_utils
+
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    there = integration_utils.get_available_reporting_integrations()  # type: ignore[no-untyped-call]
+    if lacking := [name for name in names if name not in there]:
+        raise UsageError(
+            f"--report-to: {', '.join(lacking)} cannot be used; install the package of that name. "
+            f"Installed are: {', '.join(there) or 'none'}"
+        )
+    # Else among the checkpoints, which are removed in the end.
+    os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(out / "runs"))
+    return names
 
 
 def _check_folder(out: Path, resume: bool) -> None:
@@ -145,7 +199,13 @@ def _load(
     place = options.model_place(model)
     # Weights that adapters leave alone need no more precision than the pass itself.
     dtype = "bfloat16" if settings.bf16 and settings.lora is not None else "float32"
-    loaded = Extractor.from_pretrained(place, device=device, dtype=dtype, template=template)
+    if settings.quantization is not None and _num_processes() > 1:
+        device = (
+            f"cuda:{os.environ.get('LOCAL_RANK', '0')}"  # quantized weights stay where they are
+        )
+    loaded = Extractor.from_pretrained(
+        place, device=device, dtype=dtype, template=template, quantization=settings.quantization
+    )
     return loaded, place if isinstance(place, str) else "the embedded model"
 
 
@@ -154,14 +214,14 @@ def _training_examples(
     schemas: Mapping[str, type[BaseModel]],
     extractor: Extractor,
     labelling: given.LabelOptions,
-    decoding: DecodingConfig,
+    decoding: DecodingConfig | None,
     device: str,
     settings: Mapping[str, Any],
 ) -> list[TrainingExample]:
     from schemax.training.distillation import examples_by_model, examples_by_predictions
     from schemax.training.training_examples import gold_examples
 
-    output = get_format(settings["format"] or "json")
+    output = get_format(settings["format"] or extractor.format or "json")
     teacher = labelling.teacher
     if labelling.labels == "gold":
         return gold_examples(annotated, schemas, output)
@@ -174,12 +234,13 @@ def _training_examples(
         reader = by_chat(teacher)
     elif teacher is not None:
         reader = Extractor.from_pretrained(options.model_place(teacher), device=device)
+    own = None if reader is extractor else reader.trained.decoding
     return examples_by_model(
         reader,
         annotated,
         schemas,
-        output,
-        decoding,
+        get_format(reader.format or "json") if reader is not extractor else output,
+        decoding or own or PRESETS["autoregressive"],
         template=settings["template"] if teacher is None else None,
         show_progress=True,
     )
@@ -207,7 +268,7 @@ def _card(
         "schemas": schemas or "made of the annotations",
         "labels": labels,
         "teacher": teacher,
-        "teacher_decoding": None if labels == "gold" else labelling.teacher_decoding,
+        "teacher_decoding": labelling.teacher_decoding,
         "output_format": format,
     }
 
@@ -225,7 +286,7 @@ def _calibrate(
     """Writes a calibration into the folder, fitted on the held-out products if they suffice."""
     from schemax.calibration import FILE, write_calibration
     from schemax.evaluation.calibrate import FEWEST, calibrate
-    from schemax.training.run import split_examples
+    from schemax.training.held_out import split_examples
 
     (out / FILE).unlink(missing_ok=True)  # of a run that is taken up again
     if labels != "gold" or settings.decoding.layout == "autoregressive" or not settings.held_out:
@@ -235,7 +296,7 @@ def _calibrate(
     pairs = zip(annotated, work.examples, strict=True)
     held_out = [one for one, example in pairs if example.text in texts]
     labelled = sum(len(one.attributes) for one in held_out)
-    if labelled < FEWEST or not (out / "config.json").is_file():
+    if labelled < FEWEST:
         say(f"not calibrated: {labelled} held-out labels are too few; it takes {FEWEST}")
         return
     extractor = Extractor.from_pretrained(out, device=device)

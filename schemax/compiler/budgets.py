@@ -33,6 +33,9 @@ def slot_budget(
         return attribute.k_max
     if config.k_max is not None:
         return config.k_max
+    if attribute.members:
+        each = [slot_budget(one, output_format, codec, config) for one in attribute.variants]
+        return max(each)
     if attribute.kind == "string":
         return DEFAULT_K_MAX * (2 if attribute.is_list else 1)
     if attribute.kind == "enum":

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import log
 from typing import Any
 
 from schemax.attributes import Attribute
@@ -24,6 +25,8 @@ from schemax.tokens import Alternatives, ChildSlot, SlotSpec
 Ids = tuple[int, ...]
 # Whatever is asked for, what is less probable is lost in rounding.
 _LEAST = 1e-9
+# Where the choices have less of the model's probability, it is asked for a text as well.
+LEAST_LEGAL = 0.5
 
 
 class Choices:
@@ -83,12 +86,19 @@ class Branches:
     """What a slot with choices could have written instead; see `tokens.Branching`.
 
     least: branches that are less probable are not worth their cost. key: of the slot.
+    as_text: the same slot, held to no choices; None where literals alone are taken.
     """
 
     choices: Choices
     grammar: TokenGrammar
     least: float
     key: Ids = ()
+    as_text: SlotSpec | None = None
+
+    def instead(self, legal_logprob: float) -> tuple[ChildSlot, ...]:
+        if self.as_text is None or legal_logprob >= log(LEAST_LEGAL):
+            return ()
+        return (ChildSlot(self.key, None, self.as_text, shared=len(self.key) - 1),)
 
     def branches(self, ids: Ids, alternatives: Sequence[Alternatives]) -> tuple[ChildSlot, ...]:
         found = []

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import jinja2
 import numpy as np
-from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.compiler.byte_codec import ByteCodec
@@ -33,6 +32,7 @@ from schemax.compiler.prompt import (
 from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, skeleton_text
 from schemax.compiler.stops import checked_eos_ids, compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
+from schemax.compiler.waves import Waves, fields_of
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import TemplateError
 from schemax.formats import (
@@ -63,9 +63,11 @@ class CompiledSchema:
         layout, but for chats the schema of the output.
     stop, stop_rule: what ends a slot, over tokens and over bytes.
     odd_boundaries: attributes whose slot begins within what the tokenizer would merge.
+    waves: what is asked once other slots are filled; None where all are asked at once, and none
+        again. Keys are as if none looked at others.
     """
 
-    schema: type[BaseModel]
+    schema: type[Any]
     category: str
     attributes: tuple[Attribute, ...]
     asked: tuple[Attribute, ...]
@@ -82,6 +84,7 @@ class CompiledSchema:
     stop: StopTable
     stop_rule: StopRule
     odd_boundaries: tuple[str, ...]
+    waves: Waves | None = None
 
     @property
     def num_slots(self) -> int:
@@ -103,8 +106,14 @@ class CompiledSchema:
         """The text a slot was filled with, delimiter dropped, and whether its rule was met."""
         return _slot_text(self.stop_rule, self.codec, tuple(ids))
 
-    def assemble(self, documents: Sequence[Ids]) -> PromptIds:
-        """One prompt of up to J documents that are already token ids."""
+    def assemble(
+        self, documents: Sequence[Ids], values: Sequence[Sequence[str]] | None = None
+    ) -> PromptIds:
+        """One prompt of up to J documents that are already token ids.
+
+        values: (J, N) as they are written, where they are known: the keys of fields that look at
+            others then hold these, and all are asked at once.
+        """
         stacked = self.decoding.documents == "stacked"
         elements = []
         for j, ids in enumerate(documents):
@@ -115,7 +124,7 @@ class CompiledSchema:
             elements.append(tuple(element))
         count = len(documents)
         is_slotted = self.decoding.layout != "autoregressive"
-        return PromptIds(
+        prompt = PromptIds(
             instruction=self.instruction,
             documents=tuple(elements),
             opening=self.opening,
@@ -123,6 +132,19 @@ class CompiledSchema:
             k_max=self.k_max if is_slotted else tuple(count * most for most in self.k_max),
             sampling_keys=tuple(_digest(ids) for ids in documents),
             slots=self.slots,
+        )
+        if self.waves is None:
+            return prompt
+        if values is not None:
+            return replace(prompt, keys=tuple(map(self.waves.keys_behind, values)))
+        keys, k_max, slots = self.waves.opened
+        return replace(
+            prompt,
+            keys=keys * count,
+            k_max=k_max,
+            slots=slots,
+            numbers=self.waves.fields.first,
+            waves=self.waves,
         )
 
     def _literal(self, text: str) -> Ids:
@@ -147,7 +169,7 @@ def _digest(ids: Ids) -> int:
 
 
 def compile_schema(
-    schema: type[BaseModel],
+    schema: type[Any],
     tokenizer: Any,
     *,
     format: str | OutputFormat | None = None,
@@ -162,7 +184,8 @@ def compile_schema(
     schema: an `AttrSchema`, or any Pydantic model.
     tokenizer: a `tokenizers.Tokenizer`, a fast tokenizer of transformers, or a folder that holds
         `tokenizer.json`.
-    format, template: None takes what the class declares, else "json" and "verbatim".
+    format, template: None takes what the class declares, else "json" and the decoding's template,
+        or "verbatim".
     eos_ids: ids that end a slot; None takes the tokenizer's own.
     vocab_size: the model's, where it is larger than the tokenizer's.
     examples: (text, instance) pairs that the instruction shows, written as outputs are; a mapping
@@ -176,12 +199,13 @@ def compile_schema(
     output_format = get_format(format or settings.format or "json")
     config = resolve_decoding(decoding)
     size = vocab_size or codec.vocab_size
+    declared: Any = schema
     return _compile(
-        schema,
+        declared,
         codec,
         output_format,
         # A path's contents, not its name: whoever edits a template expects to see the change.
-        _source(template or settings.template or DEFAULT_TEMPLATE),
+        _source(template or settings.template or config.template or DEFAULT_TEMPLATE),
         config,
         checked_eos_ids(codec.eos_ids if eos_ids is None else eos_ids, size),
         size,
@@ -207,7 +231,7 @@ def _source(template: TemplateLike) -> TemplateLike:
 
 @lru_cache(maxsize=128)
 def _compile(
-    schema: type[BaseModel],
+    schema: type[Any],
     codec: TextCodec,
     output_format: OutputFormat,
     template: TemplateLike,
@@ -261,6 +285,9 @@ def _compile(
         for token in (*codec.encode_markup(markup), *codec.encode(content))
     ]
     is_chat = bool(prompt.chat_prefix or turns)
+    waves = None
+    if not autoregressive and (config.max_repairs or any(map(_looks_at_others, attributes))):
+        waves = Waves.of(fields_of(attributes, slots, budgets), compiling, keys[0])
     prefix = codec.encode_markup(prompt.chat_prefix) if is_chat else codec.prefix_ids
     return CompiledSchema(
         schema=schema,
@@ -284,4 +311,9 @@ def _compile(
         stop=compile_stop(rule, codec, eos_ids, vocab_size),
         stop_rule=rule,
         odd_boundaries=odd,
+        waves=waves,
     )
+
+
+def _looks_at_others(attribute: Attribute) -> bool:
+    return bool(attribute.after) or any(map(_looks_at_others, attribute.fields))

@@ -12,6 +12,8 @@ from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from schemax.attributes import Attribute, compile_attributes
+from schemax.attributes.classes import is_typed_dict, reader_of, validated, value_in
+from schemax.attributes.kinds import KindName, kind_of
 from schemax.compiler.lists import Rows, as_decoded
 from schemax.compiler.prompt import ShownExample
 from schemax.compiler.skeleton import render_values
@@ -20,7 +22,7 @@ from schemax.errors import InputError, SchemaError
 from schemax.formats import DocumentKey, OutputFormat, Scalar, Writable
 from schemax.messages import one_line
 
-FewShotExample: TypeAlias = tuple[str | Mapping[str, Any], BaseModel | Mapping[str, Any]]
+FewShotExample: TypeAlias = tuple[str | Mapping[str, Any], Any]
 """A document, and an instance of the schema; or a mapping that becomes one."""
 
 
@@ -30,7 +32,7 @@ FewShotExamples: TypeAlias = Sequence[FewShotExample] | Mapping[str, Sequence[Fe
 
 def read_few_shot_examples(
     examples: FewShotExamples | None,
-    schemas: Mapping[str, type[BaseModel]],
+    schemas: Mapping[str, type[Any]],
     mixed: bool,
     read: Callable[[Any], str],
 ) -> dict[str, list[FewShotExample]]:
@@ -61,7 +63,7 @@ def read_few_shot_examples(
 
 def written_examples(
     examples: Sequence[FewShotExample],
-    schema: type[BaseModel],
+    schema: type[Any],
     output_format: OutputFormat,
     config: DecodingConfig,
 ) -> tuple[ShownExample, ...]:
@@ -95,7 +97,7 @@ def written_examples(
     return tuple(shown)
 
 
-def _pairs(examples: Any, schema: type[BaseModel]) -> Sequence[tuple[Any, Any]]:
+def _pairs(examples: Any, schema: type[Any]) -> Sequence[tuple[Any, Any]]:
     if not isinstance(examples, Sequence) or isinstance(examples, (str, bytes)):
         raise InputError(
             f"{schema.__name__}: examples must be a list of (document, instance), "
@@ -108,17 +110,17 @@ def _pairs(examples: Any, schema: type[BaseModel]) -> Sequence[tuple[Any, Any]]:
     return examples
 
 
-def _misfit(schema: type[BaseModel], place: int, reason: str) -> InputError:
+def _misfit(schema: type[Any], place: int, reason: str) -> InputError:
     return InputError(f"{schema.__name__}: examples[{place}]: {reason}")
 
 
-def _instance_of(values: Any, schema: type[BaseModel]) -> BaseModel:
-    if isinstance(values, schema):
+def _instance_of(values: Any, schema: type[Any]) -> Any:
+    if not is_typed_dict(schema) and isinstance(values, schema):
         return values
     if not isinstance(values, Mapping):
         raise TypeError(f"expected {schema.__name__}, got {type(values).__name__}")
     # A name that is misspelt would otherwise be an example of null.
-    return schema.model_validate(dict(values), extra="forbid", by_alias=True, by_name=True)
+    return validated(schema, dict(values), extra="forbid", by_alias=True, by_name=True)
 
 
 def _reason_of(error: Exception) -> str:
@@ -131,9 +133,14 @@ def _reason_of(error: Exception) -> str:
     )
 
 
-def _writable(attribute: Attribute, instance: BaseModel) -> Writable | Rows:
+def _writable(attribute: Attribute, instance: Any) -> Writable | Rows:
     """The leaf's value, in the form in which extraction reads it."""
-    value = _stated(instance, attribute.path)
+    value = _stated(instance, attribute.path[: len(attribute.path) - attribute.is_kind])
+    if attribute.is_kind:
+        kind = None if value is None else kind_of(value, attribute.path[-1])
+        return _scalar(attribute, kind)
+    if attribute.is_mapping and value is not None:
+        value = [{"key": key, "value": one} for key, one in value.items()]
     if attribute.fields:
         rows = [[_writable(leaf, _bare(item)) for leaf in attribute.fields] for item in value or ()]
         return rows or None
@@ -145,14 +152,18 @@ def _writable(attribute: Attribute, instance: BaseModel) -> Writable | Rows:
     return items or None  # as documents are annotated: no items are stated
 
 
-def _stated(instance: BaseModel, path: Sequence[str]) -> Any:
+def _stated(instance: Any, path: Sequence[str]) -> Any:
     """The value at a path; None for what was left to its default, which null stands for."""
     node: Any = instance
     for name in path:
         node = _bare(node)
-        if not isinstance(node, BaseModel) or name not in node.model_fields_set:
+        if isinstance(name, KindName):
+            if not reader_of(name.model).validator.isinstance_python(node):
+                return None
+        elif isinstance(node, BaseModel) and name not in node.model_fields_set:
             return None
-        node = getattr(node, name)
+        else:
+            node = value_in(node, name)
     return _bare(node)
 
 
@@ -164,7 +175,8 @@ def _bare(value: Any) -> Any:
 
 def _scalar(attribute: Attribute, value: Any) -> Scalar:
     value = _bare(value)
-    if isinstance(value, float) and attribute.kind == "number" and value.is_integer():
+    is_number = any(one.kind == "number" for one in attribute.variants)
+    if isinstance(value, float) and is_number and value.is_integer():
         # 55 in a text is 55.0 in a float field. Beyond 2 ** 53 not every digit is known.
         return int(value) if abs(value) <= 2**53 else value
     if value is None or isinstance(value, (str, int, float, Decimal, date, time)):

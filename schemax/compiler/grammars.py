@@ -95,7 +95,8 @@ def reads_texts(attribute: Attribute) -> bool:
 def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextForm | None:
     """How the attribute's texts are written, if every text is allowed and written in one way."""
     spelling = _spelling_of(output_format)
-    is_free = attribute.kind == "string" and not (attribute.is_list or attribute.constraints)
+    texts = [one for one in attribute.variants if one.kind == "string" and not one.constraints]
+    is_free = bool(texts) and not attribute.is_list
     return text_form(spelling) if spelling and (is_free or reads_texts(attribute)) else None
 
 
@@ -113,8 +114,9 @@ def left_to_validation(attribute: Attribute) -> tuple[str, ...]:
     """The declared conditions that a slot's grammar does not keep, each in a few words."""
     return tuple(
         f"{keyword} {value!r}{reason}"
-        for keyword, value in attribute.constraints
-        if (reason := _why_not(attribute, keyword, value)) is not None
+        for one in (attribute, *(attribute.variants if attribute.members else ()))
+        for keyword, value in one.constraints
+        if (reason := _why_not(one, keyword, value)) is not None
     )
 
 
@@ -222,7 +224,10 @@ class _Value:
     def items(self) -> Iterator[str]:
         """All ways to write one value, or one item of a list."""
         kind = self.attribute.kind
-        if kind == "enum":
+        if kind == "union":
+            for one in self.attribute.variants:
+                yield from self.of(one).items()
+        elif kind == "enum":
             # The choice as such, and its text: a number among choices may be written as either.
             both = chain(self.attribute.choice_values, self.attribute.choices)
             yield from dict.fromkeys(_exactly(self.literal(choice)) for choice in both)
@@ -246,7 +251,15 @@ class _Value:
         else:
             yield self.around(5, number(kind, self.conditions))
 
+    def of(self, one: Attribute) -> _Value:
+        return _Value(one, self.format, self.spelling, self.literals)
+
     def lists(self) -> Iterator[str]:
+        if self.attribute.positions:
+            places = [any_of(self.of(place).items()) for place in self.attribute.places]
+            inside = f" {_exactly(self.spelling.separator)} ".join(places)
+            yield f"{_exactly(self.spelling.opening)} {inside} {_exactly(self.spelling.closing)}"
+            return
         fewest, most = self.limits("Items")
         if fewest == 0:
             yield _exactly(_bare(self.format.escape([])))

@@ -16,7 +16,7 @@ from schemax.attributes import Attribute
 from schemax.compiler.budgets import LIST_ITEMS, slot_budget
 from schemax.compiler.choices import Branches, choices_of, with_key
 from schemax.compiler.grammars import LIST_KEYWORDS, may_be_null
-from schemax.compiler.slot_specs import TokenGrammar, slot_specs
+from schemax.compiler.slot_specs import TokenGrammar, slot_spec, slot_specs
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
@@ -24,6 +24,9 @@ from schemax.formats import OutputFormat, StopRule, Writable, count_in, split_at
 from schemax.tokens import ChildSlot, SlotSpec
 
 Path = tuple[str, ...]
+Lead = tuple[tuple[Path, str], ...]
+"""What stands before a key in its branch: keys' paths, and literals as they were written."""
+
 Rows = Sequence[Sequence["Writable | Rows"]]
 """The items of a list of nested models, each as the values of its leaves."""
 
@@ -34,30 +37,42 @@ _MOST_KEYS = 500_000
 
 
 def as_decoded(
-    schema: str,
-    attributes: Sequence[Attribute],
-    config: DecodingConfig,
-    output_format: OutputFormat,
+    schema: str, attributes: Sequence[Attribute], config: DecodingConfig, form: OutputFormat
 ) -> tuple[Attribute, ...]:
     """The attributes as a decoding reads them: lists in one slot each, where it has no branches.
 
     An item's key comes after the count, so it has to depend on nothing but what stands before all
     keys. Raises SchemaError for lists of nested models that no slot can hold: where the model does
-    not write the whole output itself, as JSON.
+    not write the whole output itself, as JSON; and for fields that look at others which are not
+    read before them.
     """
     if config.strict:
         attributes = tuple(map(_strict, attributes))
     if config.layout == "branched" and config.documents == "isolated":
         return tuple(attributes)
     is_whole = (config.layout, config.documents) == ("autoregressive", "isolated")
+    read: set[Path] = set()
     for attribute in attributes:
-        if attribute.fields and not (is_whole and output_format.name == "json"):
+        # A model that writes the whole output sees what it wrote before.
+        if attribute.after and not (
+            config.layout == "autoregressive" and read >= {*attribute.after}
+        ):
+            raise SchemaError(
+                schema,
+                attribute.name,
+                "after requires isolated documents in the layout 'branched' (the preset "
+                "'isolated'; of a model that a server runs, with its tokenizer), not "
+                f"{config.documents} ones in {config.layout!r}; or, where the model writes the "
+                "whole output, a place behind the fields that it names",
+            )
+        read.add(attribute.path)
+        if attribute.fields and not (is_whole and form.name == "json"):
             raise SchemaError(
                 schema,
                 attribute.name,
                 "a list of nested models requires isolated documents, and the layout 'branched' "
                 "(the preset 'isolated'), or 'autoregressive' in the format 'json'; not "
-                f"{config.documents} ones in {config.layout!r} and {output_format.name!r}",
+                f"{config.documents} ones in {config.layout!r} and {form.name!r}",
             )
     return tuple(map(_inline, attributes))
 
@@ -119,6 +134,7 @@ def leaves_of_item(attribute: Attribute, number: int | str) -> tuple[Attribute, 
             omittable=False,
             constraints=tuple(c for c in attribute.constraints if c[0] not in LIST_KEYWORDS),
             two_phase=False,
+            after=(),
         ),
     )
 
@@ -163,6 +179,15 @@ def asked_of_items(attributes: Sequence[Attribute]) -> Iterator[Attribute]:
             leaves = leaves_of_item(attribute, 1)
             yield from map(asked_of, leaves)
             yield from asked_of_items(leaves)
+
+
+def key_behind(lead: Lead, labels: Path, output_format: OutputFormat) -> str:
+    """The text of a branch's key, behind the keys and values that stand before it."""
+    parts, previous = [], None
+    for path, literal in lead:
+        parts += [output_format.key(path, previous), literal]
+        previous = path
+    return "".join([*parts, output_format.key(labels, previous)])
 
 
 def written(attribute: Attribute, value: Writable | Rows) -> Iterator[tuple[Path, Writable]]:
@@ -234,7 +259,28 @@ class Compiling:
         if not isinstance(grammar, TokenGrammar) or not grammar.choices:
             return None
         choices = choices_of(asked, place, self.format, config)
-        return Branches(choices, grammar, config.branch_threshold)
+        return Branches(
+            choices, grammar, config.branch_threshold, as_text=self._as_text(asked, place)
+        )
+
+    def _as_text(self, asked: Sequence[Attribute], place: int) -> SlotSpec | None:
+        attribute = asked[place]
+        # Of one choice, a text could name no other.
+        takes_texts = attribute.kind == "enum" and not (attribute.strict or self.config.strict)
+        if not takes_texts or len(attribute.choices) < 2:
+            return None
+        text = replace(attribute, kind="string", choices=(), choice_values=(), constraints=())
+        others = [*asked[:place], text, *asked[place + 1 :]]
+        return slot_spec(
+            self.schema,
+            others,
+            place,
+            self.format,
+            self.config,
+            self.codec,
+            self.vocab_size,
+            self.eos_ids,
+        )
 
     def _items(self, attribute: Attribute) -> Items:
         # As the first item's: grammars know of numbers only in what follows a value.
@@ -248,7 +294,8 @@ class Compiling:
 class Items:
     """The slots that a count calls for, item by item; see `tokens.Expansion`.
 
-    k_max, specs: (leaves of an item,)
+    Leaves that look at others come with a later wave. k_max, specs: (leaves of an item,)
+    lead: what stands before all keys of items.
     """
 
     attribute: Attribute
@@ -257,6 +304,12 @@ class Items:
     stop_rule: StopRule
     k_max: tuple[int, ...]
     specs: tuple[SlotSpec, ...]
+    lead: Lead = ()
+
+    def behind(self, lead: Lead) -> Items:
+        """The same slots, with keys and values before their keys."""
+        specs = tuple(spec_behind(spec, lead) for spec in self.specs)
+        return replace(self, specs=specs, lead=lead)
 
     @property
     def extent(self) -> int:
@@ -271,15 +324,27 @@ class Items:
         except Exception:  # no number, as the results tell; a format may be the user's own
             count = 0
         numbers = range(1, min(count, limits_of(self.attribute)[1]) + 1)
-        return tuple(slot for number in numbers for slot in _slots_of_item(self, number))
+        # A lead is of one document.
+        slots_of = _slots_of_item if self.lead else _known_slots_of_item
+        return tuple(slot for number in numbers for slot in slots_of(self, number))
 
 
-@lru_cache(maxsize=4096)
+def spec_behind(spec: SlotSpec, lead: Lead) -> SlotSpec:
+    """The spec of a slot whose items stand behind such keys and values, too."""
+    if not lead or not isinstance(spec.expansion, Items):
+        return spec
+    return replace(spec, expansion=spec.expansion.behind(lead))
+
+
 def _slots_of_item(items: Items, number: int) -> tuple[ChildSlot, ...]:
+    slots = []
     leaves = leaves_of_item(items.attribute, number)
-    texts = (items.format.key(asked_of(leaf).labels, None) for leaf in leaves)
-    keys = (tuple(items.codec.encode(text)) for text in texts)
-    return tuple(
-        ChildSlot(key, k_max, with_key(spec, key))
-        for key, k_max, spec in zip(keys, items.k_max, items.specs, strict=True)
-    )
+    for leaf, k_max, spec in zip(leaves, items.k_max, items.specs, strict=True):
+        if not leaf.after:
+            text = key_behind(items.lead, asked_of(leaf).labels, items.format)
+            key = tuple(items.codec.encode(text))
+            slots.append(ChildSlot(key, k_max, with_key(spec, key)))
+    return tuple(slots)
+
+
+_known_slots_of_item = lru_cache(maxsize=4096)(_slots_of_item)

@@ -43,13 +43,18 @@ def _member(group: dict[str, Any], label: str, schema: dict[str, Any]) -> dict[s
     return found
 
 
+def _scalar(attribute: Attribute) -> dict[str, Any]:
+    if attribute.kind == "enum":
+        return {"type": "string", "enum": list(attribute.choices)}
+    return dict(_TYPES.get(attribute.kind, {"type": attribute.kind}))
+
+
 def _value(attribute: Attribute) -> dict[str, Any]:
-    kind = attribute.kind
-    schema = {"type": kind} if kind not in _TYPES else dict(_TYPES[kind])
-    if kind == "model":
+    if attribute.fields:
         schema = output_schema(attribute.fields)
-    elif kind == "enum":
-        schema = {"type": "string", "enum": list(attribute.choices)}
+    else:
+        variants = [_scalar(one) for one in attribute.variants]
+        schema = {"anyOf": variants} if attribute.members else variants[0]
     if attribute.is_list:
         schema = {"type": "array", "items": schema}
     if may_be_null(attribute):

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import jinja2
@@ -297,5 +298,14 @@ _TYPE_NAMES = {
 
 
 def _type_name(attribute: Attribute) -> str:
-    name = _TYPE_NAMES[attribute.kind]
+    if attribute.positions:
+        return f"list of {', '.join(map(_value_name, attribute.places))}, in this order"
+    name = _value_name(attribute)
     return f"list of: {name}" if attribute.is_list else name
+
+
+def _value_name(attribute: Attribute) -> str:
+    if not attribute.members:
+        return _TYPE_NAMES[attribute.kind]
+    names = (one.choices or [_TYPE_NAMES[one.kind]] for one in attribute.variants)
+    return " or ".join(chain.from_iterable(names))

@@ -61,23 +61,37 @@ def slot_specs(
     eos_ids: tuple[int, ...] = (),
 ) -> tuple[SlotSpec, ...]:
     """(N,) specs. Raises SchemaError for conditions that nothing meets, or no grammar can hold."""
-    specs = []
-    for place, attribute in enumerate(attributes):
-        tails = slot_tails(attributes, place, output_format, config)
-        null = codec.encode(output_format.escape(None) + tails[0])
-        grammar = None
-        if config.constrain:
-            text = slot_grammar(attribute, output_format, tails)
-            if text is not None:
-                check_grammar(text, schema=schema, attribute=attribute)
-                if not attribute.strict:
-                    text = slot_grammar(attribute, output_format, tails, literals=False) or text
-                strict = is_typed(attribute) and not reads_texts(attribute)
-                choices = has_choices(attribute)
-                form = free_text_form(attribute, output_format)
-                grammar = TokenGrammar(text, strict, choices, codec, eos_ids, vocab_size, form)
-        specs.append(SlotSpec(null[0] if may_be_null(attribute) else -1, grammar))
-    return tuple(specs)
+    return tuple(
+        slot_spec(schema, attributes, place, output_format, config, codec, vocab_size, eos_ids)
+        for place in range(len(attributes))
+    )
+
+
+def slot_spec(
+    schema: str,
+    attributes: Sequence[Attribute],
+    place: int,
+    output_format: OutputFormat,
+    config: DecodingConfig,
+    codec: TextCodec,
+    vocab_size: int,
+    eos_ids: tuple[int, ...] = (),
+) -> SlotSpec:
+    """The spec of one of (N,) slots. Raises SchemaError, as above."""
+    attribute, grammar = attributes[place], None
+    tails = slot_tails(attributes, place, output_format, config)
+    null = codec.encode(output_format.escape(None) + tails[0])
+    if config.constrain:
+        text = slot_grammar(attribute, output_format, tails)
+        if text is not None:
+            check_grammar(text, schema=schema, attribute=attribute)
+            if not attribute.strict:
+                text = slot_grammar(attribute, output_format, tails, literals=False) or text
+            strict = is_typed(attribute) and not reads_texts(attribute)
+            choices = has_choices(attribute)
+            form = free_text_form(attribute, output_format)
+            grammar = TokenGrammar(text, strict, choices, codec, eos_ids, vocab_size, form)
+    return SlotSpec(null[0] if may_be_null(attribute) else -1, grammar)
 
 
 def slot_tails(
@@ -96,6 +110,8 @@ def slot_tails(
 
 def is_typed(attribute: Attribute) -> bool:
     """Whether its values are of a type or pattern that rules out most texts."""
+    if attribute.members:
+        return all(map(is_typed, attribute.variants))
     patterns = any(keyword == "pattern" for keyword, _ in attribute.constraints)
     return attribute.kind != "string" or patterns
 

@@ -118,6 +118,7 @@ def _architecture(model: Any) -> list[Check]:
     why = {
         "sdpa": "transformers' choice: fastest that takes our masks",
         "eager": "this family has no sdpa, or eager was asked for",
+        "flex_attention": "as was asked for",
     }.get(backend, "takes no masks of ours")
     context = found.max_positions
     return [

@@ -45,7 +45,7 @@ class Trace:
     """One document, pass by pass.
 
     passes: what each wrote, of the fields themselves; others: how many tokens each chose for lists'
-        items and for alternatives of choices. prompt_tokens: read in the first pass.
+        items, in later waves and for alternatives of choices. prompt_tokens: of the first pass.
     one_by_one: passes that the same output takes where every token is written, keys included.
     """
 
@@ -107,7 +107,13 @@ class Tracer:
         parts = prompt.instruction, *prompt.documents, prompt.opening
         self.prompt_tokens = sum(map(len, parts))
         self.passes: list[tuple[Written, ...]] = []
-        self._compiled = compiled
+        self._compiled, self._slots = compiled, prompt.slots
+        names = [item.name for item in compiled.attributes]
+        if compiled.decoding.layout == "autoregressive":
+            names = ["output"]
+        elif compiled.waves is not None:  # later ones are among the others
+            names = [names[n] for n in compiled.waves.fields.first]
+        self._names = names
         self._others: list[int] = []
         self._done: dict[int, SlotOutput] = {}
 
@@ -134,13 +140,12 @@ class Tracer:
         )
 
     def _written(self, step: Step) -> Written:
-        codec, slots = self._compiled.codec, self._compiled.slots
-        is_output = self._compiled.decoding.layout == "autoregressive"
+        codec = self._compiled.codec
         # What stands at the end of the key already comes with the first token.
-        begun = slots[step.place].begun if slots and step.start == 0 else ()
+        begun = self._slots[step.place].begun if self._slots and step.start == 0 else ()
         ids = (*begun, *step.ids)
         return Written(
-            "output" if is_output else self._compiled.attributes[step.place].name,
+            self._names[step.place],
             _text(codec, ids),
             ids,
             exp(step.logprob),

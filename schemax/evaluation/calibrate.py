@@ -55,7 +55,7 @@ def calibrate(
             **settings,
         )
         if show_progress:
-            stream = track(stream, total=len(examples), unit="products")
+            stream = track(stream, total=len(examples), unit="documents")
         items = sorted(stream, key=lambda item: item.index)
         logprobs += [found for item in items if (found := mean_logprob(item)) is not None]
         entries += entries_of(

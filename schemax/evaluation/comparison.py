@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemax.evaluation.examples import Example, row_ids
-from schemax.evaluation.intervals import Interval, difference_interval
+from schemax.evaluation.intervals import Interval, difference_interval, share_interval
 from schemax.evaluation.pairs import is_null
 from schemax.evaluation.scores import Scores, score_predictions
 
@@ -35,13 +35,15 @@ class Comparison:
     """A first and a second set of predictions.
 
     pairs: all attributes of all products; differing_pairs: those with another value, whether
-        right or wrong, all ways to write null being one.
+        right or wrong, all ways to write null being one; differing_share_interval: 95 %, of their
+        share, by a bootstrap over products.
     differing_products: names, as in `row_ids`, of the products that these belong to.
     """
 
     products: int
     pairs: int
     differing_pairs: int
+    differing_share_interval: Interval
     differing_products: tuple[str, ...]
     protocol: Paired
     strict: Paired
@@ -60,7 +62,7 @@ def compare(
     for name, one, other in zip(row_ids(examples), first, second, strict=True):
         if one.keys() != other.keys():
             raise ValueError(
-                f"the two sets of predictions have different attributes for product {name}"
+                f"the two sets of predictions have different attributes for document {name}"
             )
         differing.append(sum(_written(one[key]) != _written(other[key]) for key in one))
     ids = zip(row_ids(examples), differing, strict=True)
@@ -68,6 +70,7 @@ def compare(
     return Comparison(
         pairs=len(ours.pairs),
         differing_pairs=sum(differing),
+        differing_share_interval=share_interval(differing, list(map(len, first))),
         products=len(examples),
         differing_products=tuple(name for name, count in ids if count),
         protocol=_paired(ours, theirs, strict=False),

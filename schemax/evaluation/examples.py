@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from schemax.errors import InputError
+from schemax.evaluation.sources import in_our_form, is_table, rows_of
 
 Label = str | None | tuple[str | None, ...]
 """What an annotator wrote: a value, an explicit null, or several accepted ones, null perhaps among
@@ -43,33 +45,59 @@ def accepted(label: Label) -> tuple[str | None, ...]:
 
 def read_examples(path: Path) -> list[Example]:
     """The examples of a JSONL file of {"category", "text", "attributes": {name: label}} and,
-    optionally, "id" and "description"; other keys are ignored.
+    optionally, "id" and "description"; other keys are ignored. Or of another form that
+    `schemax.evaluation.sources` reads: chats, tables, datasets, exports of Label Studio.
 
     A label is text, null, a number or boolean (taken as its JSON text), or a list of those that
-    are accepted, best first. Raises InputError, naming the line, for anything else, and for a file
-    without products.
+    are accepted, best first; of objects, a list of nested models. Raises InputError, naming the
+    line, for anything else, and for a file without products.
     """
     examples = []
-    # Only a line feed ends a line: JSON strings may hold other separators as they are.
-    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
-        if not line.strip():
-            continue
+    table = is_table(path)
+    for where, read in _rows(path, table):
         try:
-            row = json.loads(
-                line.decode(),
-                parse_int=_NumberText,
-                parse_float=_NumberText,
-                parse_constant=_refuse_constant,
-            )
-            examples.append(_example(row))
+            if (row := in_our_form(read(), is_table=table)) is not None:
+                examples.append(_example(row))
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"{path}, line {number}: not an annotated product ({error}); "
+                f"{where}: not an annotated document ({error}); "
                 "it needs category, text and attributes"
             ) from error
     if not examples:
-        raise InputError(f"{path} contains no products")
+        raise InputError(f"{path} contains no documents")
     return examples
+
+
+def _rows(path: Path, table: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Where every row stands, and what reads it."""
+    if table:
+        for where, row in rows_of(path):
+            yield where, partial(_with_texts, row)
+        return
+    # Only a line feed ends a line: JSON strings may hold other separators as they are.
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if line.strip():
+            yield f"{path}, line {number}", partial(_of_line, line)
+
+
+def _of_line(line: bytes) -> Any:
+    return json.loads(
+        line.decode(),
+        parse_int=_NumberText,
+        parse_float=_NumberText,
+        parse_constant=_refuse_constant,
+    )
+
+
+def _with_texts(value: Any) -> Any:
+    """Cells as JSON would have them, numbers as their texts."""
+    if isinstance(value, Mapping):
+        return {key: _with_texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_texts(item) for item in value]
+    if value is None or isinstance(value, bool | str):
+        return value
+    return _NumberText(json.dumps(value) if isinstance(value, int | float) else value)
 
 
 def shown_record(example: Example) -> dict[str, str]:
@@ -142,6 +170,8 @@ def _id(value: Any) -> str | None:
 
 
 def _label(name: str, value: Any) -> Label:
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        return json.dumps(value, ensure_ascii=False)  # items of nested models
     if not isinstance(value, list):
         return _scalar(name, value)
     accepted = tuple(dict.fromkeys(_scalar(name, item) for item in value))

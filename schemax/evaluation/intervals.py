@@ -7,7 +7,7 @@ Efron and Tibshirani, An Introduction to the Bootstrap, 1993).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +56,14 @@ def difference_interval(
     drawn = _resampled(np.concatenate((first, second), axis=1), resamples, seed)
     ours, theirs = drawn[:, : len(OUTCOMES)], drawn[:, len(OUTCOMES) :]
     return _middle(f1_of(theirs) - f1_of(ours))
+
+
+def share_interval(
+    parts: Sequence[int], wholes: Sequence[int], *, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """Of sum(parts) / sum(wholes), both counted by product."""
+    drawn = _resampled(np.stack((parts, wholes), axis=1).astype(np.int64), resamples, seed)
+    return _middle(drawn[:, 0] / np.maximum(1, drawn[:, 1]))
 
 
 def _resampled(counts: Counts, resamples: int, seed: int) -> Counts:

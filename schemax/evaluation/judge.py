@@ -1,8 +1,9 @@
 """A language model as the judge of values without annotations.
 
-The five classes and the scores are those of the HPD paper (arXiv 2604.26209, appendix E); unlike
-there, every value is judged by itself. The judge may be any function from a prompt to a reply, or
-a model that fills `Judgement` as it fills every other schema.
+The five classes and the scores are those of the HPD paper (arXiv 2604.26209, appendix E). A judge
+is asked about one value at a time, or, as there, about all of a product after an explanation. It
+may be any function from a prompt to a reply (one value at a time), or a model that fills
+`Judgement`, or `product_judgement`, as it fills every other schema.
 """
 
 from __future__ import annotations
@@ -15,18 +16,27 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import jinja2
+from pydantic import BaseModel, create_model
 
+from schemax.attributes import attr
 from schemax.compiler.prompt import ShownAttribute, ShownDocument
 from schemax.evaluation.examples import Example
-from schemax.evaluation.pairs import is_null
+from schemax.evaluation.pairs import Outcome, is_null
+from schemax.evaluation.scores import Scores
 from schemax.resources import resource_dir
 from schemax.schema import AttrSchema
 
+JudgeForm = Literal["value", "product"]
+"""One value at a time, or all of a product at once, an explanation first (figure 11)."""
 Verdict = Literal["correct", "incorrect", "missing", "correct null", "hallucination"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 TEMPLATE = resource_dir("templates") / "evaluation" / "judge.jinja"
 """The prompt: a template like those for extraction, whose documents are cases."""
+
+
+PRODUCT_TEMPLATE = TEMPLATE.with_name("judge_product.jinja")
+"""The prompt of figure 11, whose documents are products with all of their values."""
 
 
 class Judgement(AttrSchema, category="judgement", template=TEMPLATE):
@@ -90,6 +100,67 @@ def cases_of(examples: Sequence[Example], predictions: Sequence[Mapping[str, Any
     ]
 
 
+def product_cases(
+    examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]
+) -> list[dict[str, str]]:
+    """What a judge of whole products is given of each: "category", and the case as "text"."""
+    return [
+        {"category": example.category, "text": _product_text(example, predicted)}
+        for example, predicted in zip(examples, predictions, strict=True)
+    ]
+
+
+def product_judgement(names: Sequence[str]) -> type[BaseModel]:
+    """What a model fills that judges a product: an explanation, then a verdict per attribute.
+
+    Read the verdicts off the fields behind the first one, in the order of the names; None names no
+    class. Fill it with autoregressive decoding, or the verdicts do not see the explanation.
+    """
+    title = "explanation of all" if "explanation" in names else "explanation"
+    length = _EXPLANATION_TOKENS * len(names)
+    declared: dict[str, Any] = {"explanation": (str | None, attr(title=title, k_max=length))}
+    declared |= {f"verdict_{n}": (Verdict | None, attr(title=a)) for n, a in enumerate(names)}
+    settings = {"category": "judgement", "template": PRODUCT_TEMPLATE}
+    return create_model("Judgement", __base__=AttrSchema, __cls_kwargs__=settings, **declared)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Verdicts beside the labels of annotated pairs.
+
+    pairs: with a verdict. same_class: of them, whose class is the one that the label gives; right
+    or wrong alone: same_side. kappa: Cohen's, of right or wrong; 0 where it is undefined.
+    """
+
+    pairs: int
+    same_class: int
+    same_side: int
+    kappa: float
+
+
+def agreement(
+    cases: Sequence[Case], verdicts: Sequence[Verdict | None], scores: Scores
+) -> Agreement:
+    """scores: of the predictions that the cases are about."""
+    by_label = {(p.product, p.attribute): p.outcome for p in scores.pairs if p.annotated}
+    found = [
+        (verdict, _CLASS_OF[by_label[case.product, case.attribute]])
+        for case, verdict in zip(cases, verdicts, strict=True)
+        if verdict is not None and (case.product, case.attribute) in by_label
+    ]
+    sides = [(verdict in _RIGHT, label in _RIGHT) for verdict, label in found]
+    same = sum(one == other for one, other in sides)
+    count = max(1, len(sides))
+    judged, labelled = (sum(side[n] for side in sides) / count for n in (0, 1))
+    chance = judged * labelled + (1 - judged) * (1 - labelled)
+    return Agreement(
+        pairs=len(found),
+        same_class=sum(verdict == label for verdict, label in found),
+        same_side=same,
+        kappa=(same / count - chance) / (1 - chance) if chance < 1 else 0.0,
+    )
+
+
 def ask(
     judge: Callable[[str], str], cases: Sequence[Case], template: jinja2.Template
 ) -> list[Verdict | None]:
@@ -136,19 +207,36 @@ def score_verdicts(verdicts: Iterable[Verdict | None]) -> JudgeScore:
     return JudgeScore(**Counter(names))
 
 
+_EXPLANATION_TOKENS = 40  # for each attribute
+_CLASS_OF: Mapping[Outcome, Verdict] = {
+    "nn": "correct null",
+    "nv": "hallucination",
+    "vn": "missing",
+    "vc": "correct",
+    "vw": "incorrect",
+}
+_RIGHT = ("correct", "correct null")
+
+
 def _case_text(example: Example, attribute: str, value: Any) -> str:
+    shown = {"attribute": attribute, "value": None if is_null(value) else value}
+    return _as_line({"category": example.category, **shown, "product": _whole_text(example)})
+
+
+def _product_text(example: Example, predicted: Mapping[str, Any]) -> str:
+    values = {name: None if is_null(value) else value for name, value in predicted.items()}
+    shown = {"product": _whole_text(example), "extracted values": values}
+    return _as_line({"category": example.category, **shown})
+
+
+def _whole_text(example: Example) -> str:
+    return example.text + (f"\n{example.description}" if example.description else "")
+
+
+def _as_line(case: Mapping[str, Any]) -> str:
     """One line of JSON, so that no text can end its string and pass for another part of the case.
 
     "<" is written as JSON's escape of it: neither the prompt's tags nor a chat template's special
     tokens can be written without.
     """
-    product = example.text
-    if example.description:
-        product += "\n" + example.description
-    case = {
-        "category": example.category,
-        "attribute": attribute,
-        "value": None if is_null(value) else value,
-        "product": product,
-    }
     return json.dumps(case, ensure_ascii=False).replace("<", "\\u003c")

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from schemax.attributes import Attribute, compile_attributes
-from schemax.attributes.annotations import annotation_of, field_type_of, text_of
+from schemax.attributes.annotations import text_of
+from schemax.compiler.lists import Rows, leaves_of_item, limits_of
 from schemax.documents import Shown, read_documents
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, shown_record
+from schemax.evaluation.examples import Example, Label, shown_record
+from schemax.evaluation.scores import as_text
 from schemax.formats import OutputFormat, Scalar, Writable
 from schemax.results import FieldError, SlotText, build
 from schemax.results.fields import Leaf, field_tree_of
 from schemax.results.values import readings_of
 
-Stated = str | list[str] | None
-"""What a label says before it has a type: text, the texts of a list, or an explicit null."""
+Stated: TypeAlias = "str | Sequence[Stated] | Mapping[str, Stated] | None"
+"""What a label says before it has a type: text, a list, an item of nested models by the names of
+its leaves, or an explicit null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class TypedLabels:
     errors: what is wrong with the labels that `values` leaves out.
     """
 
-    values: Mapping[str, Writable]
+    values: Mapping[str, Writable | Rows]
     errors: tuple[FieldError, ...]
 
 
@@ -61,10 +65,13 @@ def typed_labels(
         if attribute is None:
             asked = ", ".join(repr(item.label) for item in attributes)
             raise InputError(
-                f"product {name}: the schema of {category!r} has no attribute {label!r}; "
+                f"document {name}: the schema of {category!r} has no attribute {label!r}; "
                 f"it has {asked}"
             )
-        by_name[attribute.name] = _items(value) if attribute.is_list else value
+        try:
+            by_name[attribute.name] = _items(attribute, value) if attribute.is_list else value
+        except ValueError as error:
+            raise InputError(f"document {name}: {label}: {error}") from error
     errors = _refused(schema, attributes, by_name, output)
     wrong = {error.field for error in errors}
     leaves = field_tree_of(schema).leaves
@@ -80,7 +87,7 @@ def shown_text(name: str, example: Example) -> str:
     """What the model is shown of a product, as extraction would show it. Raises InputError."""
     (document,) = read_documents([shown_record(example)], Shown())
     if document.text is None:
-        raise InputError(f"product {name}: {document.problem}")
+        raise InputError(f"document {name}: {document.problem}")
     return document.text
 
 
@@ -103,17 +110,116 @@ def _names(attribute: Attribute) -> tuple[str, ...]:
     return attribute.name, attribute.label, ".".join(attribute.labels)
 
 
-def _items(value: Stated) -> Stated:
-    """The items of a list field: a JSON array, or one text."""
-    if not isinstance(value, str):
-        return value or None
+def array_in(text: str) -> list[Any] | None:
+    """The items of a JSON array, numbers as they are written; None for any other text."""
     try:
-        found = json.loads(value, parse_int=str, parse_float=str)
-    except ValueError:
-        return [value]
-    if not isinstance(found, list):
-        return [value]
-    return [item if isinstance(item, str) else json.dumps(item) for item in found] or None
+        found = json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, list) else None
+
+
+def as_array(attribute: Attribute, label: Label) -> Label:
+    """A label of a list as the JSON array that predictions are compared with; null as it is.
+
+    Raises InputError for what is no item of the list.
+    """
+    accepted = label if isinstance(label, tuple) else (label,)
+    stated = [text for text in accepted if text is not None]
+    if all(array_in(text) is None for text in stated):
+        return _array(attribute, stated) if stated else None
+    arrays = (None if text is None else _array(attribute, text) for text in accepted)
+    several = tuple(dict.fromkeys(arrays))
+    return several if len(several) > 1 else several[0]
+
+
+def _array(attribute: Attribute, stated: Stated) -> str | None:
+    try:
+        rows = _items(attribute, stated)
+    except ValueError as error:
+        raise InputError(f"{attribute.label}: {error}") from error
+    return None if rows is None else as_text(_named(attribute, rows))
+
+
+def _named(attribute: Attribute, rows: Any) -> Any:
+    if not attribute.fields:
+        return rows
+    names = [(leaf.name, leaf) for leaf in attribute.fields]
+    return [
+        {
+            name: _named(leaf, part) if leaf.is_list and part else part
+            for (name, leaf), part in zip(names, row, strict=True)
+        }
+        for row in rows
+    ]
+
+
+def _items(attribute: Attribute, value: Stated) -> Stated:
+    """The items of a list, of a JSON array or one text: texts, or rows of the leaves of an item.
+
+    Raises ValueError for what is no item of the list.
+    """
+    items: Any = value
+    if isinstance(value, str):
+        found = array_in(value)
+        items = [value] if found is None else found
+    rows = [_row(attribute, item) if attribute.fields else _scalar(item) for item in items or ()]
+    most = limits_of(attribute)[1]
+    if attribute.two_phase and len(rows) > most:
+        raise ValueError(f"{len(rows)} items, and {most} can be read; declare a larger max_length")
+    return rows or None
+
+
+def _scalar(item: Any) -> str:
+    return item if isinstance(item, str) else json.dumps(item)
+
+
+def _row(attribute: Attribute, item: Any) -> list[Stated]:
+    """What an item of nested models states of its leaves, in their order."""
+    if not isinstance(item, Mapping):
+        raise ValueError(f"an item must be a JSON object, not {item!r}")
+    stated: dict[str, Stated] = {}
+    for name, value in flat(item).items():
+        leaf = _find(name, attribute.fields)
+        if leaf is None:
+            known = ", ".join(repr(leaf.name) for leaf in attribute.fields)
+            raise ValueError(f"an item has no {name!r}; it has {known}")
+        if leaf.is_list:
+            stated[leaf.name] = _items(leaf, value)
+        else:
+            stated[leaf.name] = None if value is None else _scalar(value)
+    return [stated.get(leaf.name) for leaf in attribute.fields]
+
+
+def flat(nested: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Nested models by dotted path, as attributes are named."""
+    found: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{path}{key}.")
+        else:
+            found[f"{path}{key}"] = value
+    return found
+
+
+def slot_text(attribute: Attribute, value: Any, output: OutputFormat) -> SlotText:
+    """A value as the slots of a document would hold it; of a list in two phases, those of all
+    items."""
+    if not attribute.two_phase:
+        return SlotText(output.escape(value), "stop", 1, complete=True)
+    items = tuple(
+        tuple(
+            slot_text(leaf, part, output)
+            for leaf, part in zip(
+                leaves_of_item(attribute, number),
+                item if attribute.fields else (item,),
+                strict=True,
+            )
+        )
+        for number, item in enumerate(value or (), 1)
+    )
+    count = None if value is None else len(items)
+    return SlotText(output.escape(count), "stop", 1, complete=True, items=items)
 
 
 def _refused(
@@ -123,44 +229,43 @@ def _refused(
     output: OutputFormat,
 ) -> list[FieldError]:
     """What extraction would say of these values, had the model written them."""
-    slots = [
-        SlotText(output.escape(stated[a.name]), "stop", 1, complete=True)
-        if a.name in stated
-        else None
-        for a in attributes
-    ]
+    slots = [slot_text(a, stated[a.name], output) if a.name in stated else None for a in attributes]
     found = build(schema, attributes, slots, output, index=0, document_id=None)
-    errors = [error for error in found.errors if error.field in stated]
+    pairs = ((error, _whole(error.field, stated)) for error in found.errors)
+    errors = [replace(error, field=name) for error, name in pairs if name is not None]
     if found.value is None:
         # Without a required value no instance is tried, and so no other value is looked at.
         named = {error.field for error in errors}
         leaves = field_tree_of(schema).leaves
         for attribute in attributes:
             value = stated.get(attribute.name)
-            if value is not None and attribute.name not in named:
-                errors += _misfits(schema, attribute, _writable(leaves[attribute.path], value))
+            if value is not None and attribute.name not in named and not attribute.fields:
+                leaf = leaves[attribute.path]
+                errors += _misfits(leaf, _writable(leaf, value))
     return errors
 
 
-def _misfits(
-    schema: type[BaseModel], attribute: Attribute, value: Writable
-) -> Iterator[FieldError]:
+def _misfits(leaf: Leaf, value: Writable) -> Iterator[FieldError]:
     """Why a value does not match its field's type, without the rest of the instance."""
-    model: type[BaseModel] | None = schema
-    for name in attribute.path[:-1]:
-        assert model is not None  # every path leads through nested models
-        model = field_type_of(annotation_of(model.model_fields[name])).model
-    assert model is not None
-    field = annotation_of(model.model_fields[attribute.path[-1]])
     try:
-        TypeAdapter(field).validate_python(value)
+        TypeAdapter(leaf.annotation).validate_python(value)
     except ValidationError as error:
-        yield FieldError(attribute.name, error.errors()[0]["msg"])
+        yield FieldError(leaf.attribute.name, error.errors()[0]["msg"])
 
 
-def _writable(leaf: Leaf, value: Stated) -> Writable:
+def _whole(field: str | None, stated: Mapping[str, Stated]) -> str | None:
+    """The attribute that an error is about: of "lines.2.price", the list."""
+    parts = (field or "").split(".")
+    names = (".".join(parts[:depth]) for depth in range(len(parts), 0, -1))
+    return next((name for name in names if name in stated), None)
+
+
+def _writable(leaf: Leaf, value: Any) -> Any:
     if value is None:
         return None
+    if leaf.item is not None:
+        pairs = [zip(leaf.item.leaves, row, strict=True) for row in value]
+        return [[_writable(inner, part) for inner, part in row] for row in pairs]
     if isinstance(value, list):
         return [_typed(leaf, item) for item in value]
     return _typed(leaf, value)
@@ -170,6 +275,8 @@ def _typed(leaf: Leaf, text: str) -> Scalar:
     """The value that formats write the way its type is written; numbers keep their digits."""
     (reading,) = readings_of(leaf, [text.strip()], leaf.attribute.strict)
     value = reading.value
+    if leaf.attribute.members:
+        return text_of(value) if isinstance(value, Enum) else value
     if leaf.choices is not None:
         return text_of(value)
     if leaf.attribute.kind == "boolean":
@@ -183,11 +290,13 @@ def _typed(leaf: Leaf, text: str) -> Scalar:
 
 
 def as_stated(value: Any) -> Stated:
-    """A JSON value as a label states it. Raises ValueError for objects and nested lists."""
+    """A JSON value as a label states it. Raises ValueError for lists of lists."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, (bool, int, float)):
         return json.dumps(value)
-    if isinstance(value, list) and not any(isinstance(item, (list, dict)) for item in value):
-        return [str(as_stated(item)) for item in value if item is not None] or None
+    if isinstance(value, Mapping):
+        return {key: as_stated(item) for key, item in value.items()}
+    if isinstance(value, list) and not any(isinstance(item, list) for item in value):
+        return [as_stated(item) for item in value if item is not None] or None
     raise ValueError(f"a value is text, a number, a boolean, null or a list, not {value!r}")

@@ -11,10 +11,24 @@ from typing import Any
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, Label, row_ids
 from schemax.evaluation.intervals import f1_interval
-from schemax.evaluation.judge import Case, JudgeScore, Verdict, score_verdicts
+from schemax.evaluation.judge import (
+    Case,
+    JudgeForm,
+    JudgeScore,
+    Verdict,
+    agreement,
+    score_verdicts,
+)
 from schemax.evaluation.pairs import PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability, reliability_of
 from schemax.evaluation.scores import Scores
+
+_BY_FORM: Mapping[tuple[str, JudgeForm], str] = {
+    ("judge", "value"): "judge",
+    ("judge", "product"): "judge_by_product",
+    ("verdicts", "value"): "verdicts",
+    ("verdicts", "product"): "verdicts_by_product",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +36,7 @@ class Judged:
     """What a judge said: one verdict per case, None for an unparseable reply."""
 
     model: str
+    form: JudgeForm
     cases: Sequence[Case]
     verdicts: Sequence[Verdict | None]
 
@@ -32,7 +47,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """One decoding setting on all examples.
+    """One decoding setting of a model on all examples.
 
     predictions: attribute -> value or None, one mapping per example.
     confidences: attribute -> confidence of its prediction, None where it has no confidence.
@@ -40,6 +55,8 @@ class EvaluationRun:
     finish_reasons: how many fields ended by "stop", "eos" and "length".
     invalid_fields: fields whose value could not be used; invalid_rows: products with any error;
     failed_rows: those of them that gave no instance at all.
+    model: which one, where several read the same examples.
+    dollars_per_hour: of the machine; None where nobody said.
     """
 
     decoding: str
@@ -53,7 +70,27 @@ class EvaluationRun:
     invalid_fields: int
     invalid_rows: int
     failed_rows: int
-    judged: Judged | None = None
+    judged: tuple[Judged, ...] = ()
+    model: str | None = None
+    dollars_per_hour: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return self.decoding if self.model is None else f"{self.model}, {self.decoding}"
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Model, of several, and decoding."""
+        of_model = {} if self.model is None else {"model": self.model}
+        return of_model | {"decoding": self.decoding}
+
+    @property
+    def dollars_per_1000(self) -> float | None:
+        """Of products, on a machine that does nothing else."""
+        if self.dollars_per_hour is None:
+            return None
+        return 1000 * self.dollars_per_hour / 3600 / self.products_per_second
 
     @property
     def products_per_second(self) -> float:
@@ -74,7 +111,7 @@ class EvaluationRun:
         for (category, attribute), score in by_attribute.items():
             nested[category][attribute] = asdict(score) | _rates(score)
         data: dict[str, Any] = {
-            "decoding": self.decoding,
+            **self.names,
             "products": len(self.examples),
             **_rates(protocol),
             "f1_interval": f1_interval(self.scores.counts()),
@@ -87,6 +124,7 @@ class EvaluationRun:
             "passes_per_product": self.passes,
             "seconds": self.seconds,
             "products_per_second": self.products_per_second,
+            "dollars_per_1000": self.dollars_per_1000,
             "finish_reasons": dict(self.finish_reasons),
             "invalid": {
                 "fields": self.invalid_fields,
@@ -98,10 +136,13 @@ class EvaluationRun:
             "by_attribute": nested,
             "reliability": None if reliability is None else asdict(reliability),
         }
-        if self.judged is not None:
-            judged = self.judged.score
-            verdicts = {"verdicts": asdict(judged)}
-            data["judge"] = {"model": self.judged.model, **_rates(judged), **verdicts}
+        for judged in self.judged:
+            data[_BY_FORM["judge", judged.form]] = {
+                "model": judged.model,
+                **_rates(judged.score),
+                "verdicts": asdict(judged.score),
+                "agreement": asdict(agreement(judged.cases, judged.verdicts, self.scores)),
+            }
         if details:
             data["predictions"] = self._rows()
         return data
@@ -120,9 +161,10 @@ class EvaluationRun:
                 strict=True,
             )
         ]
-        if self.judged is not None:
-            for case, verdict in zip(self.judged.cases, self.judged.verdicts, strict=True):
-                rows[case.product].setdefault("verdicts", {})[case.attribute] = verdict
+        for judged in self.judged:
+            name = _BY_FORM["verdicts", judged.form]
+            for case, verdict in zip(judged.cases, judged.verdicts, strict=True):
+                rows[case.product].setdefault(name, {})[case.attribute] = verdict
         return rows
 
 
@@ -139,8 +181,8 @@ class SavedRun:
     predictions: Sequence[Mapping[str, str | None]]
 
 
-def read_run(path: Path) -> SavedRun:
-    """The only setting of a file that `schemax evaluate --json --details` wrote.
+def read_runs(path: Path) -> list[SavedRun]:
+    """The settings of a file that `schemax evaluate --json --details` wrote, in order.
 
     Raises InputError for any other file.
     """
@@ -148,31 +190,42 @@ def read_run(path: Path) -> SavedRun:
         data = json.loads(path.read_bytes())
         if not isinstance(data, list) or not data:
             raise ValueError("it contains no list of settings")
-        if len(data) > 1:
-            names = ", ".join(str(item["decoding"]) for item in data)
-            raise ValueError(f"it contains {len(data)} settings ({names}), not one")
-        rows = [_saved(row) for row in data[0]["predictions"]]
-        name = str(data[0]["decoding"])
+        return [_saved_run(item) for item in data]
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(
             f"{path}: not a result of `schemax evaluate --json --details` ({what})"
         ) from error
-    return SavedRun(name, [example for example, _ in rows], [found for _, found in rows])
+
+
+def read_run(path: Path) -> SavedRun:
+    """The only setting of such a file. Raises InputError for any other file."""
+    runs = read_runs(path)
+    if len(runs) > 1:
+        names = ", ".join(run.name for run in runs)
+        raise InputError(f"{path}: it contains {len(runs)} settings ({names}), not one")
+    return runs[0]
+
+
+def _saved_run(item: Any) -> SavedRun:
+    rows = [_saved(row) for row in item["predictions"]]
+    return SavedRun(
+        str(item["decoding"]), [example for example, _ in rows], [found for _, found in rows]
+    )
 
 
 def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> None:
     """Raises InputError unless both are about the same products, with the same labels, in order."""
     one, other = len(first.examples), len(second.examples)
     if one != other:
-        raise InputError(f"{names[0]} has {one} products, {names[1]} has {other} products")
+        raise InputError(f"{names[0]} has {one} documents, {names[1]} has {other} documents")
     everything = zip(
         first.examples, second.examples, first.predictions, second.predictions, strict=True
     )
     for place, (mine, theirs, found, others) in enumerate(everything, 1):
         if mine != theirs or found.keys() != others.keys():
             raise InputError(
-                f"{names[0]} and {names[1]} are not about the same products: number {place} is "
+                f"{names[0]} and {names[1]} are not about the same documents: number {place} is "
                 f"{mine.id!r} ({mine.category}) in one and {theirs.id!r} ({theirs.category}) in "
                 "the other, or has other labels"
             )
@@ -182,7 +235,7 @@ def _saved(row: Any) -> tuple[Example, dict[str, str | None]]:
     labels = {name: _saved_label(value) for name, value in row["labels"].items()}
     predicted = dict(row["predicted"])
     if not all(value is None or isinstance(value, str) for value in predicted.values()):
-        raise ValueError(f"product {row['id']}: a prediction is neither text nor null")
+        raise ValueError(f"document {row['id']}: a prediction is neither text nor null")
     return Example(str(row["category"]), "", labels, id=str(row["id"])), predicted
 
 

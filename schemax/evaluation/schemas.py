@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, create_model
 from schemax.attributes import asked_fields, compile_attributes, settings_of
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, attribute_names, row_ids
+from schemax.evaluation.labels import as_array
 from schemax.schema import AttrSchema
 
 
@@ -100,8 +101,38 @@ def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseMod
     for name, example in zip(row_ids(examples), examples, strict=True):
         if odd := [label for label in example.attributes if label not in known[example.category]]:
             raise InputError(
-                f"product {name}: the schema of {example.category!r} has no attribute {odd[0]!r}"
+                f"document {name}: the schema of {example.category!r} has no attribute {odd[0]!r}"
             )
+
+
+def as_declared(
+    examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]
+) -> list[Example]:
+    """The same, with every label of a list as the JSON array that predictions are compared with.
+
+    Several texts are its items, unless they are arrays themselves, which are then accepted lists.
+    """
+    lists = {
+        category: {
+            name: attribute
+            for attribute in compile_attributes(schema)
+            if attribute.is_list
+            for name in (attribute.name, attribute.label)
+        }
+        for category, schema in schemas.items()
+    }
+    return [
+        replace(
+            example,
+            attributes={
+                name: as_array(lists[example.category][name], label)
+                if name in lists[example.category]
+                else label
+                for name, label in example.attributes.items()
+            },
+        )
+        for example in examples
+    ]
 
 
 def parts_of(schemas: Mapping[str, type[BaseModel]]) -> list[dict[str, type[BaseModel]]]:

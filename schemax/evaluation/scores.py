@@ -115,7 +115,10 @@ def by_attribute(
 
 
 def as_text(value: Any) -> str | None:
-    """A typed value as labels are written: numbers and booleans as in JSON, lists as its arrays."""
+    """A typed value as labels are written: numbers and booleans as in JSON, lists as its arrays.
+
+    An item of nested models is an object of texts, without what it does not state.
+    """
     if isinstance(value, Enum):
         return as_text(value.value)
     if value is None or isinstance(value, str):
@@ -123,8 +126,26 @@ def as_text(value: Any) -> str | None:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, list | tuple | set | frozenset):
-        return json.dumps([as_text(item) for item in value], ensure_ascii=False)
+        items = [_plain(item) for item in value]
+        # Without items nothing is stated, which labels call null.
+        return json.dumps(items, ensure_ascii=False) if items else None
     return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """An item of a list: as text; of nested models, all that they state, by dotted name."""
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    if not isinstance(value, Mapping):
+        return as_text(value)
+    found: dict[str, Any] = {}
+    for name, part in value.items():
+        inner = _plain(part) if isinstance(part, BaseModel | Mapping) else as_text(part)
+        if isinstance(inner, dict):
+            found |= {f"{name}.{key}": text for key, text in inner.items()}
+        elif inner is not None:
+            found[name] = inner
+    return dict(sorted(found.items()))
 
 
 def score_predictions(

@@ -17,15 +17,17 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel
 
+from schemax.attributes import fields_of
 from schemax.attributes.annotations import (
     FieldType,
     UnsupportedType,
     annotation_of,
     field_type_of,
 )
+from schemax.attributes.settings import require_model
 from schemax.errors import SchemaError
 
-Model: TypeAlias = type[BaseModel]
+Model: TypeAlias = type[Any]
 Schemas: TypeAlias = Model | Mapping[str, Model]
 
 
@@ -107,18 +109,29 @@ def columns_of(schemas: Schemas) -> tuple[Column, ...]:
 
 
 def _columns(model: Model, around: tuple[Model, ...]) -> tuple[Column, ...]:
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        raise SchemaError(str(model), None, "is not a class derived from pydantic.BaseModel")
-    by_alias = bool(model.model_config.get("serialize_by_alias"))
+    require_model(model)
+    is_model = issubclass(model, BaseModel)
+    by_alias = is_model and bool(model.model_config.get("serialize_by_alias"))
     columns = []
-    for name, field in model.model_fields.items():
+    for name, field in fields_of(model).items():
         if field.exclude is not True:
             shown = (field.serialization_alias or name) if by_alias else name
             columns.append(_column(shown, annotation_of(field), (*around, model)))
-    for name, computed in model.model_computed_fields.items():
+    for name, computed in (model.model_computed_fields if is_model else {}).items():
         shown = (computed.alias or name) if by_alias else name
         columns.append(_column(shown, computed.return_type, (*around, model)))
     return tuple(columns)
+
+
+def _columns_of_kinds(models: Sequence[Model], around: tuple[Model, ...]) -> tuple[Column, ...]:
+    """Of a union: the fields of all models, as JSON where they differ in type."""
+    found: dict[str, Column] = {}
+    for column in (column for model in models for column in _columns(model, around)):
+        try:
+            found[column.name] = _merged(found.get(column.name, column), column)
+        except ValueError:
+            found[column.name] = Column(column.name, "json")
+    return tuple(found.values())
 
 
 def _column(name: str, annotation: Any, around: tuple[Model, ...]) -> Column:
@@ -126,10 +139,15 @@ def _column(name: str, annotation: Any, around: tuple[Model, ...]) -> Column:
         shape = field_type_of(annotation)
     except UnsupportedType:  # nothing that is read from text; of a computed field, say
         return Column(name, "json")
-    if shape.model is not None:
-        if shape.model in around:
-            return Column(name, "json")
-        return Column(name, "struct", shape.is_list, children=_columns(shape.model, around))
+    if shape.is_mapping or any(model in around for model in shape.models):
+        return Column(name, "json")
+    if shape.models:
+        return Column(
+            name, "struct", shape.is_list, children=_columns_of_kinds(shape.models, around)
+        )
+    if shape.kind == "union":
+        is_text = any(one.kind == "string" for one in shape.members)
+        return Column(name, "string" if is_text else "json", shape.is_list)
     if shape.kind == "enum":
         return _choice(name, shape)
     if shape.kind == "number" and _mentions(annotation, Decimal):

@@ -12,13 +12,13 @@ from dataclasses import asdict
 from hashlib import blake2b, file_digest
 from os import SEEK_END
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from schemax.attributes import asked_fields, compile_attributes
 from schemax.attributes.annotations import annotation_of, field_type_of
+from schemax.attributes.classes import reader_of
 from schemax.calibration import FILE as CALIBRATION
 from schemax.calibration import Calibration
 from schemax.compiler import as_codec
@@ -58,29 +58,35 @@ def _of_file(name: str) -> dict[str, Any]:
 
 def of_schemas(schemas: Schemas) -> dict[str, Any]:
     """Digests: of what is asked for, of what becomes of values, and of the code that says so."""
-    named = named_schemas(schemas).items()
-    return {f"schema {name}".strip(): _of_schema(schema) for name, schema in named}
+    named = named_schemas(schemas)
+    digests = {schema: _of_schema(schema) for schema in set(named.values())}
+    return {f"schema {name}".strip(): digests[schema] for name, schema in named.items()}
 
 
-def _of_schema(schema: type[BaseModel]) -> str:
+def _of_schema(schema: type[Any]) -> str:
     said = [repr(compile_attributes(schema))]
+    modes: tuple[Literal["validation", "serialization"], ...] = ("validation", "serialization")
     said += (
-        json.dumps(schema.model_json_schema(mode=mode), sort_keys=True, default=str)
-        for mode in ("validation", "serialization")
+        json.dumps(reader_of(schema).json_schema(mode=mode), sort_keys=True, default=str)
+        for mode in modes
     )
     for base in _classes(schema):
         if base.__module__.partition(".")[0] not in ("builtins", "pydantic", "schemax", "typing"):
             said.append(_source(base))  # validators are code
     # Objects without a text of their own show their address, which changes with every process.
-    return _digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(said)))
+    return digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(said)))
 
 
-def _classes(schema: type[BaseModel]) -> Iterator[type]:
+def _classes(schema: type[Any]) -> Iterator[type]:
     """The class, its bases, and those of the models in it."""
-    yield from schema.__mro__
-    for field in asked_fields(schema).values():
-        if (inner := field_type_of(annotation_of(field)).model) is not None:
-            yield from _classes(inner)
+    found, waiting = [], [schema]
+    while waiting:
+        model = waiting.pop()
+        found.append(model)
+        yield from model.__mro__
+        for field in asked_fields(model).values():
+            inner = field_type_of(annotation_of(field)).models
+            waiting += (one for one in inner if one not in found)
 
 
 def _source(item: type) -> str:
@@ -102,14 +108,14 @@ def of_prompt(format: str | OutputFormat, template: TemplateLike) -> tuple[str, 
     """The name of a format, and a digest of a template."""
     name = format if isinstance(format, str) else type(format).__qualname__
     source = template_source(template) if isinstance(template, (str, Path)) else repr(template)
-    return name, _digest(source)
+    return name, digest(source)
 
 
 def of_examples(examples: FewShotExamples | None) -> str | None:
     """A digest of what the prompt shows, wherever it came from."""
     if examples is None:
         return None
-    return _digest(json.dumps(to_jsonable_python(examples, fallback=str), sort_keys=True))
+    return digest(json.dumps(to_jsonable_python(examples, fallback=str), sort_keys=True))
 
 
 def of_model(name: str | Path, loaded: Any) -> str:
@@ -133,7 +139,7 @@ def of_model(name: str | Path, loaded: Any) -> str:
     if adapter.is_file():
         base = json.loads(adapter.read_text("utf-8")).get("base_model_name_or_path")
         said.append(of_model(str(base), loaded))
-    return _digest("\n".join(said))
+    return digest("\n".join(said))
 
 
 def of_weights(model: Any, tokenizer: Any, eos_ids: Sequence[int]) -> str:
@@ -149,7 +155,7 @@ def of_weights(model: Any, tokenizer: Any, eos_ids: Sequence[int]) -> str:
         with suppress(RuntimeError, NotImplementedError):
             values = tensor.detach().contiguous().flatten().view(torch.uint8).cpu().numpy()
             said.append(blake2b(values, digest_size=16).hexdigest())
-    return _digest("\n".join(said))
+    return digest("\n".join(said))
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -167,7 +173,8 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """Of a text, in 32 digits."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

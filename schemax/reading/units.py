@@ -107,12 +107,13 @@ def unit_beside(text: str, amount: Amount, wanted: str) -> tuple[Any, int] | Non
     code = currency_beside(text, amount.start, amount.end)
     if code is not None:
         return unit_named(code), amount.end
-    found = list(_behind(text, amount.end))
+    found = list(units_behind(text, amount.end))
     fitting = [pair for pair in found if converts(pair[0], wanted)]
     return next(iter(fitting[-1:] or found), None)
 
 
-def _behind(text: str, end: int) -> Iterator[tuple[Any, int]]:
+def units_behind(text: str, end: int) -> Iterator[tuple[Any, int]]:
+    """Units that a text may name from some place on, and where each ends; ever longer ones."""
     match = _BEHIND.match(text, end)
     for last in (1, 2, 3):
         if match and match[last] and match.end(last) - match.start(1) <= _LONGEST:

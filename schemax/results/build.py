@@ -5,21 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
-
-from pydantic import BaseModel
 
 from schemax.attributes import Attribute
 from schemax.formats import OutputFormat
+from schemax.reading.markup import plain_text
 from schemax.results.extraction import Extraction, FieldResult, LaterResults, SlotText, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
+from schemax.results.finals import MOVED, final, of_other_kinds
 from schemax.results.instance import instance_of, partial_of
 from schemax.results.lists import taken_together
-from schemax.results.row import MOVED, Row
+from schemax.results.row import Row
 from schemax.results.spans import Source
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 def build(
@@ -42,24 +42,17 @@ def build(
     schema's validators do is raised; ValueError only if the slots do not fit the attributes, or
     these the schema.
     """
-    if len(slots) != len(attributes):
-        raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
-    row = Row(field_tree_of(schema), strict, (texts or {}).values())
-    for attribute, slot in zip(attributes, slots, strict=True):
-        leaf = row.tree.leaves.get(attribute.path)
-        if leaf is None:
-            raise ValueError(f"{schema.__name__} has no attribute {attribute.name!r}")
-        if slot is not None:
-            row.read(leaf, slot, format)
+    row = row_of(schema, attributes, slots, format, texts, strict)
     instance = instance_of(row, schema)
 
     def results() -> dict[str, FieldResult]:
         source = Source(texts) if texts else None
+        aside = frozenset(of_other_kinds(row, row.tree.root))
         return {
             name: result
             for attribute, slot in zip(attributes, slots, strict=True)
             for name, result in _results(
-                row, source, row.tree.leaves[attribute.path], slot, instance
+                row, source, row.tree.leaves[attribute.path], slot, instance, aside
             )
         }
 
@@ -76,22 +69,63 @@ def build(
     )
 
 
+def row_of(
+    schema: type[Any],
+    attributes: Sequence[Attribute],
+    slots: Sequence[SlotText | None],
+    format: OutputFormat,
+    texts: Mapping[str, str] | None,
+    strict: bool,
+) -> Row:
+    """The slots as they were read; see `build`."""
+    if len(slots) != len(attributes):
+        raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
+    row = Row(field_tree_of(schema), strict, [*map(plain_text, (texts or {}).values())])
+    for attribute, slot in zip(attributes, slots, strict=True):
+        leaf = row.tree.leaves.get(attribute.path)
+        if leaf is None:
+            raise ValueError(f"{schema.__name__} has no attribute {attribute.name!r}")
+        if slot is not None:
+            row.read(leaf, slot, format)
+    return row
+
+
 def _results(
-    row: Row, source: Source | None, leaf: Leaf, slot: SlotText | None, instance: BaseModel | None
+    row: Row,
+    source: Source | None,
+    leaf: Leaf,
+    slot: SlotText | None,
+    instance: Any,
+    aside: Collection[int],
 ) -> Iterator[tuple[str, FieldResult]]:
-    """Of the leaf, and of all leaves of the nested models that it is a list of."""
-    yield leaf.attribute.name, _result(row, source, leaf, slot, instance)
+    """Of the leaf, and of all leaves of the nested models that it is a list of.
+
+    aside: indices of leaves of kinds that were not chosen.
+    """
+    result = _result(row, source, leaf, slot, instance, leaf.index in aside)
+    yield leaf.attribute.name, result
     for inner, one in row.items.get(leaf.index, ()):
         if inner.number is None:
-            yield from _results(row, source, inner, one, instance)
+            yield from _results(row, source, inner, one, instance, aside)
 
 
 def _result(
-    row: Row, source: Source | None, leaf: Leaf, slot: SlotText | None, instance: BaseModel | None
+    row: Row,
+    source: Source | None,
+    leaf: Leaf,
+    slot: SlotText | None,
+    instance: Any,
+    is_aside: bool,
 ) -> FieldResult:
-    value = MOVED if instance is None else row.final(instance, leaf.attribute.path)
+    path = leaf.attribute.path
+    value = MOVED if instance is None else final(row, instance, path)
+    if leaf.attribute.is_kind and instance is not None:
+        value = None if final(row, instance, path[:-1]) is None else MOVED
     if value is MOVED:
         value = _read_value(row, leaf)
+    note = row.notes.get(leaf.index)
+    if is_aside:
+        value, note = None, (row.stated[leaf.index] and "left out: of another kind") or None
     if slot is None:
         return FieldResult(raw=None, value=value, finish_reason="eos", tokens=0)
     spans = () if value is None else _spans(row, source, leaf, instance)
@@ -107,15 +141,13 @@ def _result(
         legal_at_start=slot.legal_at_start,
         alternatives=slot.alternatives,
         spans=spans,
-        note=row.notes.get(leaf.index),
+        note=note,
         finish_reason=slot.finish_reason,
         tokens=slot.tokens,
     )
 
 
-def _spans(
-    row: Row, source: Source | None, leaf: Leaf, instance: BaseModel | None
-) -> tuple[Span | None, ...]:
+def _spans(row: Row, source: Source | None, leaf: Leaf, instance: Any) -> tuple[Span | None, ...]:
     """Where the texts of the leaf's value stand; nowhere, if the value is not made of them."""
     path = leaf.attribute.path
     around = (row.taken.get(path[:depth], Fallback.BUILD) for depth in range(1, len(path) + 1))

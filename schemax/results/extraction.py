@@ -11,16 +11,16 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from schemax.attributes.classes import dumped
 from schemax.errors import ExtractionError
 from schemax.messages import clipped, some_of
 from schemax.tokens import FinishReason
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,8 @@ class FieldResult:
         it wrote; else one; None for what is not there. Empty without a value, where the value is
         a default, and for bool, which has no text of its own.
     note: what was read into the text, '"140 cm" read as 55.1 (centimeter in inch)'; of a list, into
-        all items. None where the text is a literal already, or could not be read.
+        all items; and of a value that was refused and asked for again, the first one with what was
+        said of it. None where the text is a literal already, or could not be read.
     finish_reason: "eos" also for a field that the output did not mention.
     tokens: how many were decoded for it, delimiter included.
     """
@@ -185,12 +186,12 @@ class Extraction(Generic[T]):
         """
         row: dict[str, Any] = {"id": self.document_id, "index": self.index, "attributes": None}
         if self.value is not None:
-            row["attributes"] = _json_ready(self.value.model_dump(mode="json", warnings=False))
+            row["attributes"] = json_ready(dumped(self.value, mode="json"))
         row["errors"] = [_as_dict(error) for error in self.errors]
         if details:
             row["fields"] = {name: _details(result) for name, result in self.fields.items()}
             if self.partial:
-                row["partial"] = _json_ready(to_jsonable_python(dict(self.partial), fallback=str))
+                row["partial"] = json_ready(to_jsonable_python(dict(self.partial), fallback=str))
         return row
 
 
@@ -202,6 +203,7 @@ class SlotText:
     complete: whether its stop rule was met, so that nothing of the value can be missing.
     left_out: whether the value is too improbable to be taken for one.
     items: of a list in two phases, whose raw text is the count, the slots of every item.
+    repaired: what was written when the value was asked for again. note: what became of that.
     confidence, probability, null_probability, alternatives, legal_...: see `FieldResult`.
     """
 
@@ -217,11 +219,13 @@ class SlotText:
     alternatives: Mapping[Any, float] = field(default_factory=dict)
     left_out: bool = False
     items: tuple[tuple[SlotText, ...], ...] | None = None
+    repaired: SlotText | None = None
+    note: str | None = None
 
 
 def _as_dict(item: FieldError | FieldResult) -> dict[str, Any]:
     plain = {one.name: getattr(item, one.name) for one in fields(item)}
-    return {name: _json_ready(to_jsonable_python(x, fallback=str)) for name, x in plain.items()}
+    return {name: json_ready(to_jsonable_python(x, fallback=str)) for name, x in plain.items()}
 
 
 def _details(result: FieldResult) -> dict[str, Any]:
@@ -247,13 +251,14 @@ def _place(span: Span | None) -> dict[str, Any] | None:
     return None if span is None else span._asdict()
 
 
-def _json_ready(value: Any) -> Any:
+def json_ready(value: Any) -> Any:
+    """The value with None for NaN and the infinities, which JSON lacks."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _json_ready(item) for key, item in value.items()}
+        return {key: json_ready(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_json_ready(item) for item in value]
+        return [json_ready(item) for item in value]
     return value
 
 

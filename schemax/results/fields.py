@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, create_model
+from pydantic.fields import FieldInfo
 
 from schemax.attributes import Attribute, asked_fields, compile_attributes
-from schemax.attributes.annotations import annotation_of, field_type_of
+from schemax.attributes.annotations import FieldType, annotation_of
+from schemax.attributes.classes import complete
+from schemax.attributes.field_settings import max_depth_of
+from schemax.attributes.kinds import KindName, Kinds, kinds_of
+from schemax.attributes.recursion import asked_type
 from schemax.reading.choices import Choices
 
 
@@ -29,6 +34,7 @@ class Fallback(Enum):
 class Leaf:
     """An attribute, and its fallbacks where the text states no value, or one that cannot be used.
 
+    annotation: what Pydantic validates its value with.
     item: of a list of nested models, one of them as if it were a schema of its own.
     number: of an item of a list that was read in two phases, from 1 on.
     """
@@ -38,6 +44,7 @@ class Leaf:
     when_null: tuple[Fallback, ...]
     when_invalid: tuple[Fallback, ...]
     choices: Choices | None
+    annotation: Any = None
     item: Group | None = None
     number: int | None = None
 
@@ -51,7 +58,9 @@ class Group:
     """The root or a nested model. `fallbacks`: besides building it; `leaves`: all below it.
 
     is_list: whether it is a list that was read in two phases, whose children are its items, named
-        "0", "1", ...; the list is then all of its leaves.
+        "0", "1", ...; the list is then all of its leaves. is_mapping: of pairs, which are a dict.
+    kind, branches: of a union, the leaf that says which model is meant, and the models, one for
+        each of its choices; its only child is that leaf. model: of such a branch, its class.
     """
 
     path: tuple[str, ...]
@@ -59,6 +68,10 @@ class Group:
     leaves: tuple[Leaf, ...]
     fallbacks: tuple[Fallback, ...]
     is_list: bool = False
+    is_mapping: bool = False
+    kind: Leaf | None = None
+    branches: tuple[Group, ...] = ()
+    model: type[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,56 +81,107 @@ class FieldTree:
     title: str
 
 
+def field_tree_of(schema: Any) -> FieldTree:
+    """Of a class. Raises SchemaError for what cannot be compiled."""
+    return _field_tree_of(schema)
+
+
 @lru_cache(maxsize=128)
-def field_tree_of(schema: type[BaseModel]) -> FieldTree:
-    """Raises SchemaError for what cannot be compiled."""
+def _field_tree_of(schema: Any) -> FieldTree:
     # Keyed by the class alone: attributes hold Enum members, and these need not be hashable.
-    attributes = compile_attributes(schema)
-    numbered = {attribute.path: (at, attribute) for at, attribute in enumerate(attributes)}
-    root = _group(schema, (), (), numbered)
+    root = _group(schema, _Place(*_numbered(compile_attributes(schema))))
     return FieldTree(
         root=root,
         leaves={leaf.attribute.path: leaf for leaf in root.leaves},
-        title=schema.__pydantic_validator__.title,
+        title=complete(schema),
     )
 
 
 @lru_cache(maxsize=1024)
-def part_of(schema: type[BaseModel], name: str) -> type[BaseModel]:
+def part_of(schema: Any, name: str) -> type[BaseModel]:
     """A model of one of the schema's own fields, to read it before the others are there."""
     field = schema.model_fields[name]
     fields: Any = {name: (field.annotation, field)}
     return create_model(schema.__name__, __config__=schema.model_config, **fields)
 
 
-def _group(
-    model: type[BaseModel],
-    path: tuple[str, ...],
-    fallbacks: tuple[Fallback, ...],
-    numbered: Mapping[tuple[str, ...], tuple[int, Attribute]],
-) -> Group:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a nested model stands: `path` and `fallbacks` are its own, `models` those around it.
+
+    numbered: attributes with their numbers, by path; begun: all paths that theirs begin with.
+    """
+
+    numbered: Mapping[tuple[str, ...], tuple[int, Attribute]]
+    begun: frozenset[tuple[str, ...]]
+    path: tuple[str, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    models: tuple[type[Any], ...] = ()
+    max_depth: int | None = None
+
+
+def _numbered(
+    attributes: Sequence[Attribute],
+) -> tuple[Mapping[tuple[str, ...], tuple[int, Attribute]], frozenset[tuple[str, ...]]]:
+    paths = [attribute.path for attribute in attributes]
+    begun = frozenset(path[:depth] for path in paths for depth in range(1, len(path) + 1))
+    return dict(zip(paths, enumerate(attributes), strict=True)), begun
+
+
+def _group(model: type[Any], place: _Place, kinds: Kinds | None = None) -> Group:
+    """kinds: of the union that the model is one of."""
+    around = (*place.models, model)
     children: dict[str, Leaf | Group] = {}
     leaves: list[Leaf] = []
     for name, info in asked_fields(model).items():
-        field_type = field_type_of(annotation_of(info))
+        max_depth = max_depth_of(info) or place.max_depth
+        if (field_type := asked_type(info, around, max_depth)) is None:
+            continue
         inner = [] if info.is_required() else [Fallback.OMIT]
         inner += [Fallback.NONE] if field_type.nullable else []
-        if field_type.model is None or field_type.is_list:
-            leaf = _leaf(*numbered[*path, name], tuple(inner))
-            if field_type.model is not None:
-                leaf = replace(leaf, item=_item(field_type.model, leaf.attribute))
-            children[name] = leaf
-            leaves.append(leaf)
-        else:
-            group = _group(field_type.model, (*path, name), tuple(inner), numbered)
-            children[name] = group
-            leaves += group.leaves
-    return Group(path, children, tuple(leaves), fallbacks)
+        path = (*place.path, name)
+        if kinds is not None and path not in place.begun:
+            path = (*place.path, KindName(kinds.text_of(model)), name)
+        below = _Place(place.numbered, place.begun, path, tuple(inner), around, max_depth)
+        if field_type.models and not field_type.is_list:
+            child = _nested(field_type, below)
+            leaves += child.leaves
+            children[name] = child
+            continue
+        leaf = _leaf(*place.numbered[path], info, below.fallbacks)
+        if field_type.models:
+            inside = _numbered(leaf.attribute.fields)
+            item = _Place(*inside, (), (Fallback.OMIT,), around, max_depth)
+            leaf = replace(leaf, item=_nested(field_type, item))
+        children[name] = leaf
+        leaves.append(leaf)
+    return Group(
+        place.path, children, tuple(leaves), place.fallbacks, model=model if kinds else None
+    )
 
 
-def _item(model: type[BaseModel], attribute: Attribute) -> Group:
-    numbered = {leaf.path: (at, leaf) for at, leaf in enumerate(attribute.fields)}
-    return _group(model, (), (Fallback.OMIT,), numbered)
+def _nested(field_type: FieldType, place: _Place) -> Group:
+    if len(field_type.models) == 1:
+        return _group(field_type.models[0], place)
+    kinds = kinds_of(field_type.models)
+    number, attribute = place.numbered[*place.path, kinds.name]
+    kind = _leaf(number, attribute, None, ())
+    branches = {model: _group(model, place, kinds) for model in kinds.distinct}
+    if not kinds.is_field:
+        # The kind is stated with the fields of its model, though it is none of them.
+        branches = {
+            model: replace(group, leaves=(kind, *group.leaves)) for model, group in branches.items()
+        }
+    leaves = {leaf.index: leaf for group in branches.values() for leaf in group.leaves}
+    leaves[number] = kind
+    return Group(
+        path=place.path,
+        children={kinds.name: kind},
+        leaves=tuple(leaves[index] for index in sorted(leaves)),
+        fallbacks=place.fallbacks,
+        kind=kind,
+        branches=tuple(branches[model] for model in kinds.models),
+    )
 
 
 def items_of(leaf: Leaf, count: int, first: int) -> list[Leaf | Group]:
@@ -162,12 +226,21 @@ def _moved(group: Group, path: tuple[str, ...], first: int) -> Group:
             for name, child in node.children.items()
         }
         own = tuple(moved[leaf.index] for leaf in node.leaves)
-        return replace(node, path=(*path, *node.path), children=children, leaves=own)
+        return replace(
+            node,
+            path=(*path, *node.path),
+            children=children,
+            leaves=own,
+            kind=node.kind and moved[node.kind.index],
+            branches=tuple(map(below, node.branches)),
+        )
 
     return below(group)
 
 
-def _leaf(index: int, attribute: Attribute, fallbacks: tuple[Fallback, ...]) -> Leaf:
+def _leaf(
+    index: int, attribute: Attribute, info: FieldInfo | None, fallbacks: tuple[Fallback, ...]
+) -> Leaf:
     choices = dict(zip(attribute.choices, attribute.choice_values, strict=True))
     return Leaf(
         index=index,
@@ -175,4 +248,5 @@ def _leaf(index: int, attribute: Attribute, fallbacks: tuple[Fallback, ...]) -> 
         when_null=(*fallbacks, Fallback.EMPTY) if attribute.is_list else fallbacks,
         when_invalid=fallbacks,
         choices=Choices(choices) if choices else None,
+        annotation=info and annotation_of(info),
     )

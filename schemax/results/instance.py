@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from schemax.attributes.annotations import annotation_of
+from schemax.attributes.classes import declares_fields, dumped, fields_of, validated
 from schemax.attributes.made_classes import problems_of
 from schemax.messages import joined, reason_of
 from schemax.results.extraction import FieldError
 from schemax.results.fields import Fallback, Group, Leaf
-from schemax.results.row import Row
+from schemax.results.finals import final
+from schemax.results.row import Misfit, Row
 from schemax.results.values import as_seconds
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 
 def instance_of(row: Row, schema: type[T]) -> T | None:
@@ -24,12 +27,15 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
     Terminates because every round uses up a fallback of a leaf or of a nested model.
     """
     while True:
-        data = row.assembled(row.tree.root)
-        if isinstance(data, Fallback):
-            return None
         try:
+            data = row.assembled(row.tree.root)
+            if isinstance(data, Fallback):
+                return None
             # Names, because the data is keyed by them; lax, because it is text.
-            instance = schema.model_validate(data, strict=False, by_name=True, by_alias=False)
+            instance = validated(schema, data, strict=False, by_name=True, by_alias=False)
+        except Misfit as misfit:
+            row.blamed(misfit.error, misfit.group)
+            continue
         except ValidationError as error:
             if not row.blamed(error):
                 return None
@@ -42,7 +48,7 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
             return instance
 
 
-def partial_of(row: Row, schema: type[BaseModel]) -> dict[str, Any]:
+def partial_of(row: Row, schema: Any) -> dict[str, Any]:
     """What was read for the fields of a row that has no instance: values that fit their types."""
     found: dict[str, Any] = {}
     for name, child in row.tree.root.children.items():
@@ -62,24 +68,24 @@ def _read_below(row: Row, node: Leaf | Group) -> Any:
         return row.chosen[node.index]
     below = {name: _read_below(row, child) for name, child in node.children.items()}
     stated = {name: data for name, data in below.items() if not isinstance(data, Fallback)}
+    if node.is_mapping:
+        return {item["key"]: item["value"] for item in stated.values() if len(item) == 2}
     return (list(stated.values()) if node.is_list else stated) if stated else Fallback.OMIT
 
 
 @lru_cache(maxsize=512)
-def _adapter(schema: type[BaseModel], name: str) -> TypeAdapter[Any]:
-    field = schema.model_fields[name]
-    kind: Any = Annotated[field.annotation, field]
-    return TypeAdapter(kind)
+def _adapter(schema: Any, name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation_of(fields_of(schema)[name]))
 
 
 def _as_data(value: Any) -> Any:
     """Models as dicts."""
-    if isinstance(value, BaseModel):
-        return value.model_dump()
+    if declares_fields(type(value)):
+        return dumped(value)
     return [_as_data(item) for item in value] if isinstance(value, list) else value
 
 
-def _blamed_timestamps(row: Row, instance: BaseModel) -> bool:
+def _blamed_timestamps(row: Row, instance: Any) -> bool:
     """Faults dates that Pydantic took for seconds since 1970, such as the year "2024".
 
     Looks at the outcome, because a validator may well make a date of a year.
@@ -89,20 +95,20 @@ def _blamed_timestamps(row: Row, instance: BaseModel) -> bool:
         chosen = row.chosen[leaf.index]
         texts = chosen if isinstance(chosen, list) else [chosen]
         if seconds := [reading for text in texts for reading in as_seconds(leaf, text)]:
-            final = row.final(instance, leaf.attribute.path)
+            found = final(row, instance, leaf.attribute.path)
             is_list = leaf.attribute.is_list or leaf.number is not None
-            many = is_list and isinstance(final, Iterable)
-            if any(value in seconds for value in (final if many else [final])):
+            many = is_list and isinstance(found, Iterable)
+            if any(value in seconds for value in (found if many else [found])):
                 row.fault(leaf, "Input should be a date, not a bare number")
     return len(row.errors) > before
 
 
-def _blamed_by_document(row: Row, instance: BaseModel) -> bool:
+def _blamed_by_document(row: Row, instance: Any) -> bool:
     """Faults what the JSON Schema document of the class forbids; reports what no fallback mends."""
     blame: dict[Leaf, list[str]] = {}
     staying: list[FieldError] = []
     for place, message in problems_of(instance):
-        node, rest = row.located(place)
+        node, rest = row.located(place, row.tree.root)
         if rest and isinstance(rest[0], int):
             message = f"item {rest[0] + 1}: {message}"
         if isinstance(node, Group):

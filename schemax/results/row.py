@@ -12,20 +12,28 @@ and a document has nothing but text to offer.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import ValidationError
 
+from schemax.attributes.classes import validated
 from schemax.formats import OutputFormat
 from schemax.messages import joined, reason_of
+from schemax.reading import Reading
 from schemax.reading.absence import is_stray_literal, says_no_value
 from schemax.results.extraction import FieldError, SlotText
 from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of
-from schemax.results.values import count_of, readings_of, texts_of
+from schemax.results.values import count_of, is_text, readings_of, texts_of
 
-T = TypeVar("T", bound=BaseModel)
 
-MOVED = object()
+class Misfit(Exception):
+    """What Pydantic does not take for the model of a union."""
+
+    def __init__(self, group: Group, error: ValidationError) -> None:
+        super().__init__(group, error)
+        self.group, self.error = group, error
+
+
 _NO_VALUE = "the text states no value, and the field is required"
 
 
@@ -37,9 +45,11 @@ class Row:
     strict: whether texts are read as literals alone, whatever the fields say.
     documents: the texts that the values were read from; empty where they are unknown.
     left: per leaf that was at fault, the fallbacks not tried yet.
+    refused: per leaf whose own value was at fault, what was said of it.
     lists, items: per leaf that is a list in two phases, its group, and its items' leaves with their
         slots.
-    kept: per such list, by path, the names of the items that were passed to Pydantic.
+    kept: per such list, by path, the names of the items that were passed to Pydantic, by what it
+        calls them: their places, or the keys of a dict.
     taken, tried: per group, the fallback of the latest attempt and those that did not work.
     """
 
@@ -55,6 +65,7 @@ class Row:
         "lists",
         "notes",
         "raws",
+        "refused",
         "stated",
         "strict",
         "taken",
@@ -74,10 +85,11 @@ class Row:
         self.begin(tree.root.leaves)
         self.lists: dict[int, Group] = {}
         self.items: dict[int, list[tuple[Leaf, SlotText]]] = {}
-        self.kept: dict[tuple[str, ...], list[str]] = {}
+        self.kept: dict[tuple[str, ...], dict[int | str, str]] = {}
         self.errors: list[FieldError] = []
         self.faulty: set[int] = set()
         self.left: dict[int, tuple[Fallback, ...]] = {}
+        self.refused: dict[int, str] = {}
         self.taken: dict[tuple[str, ...], Fallback] = {}
         self.tried: dict[tuple[str, ...], set[Fallback]] = {}
 
@@ -93,13 +105,17 @@ class Row:
         if slot.items is not None:
             self.read_items(leaf, slot, slot.items, format)
             return
+        if slot.note:
+            self.notes[leaf.index] = slot.note
         strict = self.strict or leaf.attribute.strict
         try:
             texts = texts_of(leaf, slot, format, strict)
             if texts and not strict and (why := self._no_value(leaf, texts)):
                 self.notes[leaf.index] = f'"{texts[0]}" left out: {why}'
                 return
-            readings = readings_of(leaf, texts or (), strict)
+            readings = readings_of(leaf, texts or (), strict, self.documents)
+            if leaf.attribute.members and texts and is_text(slot.raw, texts, readings, format):
+                readings = [Reading(text) for text in texts]
         except Exception as error:  # a format may be the user's own
             self.chosen[leaf.index] = slot.raw
             self.fault(leaf, reason_of(error))
@@ -109,7 +125,7 @@ class Row:
         self.stated[leaf.index] = texts
         values = [reading.value for reading in readings]
         self.chosen[leaf.index] = values if leaf.attribute.is_list else values[0]
-        if notes := [reading.note for reading in readings if reading.note]:
+        if notes := [note for note in (slot.note, *(one.note for one in readings)) if note]:
             self.notes[leaf.index] = "; ".join(notes)
 
     def _no_value(self, leaf: Leaf, texts: Sequence[str]) -> str | None:
@@ -155,36 +171,26 @@ class Row:
             leaves=(leaf,),
             fallbacks=leaf.when_invalid,
             is_list=True,
+            is_mapping=leaf.attribute.is_mapping,
         )
 
     def node(self, child: Leaf | Group) -> Leaf | Group:
-        """The child itself, or the group of the list that it is."""
-        return self.lists.get(child.index, child) if isinstance(child, Leaf) else child
-
-    def final(self, instance: Any, path: tuple[str, ...]) -> Any:
-        """The leaf's value in the instance; None where a nested model is absent.
-
-        MOVED where it cannot be told which of a list's items is meant, since Pydantic or the
-        model's validators have dropped or added some.
-        """
-        for depth, name in enumerate(path):
-            while isinstance(instance, RootModel):
-                instance = instance.root
-            kept = self.kept.get(path[:depth])
-            if kept is None:
-                instance = getattr(instance, name, None)
-            elif name not in kept:
-                return None
-            elif not isinstance(instance, Sequence) or len(instance) != len(kept):
-                return MOVED
-            else:
-                instance = instance[kept.index(name)]
-        return instance
+        """The child itself, the group of the list that it is, or of the kind that was chosen."""
+        if isinstance(child, Leaf):
+            return self.lists.get(child.index, child)
+        if child.kind is None or isinstance(self.chosen[child.kind.index], Fallback):
+            return child
+        choices = child.kind.attribute.choice_values
+        chosen = self.chosen[child.kind.index]
+        return child.branches[choices.index(chosen)] if chosen in choices else child
 
     # What is passed to Pydantic.
 
-    def assembled(self, group: Group) -> dict[str, Any] | list[Any] | Fallback:
-        """The group's data by field name, or LOST, once the reasons of all fields are known."""
+    def assembled(self, group: Group) -> Any:
+        """The group's data by field name, or LOST, once the reasons of all fields are known.
+
+        Of a union's model an instance, so that Pydantic takes no other one for it.
+        """
         data: dict[str, Any] = {}
         lost = False
         for name, child in group.children.items():
@@ -193,12 +199,42 @@ class Row:
                 data[name] = value
             elif value is Fallback.LOST:
                 lost = True
-            elif value is not Fallback.OMIT:
-                data[name] = [] if value is Fallback.EMPTY else None
+            elif value is Fallback.EMPTY:
+                is_mapping = isinstance(child, Leaf) and child.attribute.is_mapping
+                data[name] = {} if is_mapping else []
+            elif value is Fallback.NONE:
+                data[name] = None
+        if group.is_mapping:
+            return self._pairs(group, data)
         if group.is_list:
-            self.kept[group.path] = list(data)
+            self.kept[group.path] = dict(enumerate(data))
             return list(data.values())
-        return Fallback.LOST if lost else data
+        if lost or group.branches:
+            return Fallback.LOST
+        return data if group.model is None else self._instance(group, data)
+
+    def _pairs(self, group: Group, items: dict[str, Any]) -> dict[Any, Any]:
+        """Of items with the same key, the first one is kept; the others are reported."""
+        kept: dict[int | str, str] = {}
+        for name, item in items.items():
+            if kept.setdefault(item["key"], name) != name:
+                self._repeated(group, name, item["key"])
+        self.kept[group.path] = kept
+        return {items[name]["key"]: items[name]["value"] for name in kept.values()}
+
+    def _repeated(self, group: Group, name: str, key: Any) -> None:
+        error = FieldError(
+            ".".join((*group.path, name)), f"discarded, because the key {key!r} is there already"
+        )
+        if error not in self.errors:
+            self.errors.append(error)
+
+    def _instance(self, group: Group, data: dict[str, Any]) -> Any:
+        assert group.model is not None
+        try:
+            return validated(group.model, data, strict=False, by_name=True, by_alias=False)
+        except ValidationError as error:
+            raise Misfit(group, error) from error
 
     def filling(self, node: Leaf | Group) -> Any:
         node = self.node(node)
@@ -228,6 +264,8 @@ class Row:
     def fault(self, leaf: Leaf, message: str) -> None:
         """Reports the leaf, and takes its next fallback."""
         chosen = self.chosen[leaf.index]
+        if not isinstance(chosen, Fallback):
+            self.refused[leaf.index] = message
         if chosen is Fallback.EMPTY:
             message = _NO_VALUE
         fallbacks = leaf.when_null[1:] if isinstance(chosen, Fallback) else leaf.when_invalid
@@ -239,14 +277,19 @@ class Row:
             message = f"item {leaf.number}: {message}"
         self.errors.append(FieldError(leaf.attribute.name, message, self.raws[leaf.index]))
 
-    def blamed(self, error: ValidationError) -> bool:
-        """Faults what the error names; False if that is nothing but the row as a whole."""
-        if error.title != self.tree.title:  # of another model, out of a default factory
+    def blamed(self, error: ValidationError, group: Group | None = None) -> bool:
+        """Faults what the error names; False if that is nothing but the row as a whole.
+
+        group: the model of a union that the error is of; None for the root.
+        """
+        top = group or self.tree.root
+        if group is None and error.title != self.tree.title:
+            # of another model, out of a default factory
             self.errors.append(FieldError(None, reason_of(error)))
             return False
         blame: dict[Leaf | Group, list[str]] = {}
         for detail in error.errors(include_url=False, include_context=False, include_input=False):
-            node, rest = self.located(detail["loc"])
+            node, rest = self.located(detail["loc"], top)
             message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
             if isinstance(node, Leaf) and node.attribute.is_list and rest:
                 message = f"item {rest[0] + 1}: {message}" if type(rest[0]) is int else message
@@ -262,15 +305,20 @@ class Row:
                 self.errors.append(FieldError(".".join(node.path), joined(messages)))
         return bool(blame)
 
-    def located(self, loc: tuple[int | str, ...]) -> tuple[Leaf | Group, tuple[int | str, ...]]:
-        """The deepest node on a place that Pydantic names, and the rest of that place."""
-        node: Leaf | Group = self.tree.root
+    def located(
+        self, loc: tuple[int | str, ...], top: Leaf | Group
+    ) -> tuple[Leaf | Group, tuple[int | str, ...]]:
+        """The deepest node on a place that Pydantic names below a group, and the rest of it."""
+        node = top
         for depth, part in enumerate(loc):
-            kept = self.kept.get(node.path) if isinstance(node, Group) else None
-            name = kept[part] if kept and type(part) is int and part < len(kept) else str(part)
+            kept = self.kept.get(node.path, {}) if isinstance(node, Group) else {}
+            name = kept.get(part, str(part))
             if isinstance(node, Leaf) or name not in node.children:
                 return node, loc[depth:]
+            is_pair = isinstance(node, Group) and node.is_mapping
             node = self.node(node.children[name])
+            if is_pair and isinstance(node, Group):
+                node = self.node(node.children["key" if "[key]" in loc[depth + 1 :] else "value"])
             if isinstance(node, Group) and self.taken[node.path] is not Fallback.BUILD:
                 return node, loc[depth + 1 :]  # the error is in its default
         return node, ()

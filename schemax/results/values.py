@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from schemax.attributes import Attribute
 from schemax.formats import OutputFormat, count_in
 from schemax.reading import Reading
 from schemax.reading.booleans import read_boolean
 from schemax.reading.dates import read_date
 from schemax.reading.lists import items_in
+from schemax.reading.nearby import read_nearby
 from schemax.reading.numbers import read_number
 from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
@@ -51,18 +54,84 @@ def count_of(slot: SlotText, format: OutputFormat) -> int | None:
     return count_in(slot.raw, format)
 
 
+def is_cut(slot: SlotText) -> bool:
+    """Whether a value ran out of its budget."""
+    return slot.finish_reason == "length" and not slot.complete
+
+
 def _check_whole(slot: SlotText) -> None:
-    if slot.finish_reason == "length" and not slot.complete:
+    if is_cut(slot):
         raise ValueError(f"ran out of its budget of {slot.tokens} tokens (truncated)")
 
 
-def readings_of(leaf: Leaf, texts: Sequence[str], strict: bool) -> list[Reading]:
+def readings_of(
+    leaf: Leaf, texts: Sequence[str], strict: bool, documents: Collection[str] = ()
+) -> list[Reading]:
     """What is passed to Pydantic for the texts of a slot, and what was read into them.
 
-    A choice is the Python value behind it. Raises ValueError for a text that states several values,
-    or one in a unit that does not convert to the field's.
+    A choice is the Python value behind it. documents: what the texts were read from, if known.
+    Raises ValueError for a text that states several values, or one in a unit that does not convert
+    to the field's.
     """
-    return [_strictly(leaf, text) if strict else _read(leaf, text) for text in texts]
+    if leaf.attribute.members:
+        return _either(leaf, texts)
+    if strict:
+        return [_strictly(leaf, text) for text in texts]
+    return [_nearby(leaf, text, documents) or _read(leaf, text) for text in texts]
+
+
+def _nearby(leaf: Leaf, text: str, documents: Collection[str]) -> Reading | None:
+    attribute = leaf.attribute
+    if attribute.unit is None or attribute.kind not in ("integer", "number"):
+        return None
+    return read_nearby(text, tuple(documents), attribute.kind == "integer", attribute.unit)
+
+
+def is_text(
+    raw: str, texts: Sequence[str], readings: Sequence[Reading], format: OutputFormat
+) -> bool:
+    """Whether values that may be texts or something else were written as texts: "55", not 55."""
+    as_texts, as_read = list(texts), [reading.value for reading in readings]
+    if len(texts) == 1 and raw.strip() == format.escape(texts[0]).strip():
+        return format.escape(as_read[0]).strip() != raw.strip()
+    return raw.strip() == format.escape(as_texts).strip() != format.escape(as_read).strip()
+
+
+def _either(leaf: Leaf, texts: Sequence[str]) -> list[Reading]:
+    """Of a union, or of a tuple of different types, the first of its types whose literal it is."""
+    places = leaf.attribute.places
+    if places and len(places) != len(texts):
+        raise ValueError(f"expected {len(places)} values, got {len(texts)}")
+    variants = [place.variants for place in places] or [leaf.attribute.variants] * len(texts)
+    return [Reading(_literal(*pair)) for pair in zip(variants, texts, strict=True)]
+
+
+def _literal(variants: Sequence[Attribute], text: str) -> Any:
+    for variant in sorted(variants, key=lambda one: _NARROWEST.index(one.kind)):
+        try:
+            return _LITERALS[variant.kind](variant, text)
+        except (ValueError, ArithmeticError, KeyError):
+            continue
+    return text
+
+
+def _number(_: Attribute, text: str) -> Any:
+    number = Decimal(text)
+    return (
+        int(text) if number == number.to_integral_value() and text.lstrip("-").isdigit() else number
+    )
+
+
+_LITERALS: Mapping[str, Callable[[Attribute, str], Any]] = {
+    "boolean": lambda _, text: {"true": True, "false": False}[text],
+    "integer": lambda _, text: int(text),
+    "number": _number,
+    "date": lambda _, text: date.fromisoformat(text),
+    "datetime": lambda _, text: datetime.fromisoformat(text),
+    "enum": lambda one, text: dict(zip(one.choices, one.choice_values, strict=True))[text],
+    "string": lambda _, text: text,
+}
+_NARROWEST = tuple(_LITERALS)
 
 
 def _strictly(leaf: Leaf, text: str) -> Reading:

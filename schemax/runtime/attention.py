@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AttentionInterface
+from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
@@ -35,11 +36,15 @@ def attend_segments(
     scale: float,
     softcap: float | None = None,
     sinks: Tensor | None = None,
+    *,
+    prefers_flex: bool = False,
+    merge: Merge | None = None,
 ) -> Tensor:
     """(T, H, D) queries -> (T, H, Dv), over all segments that each of them is in.
 
     segments: with their masks, by type of layer; layer_type: the layer's place among these types.
-    sinks: (H,) scores of a key without a value (gpt_oss).
+    sinks: (H,) scores of a key without a value (gpt_oss). prefers_flex: see `kernels.attend`.
+    merge: `merge_in`, or the same compiled.
     """
     out = total = None
     for segment, masks in segments:
@@ -47,12 +52,13 @@ def attend_segments(
         key, value = layer.fetch(segment)
         mask = masks[layer_type]
         causal = segment.causal and mask is None
-        found, weight = attend(grouped, key, value, scale, mask, causal, softcap)
+        found, weight = attend(
+            grouped, key, value, scale, mask, causal, softcap, prefers_flex=prefers_flex
+        )
         found, weight = found.flatten(0, 1), weight.flatten(0, 1)
-        if segment.real is not None:
-            found, weight = found[segment.real], weight[segment.real]
+        real, targets = segment.real, segment.targets
         if out is None or total is None:
-            if len(found) == len(query):
+            if real is None and len(found) == len(query):
                 out, total = found, weight  # one segment for all
                 continue
             shape = query.shape[:2]
@@ -62,17 +68,37 @@ def attend_segments(
                 out.zero_()
                 total.fill_(torch.finfo(torch.float32).min)
         if segment.comes_first:
-            out[segment.targets], total[segment.targets] = found, weight
+            out[targets], total[targets] = (
+                (found, weight) if real is None else (found[real], weight[real])
+            )
             continue
-        before = total[segment.targets]
-        share = torch.sigmoid(weight - before)[..., None].to(found.dtype)
-        out[segment.targets] = torch.lerp(out[segment.targets], found, share)
-        total[segment.targets] = torch.logaddexp(before, weight)
+        mine, sums = out[targets], total[targets]
+        (merge or merge_in)(mine, sums, found, weight, real)
+        if not isinstance(targets, slice):  # copies of places that lie apart
+            out[targets], total[targets] = mine, sums
     assert out is not None
     assert total is not None
     if sinks is not None:
         out = out * torch.sigmoid(total - sinks.float())[..., None].to(out.dtype)
     return out
+
+
+Merge = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor | None], None]
+
+
+def merge_in(
+    out: Tensor, total: Tensor, found: Tensor, weight: Tensor, real: Tensor | None
+) -> None:
+    """Takes results of a segment up into those of others, in place.
+
+    out, total: (t, H, Dv) and (t, H) log-sum-exps. found, weight: (B * n, H, Dv) and (B * n, H), of
+    which t are `real`, see `KVSegment`.
+    """
+    if real is not None:
+        found, weight = found[real], weight[real]
+    share = torch.sigmoid(weight - total)[..., None].to(found.dtype)
+    out.lerp_(found, share)
+    total.copy_(torch.logaddexp(total, weight))
 
 
 # What the pass under way attends to, by thread: an extractor may serve several.
@@ -97,9 +123,12 @@ def segment_attention(
     same model meanwhile, without a pass of ours, gets the attention that the model was loaded with.
     """
     cache = getattr(under_way, "cache", None)
+    loaded_with = replaced.get(id(module.config))
     if cache is None:
         forward: Any = sdpa_attention_forward
-        if replaced.get(id(module.config)) == "eager":
+        if loaded_with == "flex_attention":
+            forward = flex_attention_forward
+        if loaded_with == "eager":
             forward = sys.modules[type(module).__module__].eager_attention_forward
             if attention_mask is not None and attention_mask.dtype == torch.bool:
                 least = torch.finfo(query.dtype).min
@@ -121,6 +150,8 @@ def segment_attention(
         query.shape[-1] ** -0.5 if scaling is None else scaling,
         others.get("softcap"),
         others.get("s_aux"),
+        prefers_flex=loaded_with == "flex_attention",
+        merge=under_way.merge,
     )
     layer.fresh = None
     return out[None], None

@@ -1,8 +1,9 @@
 """Slots that other slots' values call for: in line until a pass has room to read their keys.
 
 The items of a list, once a slot has written how many there are; what a slot could have chosen
-instead, once it has chosen. They join the slots of a request that is in flight, whose keys and
-values are in the store, so nothing is read twice.
+instead, once it has chosen; the next wave, once all slots of a request are done. They join the
+slots of a request that is in flight, whose keys and values are in the store, so nothing is read
+twice.
 """
 
 from __future__ import annotations
@@ -29,23 +30,29 @@ def child_number(parent: int, place: int) -> int:
 def called_for(
     spec: SlotSpec, output: SlotOutput, granted: int
 ) -> tuple[tuple[ChildSlot, ...], tuple[ChildSlot, ...]]:
-    """The children and the branches that a whole value calls for.
+    """The children and the branches that a whole value calls for; of a choice, itself as a text.
 
     granted: tokens that the slot may have, with those that stood there before it.
     """
     children = spec.expansion.children(output.ids) if spec.expansion is not None else ()
     branches: tuple[ChildSlot, ...] = ()
     if spec.branching is not None:
+        children = spec.branching.instead(output.legal_logprobs[1])
         found = spec.branching.branches(output.ids, output.alternatives)
         branches = tuple(branch for branch in found if len(branch.spec.begun) < granted)
     return children, branches
 
 
-def child_budget(child: ChildSlot, request: Request, position: int, rest: int) -> int:
-    """Tokens, retries included. rest: of the parent's budget; position: of the key's last token."""
+def key_end(child: ChildSlot, request: Request) -> int:
+    """The position of its key's last token."""
+    return int(request.stem_positions[-1]) + len(child.key)
+
+
+def child_budget(child: ChildSlot, request: Request, rest: int) -> int:
+    """Tokens, retries included. rest: of the parent's budget."""
     if child.k_max is None:
         return rest
-    k_max, last_position = np.array([child.k_max]), np.array([position])
+    k_max, last_position = np.array([child.k_max]), np.array([key_end(child, request)])
     return int(with_retries(k_max, last_position, request.retries, request.bound)[0])
 
 
@@ -53,8 +60,8 @@ def child_budget(child: ChildSlot, request: Request, position: int, rest: int) -
 class WaitingChild:
     """One such slot.
 
-    parent: the number of the slot that called for it. position: of its key's last token, which
-    stands right behind the stem. budget: tokens, retries included.
+    parent: the number of the slot that called for it; -1 of a wave's own slots. position: of its
+    key's last token, which stands right behind the stem. budget: tokens, retries included.
     """
 
     running: RunningRequest
@@ -111,15 +118,33 @@ class ChildQueue:
             owner.num_growing += len(called)
             if any(child.shared for child in called):
                 sharing.append(slot)
-            request = owner.request
-            last = int(request.stem_positions[-1])
             digest, number = int(table.digest[slot]), int(table.number[slot])
             for place, child in enumerate(called):
-                position, rest = last + len(child.key), granted - len(child.spec.begun)
-                budget = child_budget(child, request, position, rest)
-                key = digest, child_number(number, place)
-                self._waiting.append(WaitingChild(owner, slot, child, position, budget, *key))
+                rest = granted - len(child.spec.begun)
+                self._wait(owner, slot, child, rest, digest, child_number(number, place))
         return sharing
+
+    def call_wave(self, owner: RunningRequest) -> bool:
+        """Puts the next wave of a request in line, whose slots are done; False if there is none."""
+        request = owner.request
+        called = request.next_wave(owner.outputs)
+        owner.num_growing = len(called)
+        for child in called:
+            self._wait(owner, -1, child, 0, request.digests[0], child.number)
+        return bool(called)
+
+    def _wait(
+        self,
+        owner: RunningRequest,
+        parent: int,
+        child: ChildSlot,
+        rest: int,
+        digest: int,
+        number: int,
+    ) -> None:
+        position = key_end(child, owner.request)
+        budget = child_budget(child, owner.request, rest)
+        self._waiting.append(WaitingChild(owner, parent, child, position, budget, digest, number))
 
     def take(self, room: int, alone: bool) -> list[WaitingChild]:
         """The first in line, as many as a pass has room for; at least one, if they are alone."""
@@ -172,7 +197,10 @@ class ChildQueue:
         )
         for place, (child, slot) in enumerate(zip(taken, slots.tolist(), strict=True)):
             running = child.running
-            called = running.branches if child.slot.spec.begun else running.children
-            called.setdefault(child.parent, []).append(slot)
+            if child.parent < 0:
+                running.slots = np.append(running.slots, slot)
+            else:
+                called = running.branches if child.slot.spec.begun else running.children
+                called.setdefault(child.parent, []).append(slot)
             sampler.grammars.begin(slots[place : place + 1], (child.slot.spec,), stops[place])
         return slots

@@ -7,16 +7,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from schemax.runtime.outputs import joined
 from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
+from schemax.tokens import SlotOutput
 
 
 @dataclass(slots=True, eq=False)
 class RunningRequest:
     """A request in flight.
 
-    row: of the document store. slots: (N,) their numbers; num_growing: of these and their children,
-    those that grow or are yet to come. footprint: tokens that are kept, by a guess.
+    row: of the document store. slots: numbers of those of the wave under way; num_growing: of these
+    and their children, those that grow or are yet to come. footprint: tokens that are kept, by a
+    guess. outputs: of the waves that are done.
     children, branches: numbers of the slots that others have called for, by the numbers of these.
     kept_kv: places in the KV pool of slots that are done, whose children share them.
     """
@@ -29,6 +32,12 @@ class RunningRequest:
     children: dict[int, list[int]] = field(default_factory=dict)
     branches: dict[int, list[int]] = field(default_factory=dict)
     kept_kv: list[Ints] = field(default_factory=list)
+    outputs: tuple[SlotOutput, ...] = ()
+
+    def end_wave(self, outputs: tuple[SlotOutput, ...]) -> None:
+        """Takes up what the slots wrote, which are all done."""
+        self.outputs, self.slots = joined(self.outputs, outputs), self.slots[:0]
+        self.children, self.branches = {}, {}
 
 
 class DocumentRows:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import count, groupby, islice
+from dataclasses import replace
+from itertools import chain, count, groupby, islice
 from typing import Any
 
 import numpy as np
@@ -21,17 +21,19 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.children import called_for, child_budget, child_number
+from schemax.runtime.branches import Branch, branches_of, child_of, wave_of
+from schemax.runtime.children import called_for
 from schemax.runtime.language_model import LanguageModel, PromptSize
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
-from schemax.runtime.plan import Ids, Ints
+from schemax.runtime.outputs import joined, with_called
+from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
 from schemax.runtime.stream import Filled, Refused, Trace
 from schemax.runtime.watching import Watcher, Written
-from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
+from schemax.tokens import SlotOutput
 
 # Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.
 _AUTO_TOKENS = {"cpu": 8_192, "cuda": 65_536}
@@ -99,23 +101,6 @@ class ForkModel(LanguageModel):
         return torch.cat(logits), [torch.cat(parts) for parts in zip(*states, strict=True)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Branch:
-    """A slot as a row of its own: what it reads behind its request's stem, and what it may write.
-
-    request: the number of its request in the batch; key: ids that are read one by one.
-    """
-
-    request: int
-    key: Ids
-    spec: SlotSpec
-    budget: int
-    digest: int
-    number: int
-    index: int = -1
-    answer: Ids = ()
-
-
 def fork_stream(
     model: ForkModel,
     requests: Iterable[Request | Refused],
@@ -180,20 +165,23 @@ def decode_forked(
     trace: Trace | None = None,
 ) -> list[tuple[SlotOutput, ...]]:
     """Fills the slots of requests whose stems are equally long, and those that values call for."""
+    found: list[tuple[SlotOutput, ...]] = [()] * len(requests)
     branches = [branch for n, request in enumerate(requests) for branch in branches_of(n, request)]
     watchers = {
         n: request.watcher for n, request in enumerate(requests) if request.watcher is not None
     }
     for watcher in watchers.values():
         watcher.begin()
-    found = _fill(model, requests, branches, config, trace)
-    outputs = [
-        tuple(slot for branch, slot in zip(branches, found, strict=True) if branch.request == n)
-        for n in range(len(requests))
-    ]
+    while branches:
+        slots = _fill(model, requests, branches, config, trace)
+        for n, outputs in enumerate(found):
+            mine = [slot for one, slot in zip(branches, slots, strict=True) if one.request == n]
+            found[n] = joined(outputs, mine)
+        branches = [b for n, request in enumerate(requests) for b in wave_of(n, request, found[n])]
+    settled = [request.settled(outputs) for request, outputs in zip(requests, found, strict=True)]
     for n, watcher in watchers.items():
-        watcher.saw((), 0, dict(enumerate(outputs[n])))
-    return outputs
+        watcher.saw((), 0, dict(enumerate(settled[n])))
+    return settled
 
 
 def select_rows(state: Any, rows: Tensor) -> Any:
@@ -202,23 +190,6 @@ def select_rows(state: Any, rows: Tensor) -> Any:
         state.reorder_cache(rows)
         return state
     return type(state)(part.index_select(0, rows.to(part.device)) for part in state)
-
-
-def branches_of(number: int, request: Request) -> Iterator[Branch]:
-    layout = request.layout
-    ends = layout.suffix_lengths.cumsum()
-    for n in range(layout.num_slots):
-        key = layout.suffix[ends[n] - layout.suffix_lengths[n] : ends[n]]
-        yield Branch(
-            request=number,
-            key=tuple(key.tolist()),
-            spec=layout.specs[n],
-            budget=int(request.budgets[n]),
-            digest=request.digests[layout.owners[n]],
-            number=int(layout.numbers[n]),
-            index=request.index + n,
-            answer=request.answers[n] if request.answers else (),
-        )
 
 
 def _fill(
@@ -230,30 +201,18 @@ def _fill(
 ) -> list[SlotOutput]:
     """Branches' outputs; their children read every such request once more."""
     found = _grow(model, requests, branches, config, trace)
-    called: list[Branch] = []
-    counts = []
+    called: list[list[Branch]] = []
     for branch, output in zip(branches, found, strict=True):
-        whole = output.finish_reason != "length"
+        whole, request = output.finish_reason != "length", requests[branch.request]
         children = called_for(branch.spec, output, 0)[0] if whole else ()
-        counts.append(len(children))
-        called += [
-            child_of(branch, place, child, requests[branch.request])
-            for place, child in enumerate(children)
-        ]
-    if not called:
+        called.append([child_of(branch, *each, request) for each in enumerate(children)])
+    if not any(called):
         return found
-    outputs = iter(_fill(model, requests, called, config, None))
+    outputs = iter(_fill(model, requests, list(chain(*called)), config, None))
     return [
-        replace(output, children=tuple(islice(outputs, count))) if count else output
-        for output, count in zip(found, counts, strict=True)
+        with_called(output, branch.spec, tuple(islice(outputs, len(some)))) if some else output
+        for branch, output, some in zip(branches, found, called, strict=True)
     ]
-
-
-def child_of(parent: Branch, place: int, child: ChildSlot, request: Request) -> Branch:
-    position = int(request.stem_positions[-1]) + len(child.key)
-    budget = child_budget(child, request, position, parent.budget)
-    number = child_number(parent.number, place)
-    return Branch(parent.request, child.key, child.spec, budget, parent.digest, number)
 
 
 def _grow(

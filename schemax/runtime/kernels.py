@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 import torch
 from torch import Tensor
 
+from schemax.runtime.flex import flex
 from schemax.runtime.limits import is_out_of_memory
 from schemax.runtime.masks import Mask
 
@@ -39,29 +40,43 @@ def attend(
     mask: Mask | None = None,
     causal: bool = False,
     softcap: float | None = None,
+    *,
+    prefers_flex: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """(B, n, H, D), (B, Hk, M, D), (B, Hk, M, Dv) -> (B, n, H, Dv) and (B, n, H) log-sum-exps.
 
     H is a multiple of Hk. causal: M is n, and each query sees the keys up to its own.
     """
-    kernel = _kernel_for(query, key, value, mask, softcap)
+    kernel = _kernel_for(query, key, value, mask, softcap, prefers_flex=prefers_flex)
     return kernel(query, key, value, scale, mask, causal, softcap)
 
 
 def _kernel_for(
-    query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, softcap: float | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask | None,
+    softcap: float | None,
+    *,
+    prefers_flex: bool,
 ) -> Kernel:
     """The best of those that take tensors like these."""
     sizes = query.shape[-1], value.shape[-1]
-    if softcap is not None or not _is_long(query, key):
+    is_long = _is_long(query, key)
+    wants_flex = is_long and (prefers_flex or softcap is not None) and query.device.type == "cuda"
+    if wants_flex and _works(flex, query.device, query.dtype, sizes):
+        return flex
+    is_counted = mask is None or mask.counts is not None
+    is_half = query.dtype != torch.float32
+    if softcap is not None or query.device.type not in ("cpu", "cuda"):
         return plain
     if query.device.type == "cpu":
-        return flash_on_cpu if sizes[0] == sizes[1] else plain
-    if query.device.type != "cuda":
-        return plain
-    is_counted = mask is None or mask.counts is not None
-    if is_counted and _works(varlen, query.device, query.dtype, sizes):
+        return flash_on_cpu if is_long and sizes[0] == sizes[1] else plain
+    # Of few keys as well, since products would copy them before they multiply them.
+    if is_counted and is_half and _works(varlen, query.device, query.dtype, sizes):
         return varlen
+    if not is_long:
+        return plain
     return efficient if _works(efficient, query.device, query.dtype, sizes) else plain
 
 
@@ -90,13 +105,14 @@ def _works(
     )
     counts = torch.tensor([37, 20], dtype=torch.int32).to(device)
     tried = [(None, 37), (Mask(counts=counts, length=37), 37), (None, 5)]
-    if kernel is efficient:
+    softcap = 5.0 if kernel is flex else None
+    if kernel is not varlen:
         tried.append((Mask(random(2, 5, 37).float()), 37))
     try:
         for mask, length in tried:
             keys, values = key[:, :, :length], value[:, :, :length]
-            found = kernel(query, keys, values, 0.3, mask, length == 5, None)
-            expected = plain(query, keys, values, 0.3, mask, length == 5, None)
+            found = kernel(query, keys, values, 0.3, mask, length == 5, softcap)
+            expected = plain(query, keys, values, 0.3, mask, length == 5, softcap)
             for got, right in zip(found, expected, strict=True):
                 if not bool(((got.float() - right.float()).abs() <= _WRONG).all()):
                     raise ValueError("its results differ from those of matrix products")

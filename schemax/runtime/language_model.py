@@ -43,11 +43,11 @@ class LanguageModel(ABC):
         self.config: Any = model.config.get_text_config()
         self.architecture = examine(model)
         softcap = getattr(self.config, "attn_logit_softcapping", None)
-        if softcap and self.config._attn_implementation != "eager":
+        if softcap and self.config._attn_implementation not in ("eager", "flex_attention"):
             raise ModelError(
                 f"{self.name} caps its attention scores, which "
                 f"{self.config._attn_implementation!r} does not; load it with "
-                'attn_implementation="eager"'
+                'attn_implementation="eager" or "flex_attention"'
             )
         weights = next(model.parameters())
         self.device: torch.device = weights.device

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from schemax.config import DecodingConfig
+from schemax.errors import ModelError
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +25,10 @@ _PASS_TOKENS = {"cpu": 1_024, "cuda": 8_192}
 _SHARE = {"cpu": 0.25, "cuda": 0.7}
 _PASS_SHARE = 0.3
 _FEWEST_TOKENS = 64
+# Where a device computes by itself, the host works for one flight while the other's pass runs.
+_FLIGHTS = {"cuda": 2}
+FLIGHTS = "SCHEMAX_FLIGHTS"
+"""The environment says how many flights there are, in place of that."""
 # As CUDA, cuBLAS, cuDNN, Triton, MPS, XPU and torch's CPU allocator say it.
 _OUT_OF_MEMORY = re.compile(
     "out[ _]of[ _]([a-z]+[ _])?memory|alloc(ation)?_failed|can't allocate memory", re.IGNORECASE
@@ -52,11 +58,15 @@ class Sized(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """documents: in flight; pass_tokens: of a forward pass; capacity: tokens kept."""
+    """documents: in flight; pass_tokens: of a forward pass; capacity: tokens kept.
+
+    flights: groups of documents that take turns, a pass each.
+    """
 
     documents: int
     pass_tokens: int
     capacity: int
+    flights: int = 1
 
     @classmethod
     def of(cls, model: Sized, config: DecodingConfig) -> Limits:
@@ -76,7 +86,12 @@ class Limits:
             least = torch.tensor([tokens, capacity], device=model.device)
             torch.distributed.all_reduce(least, torch.distributed.ReduceOp.MIN)
             tokens, capacity = least.tolist()
-        return cls(documents, tokens, max(capacity, 1))
+        return cls(documents, tokens, max(capacity, 1), _flights(kind))
+
+    def of_flight(self, place: int) -> Limits:
+        """One flight's part of what may be in flight; no documents where others have them all."""
+        documents = -((place - self.documents) // self.flights)
+        return replace(self, documents=documents, capacity=max(1, self.capacity // self.flights))
 
     def halved(self, in_flight: int) -> Limits:
         """After memory ran out with so many documents in flight."""
@@ -127,6 +142,16 @@ class AdmissionControl:
         self._anew = self._anew or documents > 0
         if self._done >= self._backoff * self.now.documents:
             self.now, self._done = self.now.doubled(self._usual), 0
+
+
+def _flights(kind: str) -> int:
+    """Raises ModelError for a setting of the environment that is no such number."""
+    wanted = os.environ.get(FLIGHTS, "")
+    if not wanted:
+        return _FLIGHTS.get(kind, 1)
+    if wanted not in ("1", "2"):
+        raise ModelError(f"{FLIGHTS} must be 1 or 2, not {wanted!r}")
+    return int(wanted)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

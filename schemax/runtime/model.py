@@ -21,7 +21,8 @@ from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.language_model import SLACK, LanguageModel, PromptSize
 from schemax.runtime.longrope import Longrope
 from schemax.runtime.packing import prefix_batch
-from schemax.runtime.visibility import Span, TokenInfo, visible
+from schemax.runtime.pointwise import is_compiled
+from schemax.runtime.visibility import Span, TokenInfo, block_mask, visible
 
 # A prefix's ids, whether longrope takes its long factors, and what tells the weights apart that the
 # prefix was read with.
@@ -50,16 +51,19 @@ class DecoderModel(LanguageModel):
             backend = self.config._attn_implementation
         if self.architecture.obstacle:
             raise ModelError(f"{self.name} {self.architecture.obstacle}")
-        if backend not in ("sdpa", "eager"):
+        if backend not in ("sdpa", "eager", "flex_attention"):
             raise ModelError(
-                f"attention implementation {backend!r} takes no custom mask; "
-                'load the model with attn_implementation="sdpa"'
+                f"attention implementation {backend!r} takes no custom mask; load the model with "
+                'attn_implementation="sdpa", "eager" or "flex_attention"'
             )
         self.num_layers: int = self.config.num_hidden_layers
         self._by_type = takes_masks_by_type(model)
         self.bytes_per_token = 0
         self._spans = tuple(self.architecture.spans.items())
         self._prefixes: OrderedDict[PrefixKey, PrefixKV] = OrderedDict()
+        self._merge = (
+            torch.compile(attention.merge_in, dynamic=True) if is_compiled(model) else None
+        )
         self._longrope = None
         if self.architecture.switch is not None:
             self._longrope = Longrope.of(model, self.architecture.switch)
@@ -165,7 +169,7 @@ class DecoderModel(LanguageModel):
         before = self.config._attn_implementation
         attention.replaced[id(self.config)] = before
         self.config._attn_implementation = attention.NAME
-        attention.under_way.cache = cache
+        attention.under_way.cache, attention.under_way.merge = cache, self._merge
         try:
             yield
         finally:
@@ -173,15 +177,15 @@ class DecoderModel(LanguageModel):
             self.config._attn_implementation = before
             attention.replaced.pop(id(self.config), None)
 
-    def _masks(self, tokens: TokenInfo, config: DecodingConfig) -> Tensor | dict[str, Tensor]:
-        masks = {
-            name: self._mask(visible(tokens, tokens, config, span)) for name, span in self._spans
-        }
+    def _masks(self, tokens: TokenInfo, config: DecodingConfig) -> Any:
+        masks = {name: self._mask(tokens, config, span) for name, span in self._spans}
         return masks if self._by_type else next(iter(masks.values()))
 
-    def _mask(self, allowed: Tensor) -> Tensor:
-        """(B, Q, K) -> (B, 1, Q, K): boolean for sdpa; additive for eager, which only adds."""
-        allowed = allowed[:, None]
+    def _mask(self, tokens: TokenInfo, config: DecodingConfig, span: Span) -> Any:
+        """(B, 1, L, L): boolean for sdpa; additive for eager, which only adds; a `BlockMask`."""
+        if self.config._attn_implementation == "flex_attention":
+            return block_mask(tokens, config, span)
+        allowed = visible(tokens, tokens, config, span)[:, None]
         if self.config._attn_implementation == "sdpa":
             return allowed
         lowest = torch.finfo(self.dtype).min

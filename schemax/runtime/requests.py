@@ -15,7 +15,7 @@ import numpy as np
 from schemax.config import DecodingConfig
 from schemax.runtime.plan import Ids, Ints, lay_out_keys
 from schemax.runtime.watching import Watcher
-from schemax.tokens import PromptIds, SlotSpec, StopTable
+from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec, StopTable, Waves
 
 # A shorter instruction is read with every document: attending to it apart would cost more.
 _SHORTEST_PREFIX = 16
@@ -69,7 +69,8 @@ class Request:
         documents with equal tokens are read once. index: the first slot's number, for traces.
     stop: what ends a slot. answers: (N,) given tokens, or None.
     use_long_rope: whether longrope takes its long factors.
-    retries, bound: of slots that others call for; see `with_retries`.
+    retries, bound: of slots that are called for; see `with_retries`.
+    waves: what is asked once the slots are filled.
     watcher: who is told what passes write, if anybody is.
     """
 
@@ -87,6 +88,7 @@ class Request:
     use_long_rope: bool = False
     retries: int = 0
     bound: int | None = None
+    waves: Waves | None = None
     num_document_tokens: tuple[int, ...] = field(default=(), repr=False)
     watcher: Watcher | None = None
 
@@ -111,13 +113,25 @@ class Request:
     @property
     def max_position(self) -> int:
         """The largest position id that can occur, retries apart."""
-        return self.first_position + self.layout.extent - 1
+        extent = 0 if self.waves is None else self.waves.extent
+        return self.first_position + max(self.layout.extent, extent) - 1
 
     @property
     def max_tokens(self) -> int:
         """The most tokens that the prompt and its values can have, retries apart."""
         budgets = int(self.layout.budgets.sum())
         return len(self.prefix) + self.num_tokens + budgets
+
+    def next_wave(self, outputs: tuple[SlotOutput, ...]) -> tuple[ChildSlot, ...]:
+        """What is asked next, once all slots so far are filled."""
+        if self.waves is None:
+            return ()
+        room = None if self.bound is None else self.bound - self.first_position
+        return self.waves.next_wave(outputs, room)
+
+    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
+        """What stands in the place of the (N,) slots, of all waves."""
+        return outputs if self.waves is None else self.waves.settled(outputs)
 
 
 def new_request(
@@ -156,6 +170,7 @@ def new_request(
         stop=stop,
         answers=answers,
         places=[place],
+        waves=prompt.waves,
         num_document_tokens=tuple(map(len, prompt.documents)),
     )
 

@@ -6,7 +6,7 @@ chosen once more, under the mask, which greedily gives the same token as asking 
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from schemax.runtime.plan import Ints
 from schemax.runtime.sampling import Draw, choose, log_totals
 from schemax.runtime.slot_grammars import MATCHER, NODE, TEXT, UNBOUND, SlotGrammars
 from schemax.runtime.slot_table import SlotTable
+from schemax.runtime.staging import SHARED, fetch
 from schemax.tokens import Alternatives
 
 Floats = npt.NDArray[np.float32]
@@ -41,6 +42,26 @@ class Chosen(NamedTuple):
     legal_logprobs: Floats
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """A choice under way for (S,) slots.
+
+    modes: (S,) see `slot_grammars`. taken: (S,) tokens that are given, -1 elsewhere; deferred: rows
+    of those that were forced before. rows: of which all logits are looked at; few: those of which
+    some are, which stand on `nodes`. look: waits for what was found.
+    """
+
+    logits: Tensor
+    slots: Ints
+    modes: Ints
+    taken: Ints
+    deferred: list[int]
+    rows: Ints
+    few: Ints
+    nodes: list[Node]
+    look: Callable[[], tuple[Floats, _Few]]
+
+
 class Sampler:
     """Chooses tokens for the slots of a table; their `grammars` are begun and ended by others."""
 
@@ -50,35 +71,46 @@ class Sampler:
         self.grammars = SlotGrammars(table, vocab_size, is_causal=config.slots == "causal")
 
     def choose(self, logits: Tensor, slots: Ints) -> Chosen:
-        """(S, V) logits -> the next token of each of (S,) slots.
+        """(S, V) logits -> the next token of each of (S,) slots."""
+        return self.finish(self.begin(logits, slots))
 
-        Grammars are asked before the logits are waited for, while the device computes them.
-        """
+    def begin(self, logits: Tensor, slots: Ints) -> Choice:
+        """Asks grammars while the device computes the logits, and has it choose behind that."""
         table, count = self._table, len(slots)
         given = table.given(slots)
         taken = np.full(count, -1) if given is None else given
         deferred = self.grammars.take_deferred(slots, taken)
         modes = np.where(taken < 0, table.mode[slots], UNBOUND)
-        unknown = np.full(count, np.nan, np.float32)
-        chosen = Chosen(taken, unknown, unknown.copy(), np.zeros(count, np.float32))
-        few, nodes, bits = self._ask(slots, modes)
+        # What a grammar refuses afterwards is chosen once more, which a device would be waited for.
+        texts_first = self._config.temperature > 0 or logits.device.type not in SHARED
+        few, nodes, bits = self._ask(slots, modes, texts_first=texts_first)
         everything = np.ones(count, bool)
         everything[few] = False
         (rows,) = np.nonzero(everything)
         is_strict = set(np.flatnonzero(modes == NODE).tolist())
         ids = [node.ids for node in nodes if node.ids is not None]
-        drawn, of_few = self._look(logits, slots, rows, taken[rows], bits, is_strict, few, ids)
+        look = self._look(logits, slots, rows, taken[rows], bits, is_strict, few, ids)
+        return Choice(logits, slots, modes, taken, deferred, rows, few, nodes, look)
+
+    def finish(self, choice: Choice) -> Chosen:
+        """Waits for what was chosen; grammars accept that."""
+        table, slots, few, rows = self._table, choice.slots, choice.few, choice.rows
+        unknown = np.full(len(slots), np.nan, np.float32)
+        chosen = Chosen(choice.taken, unknown, unknown.copy(), np.zeros(len(slots), np.float32))
+        drawn, of_few = choice.look()
         chosen.ids[rows], chosen.logprobs[rows], chosen.null_logprobs[rows] = drawn[:3]
         chosen.legal_logprobs[rows] = drawn[3]
         if len(few):
-            self._choose_of_few(slots[few], few, nodes, of_few, chosen)
-        self._accept(logits, slots, modes, chosen)
+            self._choose_of_few(slots[few], few, choice.nodes, of_few, chosen)
+        self._accept(choice.logits, slots, choice.modes, chosen)
         chosen.null_logprobs[table.null_id[slots] < 0] = np.nan
-        chosen.logprobs[deferred] = 0.0
+        chosen.logprobs[choice.deferred] = 0.0
         return chosen
 
-    def _ask(self, slots: Ints, modes: Ints) -> tuple[Ints, list[Node], dict[int, Bits]]:
-        """What is allowed, of those that are asked before the choice.
+    def _ask(
+        self, slots: Ints, modes: Ints, *, texts_first: bool
+    ) -> tuple[Ints, list[Node], dict[int, Bits]]:
+        """What is allowed, of those that are asked before the choice; texts only if `texts_first`.
 
         Rows of slots that may write few tokens, with their nodes; the bits of other rows.
         """
@@ -94,7 +126,7 @@ class Sampler:
             else:
                 self.grammars.give_up(int(slots[row]))
                 modes[row] = UNBOUND
-        if self._config.temperature > 0:
+        if texts_first:
             some = np.flatnonzero((modes == TEXT) | (modes == MATCHER))
             allowed = self.grammars.allowed_in_texts(slots, some, modes)
             bits.update({row: allowance.bits for row, allowance in allowed.items()})
@@ -110,11 +142,11 @@ class Sampler:
         is_strict: Container[int],
         few: Ints,
         ids: Sequence[Ints],
-    ) -> tuple[Floats, _Few]:
-        """What is asked of the logits: one copy to the device, and one back, which is waited for.
+    ) -> Callable[[], tuple[Floats, _Few]]:
+        """What is asked of the logits: one copy to the device, and one back that a call waits for.
 
         rows: (n,) of which all logits are looked at; see `Draw`. bits, is_strict: by row.
-        few: (m,) rows of which those of some `ids` are. Returns (4, n) choices, and the others.
+        few: (m,) rows of which those of some `ids` are. The call gives (4, n) choices, and these.
         """
         table, mine = self._table, slots[rows]
         places = {row: place for place, row in enumerate(rows.tolist())} if bits else {}
@@ -134,9 +166,13 @@ class Sampler:
         found = [draw.run(logits).flatten()] if len(rows) else []
         if len(few):
             found += [logits[others[1], others[2]].float(), log_totals(logits, others[0])]
-        values = (torch.cat(found) if len(found) > 1 else found[0]).cpu().numpy()
-        drawn, found_few, totals = np.split(values, np.cumsum([4 * len(rows), len(flat)]))
-        return drawn.reshape(4, -1), _Few(flat, owner, starts, found_few, totals)
+        values = fetch(torch.cat(found) if len(found) > 1 else found[0])
+
+        def look() -> tuple[Floats, _Few]:
+            parts = np.split(values(), np.cumsum([4 * len(rows), len(flat)]))
+            return parts[0].reshape(4, -1), _Few(flat, owner, starts, *parts[1:])
+
+        return look
 
     def _choose_of_few(
         self, slots: Ints, rows: Ints, nodes: Sequence[Node], few: _Few, chosen: Chosen
@@ -203,7 +239,7 @@ class Sampler:
         bits = {row: allowed[row].bits for row in rows.tolist() if row in allowed}
         ids, given = [allowed[row].ids for row in few], np.full(len(rows), -1)
         few_rows = np.array(few, np.int64)
-        drawn, of_few = self._look(logits, slots, rows, given, bits, (), few_rows, ids)
+        drawn, of_few = self._look(logits, slots, rows, given, bits, (), few_rows, ids)()
         chosen.ids[rows], chosen.logprobs[rows], chosen.legal_logprobs[rows] = drawn[[0, 1, 3]]
         if few:
             _take_best(few_rows, of_few, chosen)

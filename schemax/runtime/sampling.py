@@ -67,9 +67,10 @@ class Draw:
     rows: (n,) of the logits; None for all of them.
     given: (n,) tokens to be taken, -1 where one is chosen. null_ids: (n,) at least 0.
     keys: (n, 2), steps: (n,) for random numbers, see `choose`.
-    bits: (m, words) allowed tokens, 32 a word, of some places: `masked`, (m,) in order, and
-        `masked_rows`, the same on the device.
-    is_strict: (m,) whether probabilities are among the allowed tokens, or among all.
+    masked: (m,) places, in order, of which only some tokens are allowed: those of the mask `which`,
+        (m,), among `bits`, (masks, words), 32 tokens a word. masked_rows: the same on the device.
+    is_strict: (m,) whether probabilities are among the allowed tokens, or among all; greedily, what
+        is allowed is then told only where it changed the choice. strict: the same on the device.
     """
 
     rows: Tensor | None
@@ -79,7 +80,9 @@ class Draw:
     steps: Tensor
     masked: Ints
     masked_rows: Tensor
+    which: Tensor
     bits: Tensor | None
+    strict: Tensor
     is_strict: npt.NDArray[np.bool_]
     config: DecodingConfig
 
@@ -102,9 +105,15 @@ class Draw:
         bits, is_strict: of some of the n places.
         """
         masked = np.array(sorted(bits), np.int64)
-        arrays = [given, np.maximum(null_ids, 0), keys, steps, masked, *others]
+        # Texts of many slots are in few states, whose masks are the same objects.
+        masks = {id(mask): mask for mask in bits.values()}
+        numbers = {key: number for number, key in enumerate(masks)}
+        which = np.array([numbers[id(bits[place])] for place in masked.tolist()], np.int64)
+        strict = np.array([is_strict[place] for place in masked.tolist()], bool)
+        arrays = [given, np.maximum(null_ids, 0), keys, steps, masked, which]
+        arrays += [strict.astype(np.int64), *others]
         if bits:
-            arrays.append(_as_int64(np.stack([bits[place] for place in masked.tolist()])))
+            arrays.append(_as_int64(np.stack(list(masks.values()))))
         if rows is not None:
             arrays.append(rows)
         staged = stage(arrays, device)
@@ -118,10 +127,12 @@ class Draw:
             steps=staged[3],
             masked=masked,
             masked_rows=staged[4],
-            is_strict=np.array([is_strict[place] for place in masked.tolist()], bool),
+            which=staged[5],
+            strict=staged[6],
+            is_strict=strict,
             config=config,
         )
-        return draw, staged[5:]
+        return draw, staged[7:]
 
     def run(self, logits: Tensor) -> Tensor:
         """(S, V) logits -> (4, n) float32: tokens, their log-probabilities, nulls', and those of
@@ -139,21 +150,26 @@ class Draw:
 
     def _run(self, part: Tensor, some: slice) -> Tensor:
         begin, end = np.searchsorted(self.masked, [some.start, some.stop])
-        source = part
+        source, free = part, None
         legal = torch.zeros(1, len(part), device=part.device)
         if self.bits is not None and begin < end:
-            places, bits = self.masked_rows[begin:end] - some.start, self.bits[begin:end]
-            source = _ruled_out(part, places, bits)
+            places = self.masked_rows[begin:end] - some.start
+            source = _ruled_out(part, places, self.bits[self.which[begin:end]])
             legal[0, places] = log_totals(source, places) - log_totals(part, places)
-            strict = self.is_strict[begin:end]
-            if strict.all():
+            if self.is_strict[begin:end].all():
                 part = source
-            elif strict.any():
-                some_strict = torch.from_numpy(np.flatnonzero(strict)).to(part.device)
-                part = _ruled_out(part, places[some_strict], bits[some_strict])
+            else:
+                strict = torch.zeros(len(part), dtype=torch.bool, device=part.device)
+                strict[places] = self.strict[begin:end] > 0
+                if self.config.temperature == 0.0:
+                    free = largest(part)
+                if self.is_strict[begin:end].any():
+                    part = source.where(strict[:, None], part)
         given = self.given[some]
         ids = choose(source, self.keys[some], self.steps[some], self.config)
         ids = torch.where(given >= 0, given, ids)
+        if free is not None:
+            legal = legal.where(strict | (free != ids), 0.0)
         wanted = torch.stack([ids, self.null_ids[some]], dim=1)
         # One kernel, which reads the logits once while they are in the cache.
         logprobs = part.log_softmax(dim=-1, dtype=torch.float32).gather(1, wanted)

@@ -8,21 +8,20 @@ in flight: numbers come from free lists, columns have room to spare, totals are 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
 from schemax.runtime.batch import OWN_ONLY
 from schemax.runtime.children import ChildQueue
 from schemax.runtime.document_rows import DocumentRows, RunningRequest
 from schemax.runtime.limits import AdmissionControl
+from schemax.runtime.outputs import with_called
 from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Chosen, Sampler
 from schemax.runtime.slot_table import FreeList, SlotTable, grown, ranks
-from schemax.runtime.watched import WatchedRequests
 from schemax.tokens import SlotOutput
 
 # The document store begins with so many rows, unless documents are long, and grows in width by this
@@ -48,14 +47,21 @@ class Places:
 
 
 class Scheduler:
-    """Requests and slots in flight, within the limits of an admission control.
+    """Requests and slots of one flight, within the limits of an admission control.
 
     table: what is known of every slot; growing: (S,) the numbers of those that still grow, those of
-    `entering` requests first, which the next pass reads; num_kv: places of the KV pool.
+    `entering` requests first, which the next pass reads; num_kv: places of the KV pool;
+    children: what slots have called for.
     """
 
     def __init__(
-        self, table: SlotTable, sampler: Sampler, control: AdmissionControl, *, is_causal: bool
+        self,
+        table: SlotTable,
+        sampler: Sampler,
+        control: AdmissionControl,
+        flight: int = 0,
+        *,
+        is_causal: bool,
     ) -> None:
         self.table = table
         self.rows = DocumentRows()
@@ -65,10 +71,10 @@ class Scheduler:
         self.block_table = np.zeros((0, 0), np.int64)
         self._kv = FreeList()
         self._sampler = sampler
-        self._control = control
-        self._children = ChildQueue(table)
+        self._control, self._flight = control, flight
+        self.children = ChildQueue(table)
         self._footprint = self._num_documents = 0
-        self.num_repeated = self._num_watched = 0
+        self.num_repeated = 0
 
     @property
     def requests(self) -> list[Request]:
@@ -92,7 +98,9 @@ class Scheduler:
 
     def room_for(self, request: Request) -> tuple[int, int] | None:
         """(rows, width) of a store that holds the request as well; None if it has to wait."""
-        limits, count = self._control.now, self.num_running
+        limits, count = self._control.now.of_flight(self._flight), self.num_running
+        if not limits.documents:
+            return None
         if count and (
             self._num_documents >= limits.documents
             or request.use_long_rope != self.use_long_rope
@@ -153,10 +161,9 @@ class Scheduler:
         self._num_documents += request.num_documents
         self.num_repeated += len(request.places) - 1
         if request.watcher is not None:
-            self._num_watched += 1
             request.watcher.begin()
         self.entering.append(running)
-        self._children.may_come |= layout.may_call
+        self.children.may_come |= layout.may_call or request.waves is not None
 
     def _begin(self, slots: Ints, request: Request) -> None:
         """Takes up the grammars of slots; one with an answer is given its tokens."""
@@ -171,10 +178,10 @@ class Scheduler:
 
         Returns how many tokens the next pass reads of these.
         """
-        taken = self._children.take(room, alone=not len(self.growing))
+        taken = self.children.take(room, alone=not len(self.growing))
         if not taken:
             return 0
-        slots = self._children.begin(taken, self._sampler)
+        slots = self.children.begin(taken, self._sampler)
         self._reserve_blocks(1)
         for child, slot in zip(taken, slots.tolist(), strict=True):
             shared = child.slot.shared
@@ -244,16 +251,10 @@ class Scheduler:
         found = self.table.newest(slots)
         counts = self.table.num_new[slots]
         # Child slots begin with the pass that reads their keys, in this order.
-        found[np.repeat(self.table.step[slots] == 0, counts)] = self._children.keys
+        found[np.repeat(self.table.step[slots] == 0, counts)] = self.children.keys
         return found
 
     # --- progress --------------------------------------------------------------------------------
-
-    def watched(self, logits: Tensor) -> WatchedRequests | None:
-        """The requests that are watched, before a pass writes into slots; None without any."""
-        if not self._num_watched:
-            return None
-        return WatchedRequests(self.rows.running.values(), self.table, self.growing, logits)
 
     def advance(self, chosen: Chosen) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
         """Takes up chosen tokens and what they force; the requests that are done with them."""
@@ -265,7 +266,7 @@ class Scheduler:
         growing = table.is_growing(slots)
         done = slots[~growing]
         self.growing = slots[growing]
-        sharing = self._children.end(done, self.rows.running)
+        sharing = self.children.end(done, self.rows.running)
         if not self.is_causal:
             self._free_pool(done, sharing)
         self._sampler.grammars.end(done)
@@ -273,14 +274,16 @@ class Scheduler:
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             running = self.rows.running[row]
             running.num_growing -= count
-            if not running.num_growing:
-                yield running.request, self._finish(running)
+            if not running.num_growing and not self._goes_on(running):
+                outputs = (*running.outputs, *self._finish(running))
+                yield running.request, running.request.settled(outputs)
 
-    def tell(
-        self, watched: WatchedRequests, done: Iterable[tuple[Request, tuple[SlotOutput, ...]]]
-    ) -> None:
-        """Tells who watches what the pass has written, and which slots it has made an end of."""
-        watched.tell(dict(done), self._children.parents, self.outputs)
+    def _goes_on(self, running: RunningRequest) -> bool:
+        """Whether a request, whose slots are all done, is asked for more."""
+        if running.request.waves is None:
+            return False
+        running.end_wave(self._released(running))
+        return self.children.call_wave(running)
 
     def cancel(self, requests: Container[Request]) -> None:
         """Lets go of some of the requests in flight, between passes."""
@@ -288,7 +291,7 @@ class Scheduler:
         rows = [running.row for running in leaving]
         leaves = np.isin(self.table.request[self.growing], rows)
         slots, self.growing = self.growing[leaves], self.growing[~leaves]
-        self._children.cancel(rows)
+        self.children.cancel(rows)
         if not self.is_causal:
             self._free_pool(slots, [])
         self._sampler.grammars.end(slots)
@@ -300,9 +303,12 @@ class Scheduler:
         self._footprint -= running.footprint
         self._num_documents -= running.request.num_documents
         self.num_repeated -= len(running.request.places) - 1
-        self._num_watched -= running.request.watcher is not None
         for places in running.kept_kv:
             self._kv.give(places)
+        return self._released(running)
+
+    def _released(self, running: RunningRequest) -> tuple[SlotOutput, ...]:
+        """What its slots wrote, whose numbers are free from here on."""
         found = self.outputs(running, running.slots)
         called = (*running.children.values(), *running.branches.values())
         self.table.release(np.concatenate([running.slots, *called]))
@@ -326,6 +332,7 @@ class Scheduler:
     def outputs(self, running: RunningRequest, slots: Ints) -> tuple[SlotOutput, ...]:
         """Of some slots of a request that are done, with those that they called for."""
         outputs = self.table.outputs(slots)
+        specs = [self.table.specs[slot] for slot in slots.tolist()]
         if not running.children and not running.branches:
             return tuple(outputs)
 
@@ -333,12 +340,10 @@ class Scheduler:
             return self.outputs(running, np.array(by[slot])) if slot in by else ()
 
         return tuple(
-            replace(
-                output,
-                children=called(running.children, slot),
-                branches=called(running.branches, slot),
+            with_called(
+                output, spec, called(running.children, slot), called(running.branches, slot)
             )
             if slot in running.children or slot in running.branches
             else output
-            for output, slot in zip(outputs, slots.tolist(), strict=True)
+            for output, spec, slot in zip(outputs, specs, slots.tolist(), strict=True)
         )

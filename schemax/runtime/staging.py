@@ -1,14 +1,15 @@
-"""From the host to the device: all integers of a step in one copy.
+"""Between host and device: all integers of a step in one copy there, all results in one back.
 
 A copy costs its start, not its size: many small ones, each waited for, would leave the device idle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -28,3 +29,22 @@ def stage(arrays: Sequence[Ints], device: Any) -> list[Tensor]:
     copied = flat.to(device, non_blocking=True)
     parts = torch.split(copied, [array.size for array in arrays])
     return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
+
+
+def fetch(tensor: Tensor) -> Callable[[], npt.NDArray[Any]]:
+    """Has a tensor copied to the host; what is returned waits for the copy, and gives it.
+
+    On CUDA for the copy alone: not for what the device is given to do after this call.
+    """
+    if tensor.device.type != "cuda":
+        return lambda: tensor.cpu().numpy()
+    copied = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    copied.copy_(tensor, non_blocking=True)
+    done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    done.record(torch.cuda.current_stream(tensor.device))
+
+    def wait() -> npt.NDArray[Any]:
+        done.synchronize()
+        return copied.numpy()
+
+    return wait

@@ -7,7 +7,7 @@ be; the paper's batch is the special case in which all requests enter at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -23,10 +23,11 @@ from schemax.runtime.outputs import DocumentOutput
 from schemax.runtime.packing import make_batch
 from schemax.runtime.plan import Ids
 from schemax.runtime.requests import Request
-from schemax.runtime.sampler import Sampler
+from schemax.runtime.sampler import Choice, Sampler
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
+from schemax.runtime.watched import WatchedRequests
 from schemax.tokens import SlotOutput
 
 # Cap on documents that wait for an equal one in flight. They take no room there, so that nothing
@@ -64,22 +65,25 @@ def stream(
 
     requests are taken as there is room; an iterator may have nothing for now and go on later, as
     long as something is in flight. cancelled: requests that nobody waits for any more, which leave
-    before the next pass. Where memory runs out, all in flight begin again, half as many at a time
+    before their next pass. Where memory runs out, all in flight begin again, half as many at a time
     (see `limits.AdmissionControl`).
     """
     source = _Source(requests, cancelled)
     control = AdmissionControl(Limits.of(model, config))
     while True:
-        run = _Run(model, config, source, control, trace)
+        flights = [
+            _Flight(model, config, source, control, place, trace)
+            for place in range(control.now.flights)
+        ]
         try:
-            yield from run.passes()
+            yield from _passes(flights, source)
             break
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
         # Outside the handler, so that the failed pass's tensors can be freed.
-        again = run.scheduler.requests
-        del run
+        again = [request for flight in flights for request in flight.requests]
+        del flights
         model.forget_prefixes()
         release_memory()
         if not again and source.waiting and isinstance(source.waiting[0], Request):
@@ -95,6 +99,29 @@ def stream(
         control.halve(count)
     if source.error is not None:
         raise source.error
+
+
+@torch.inference_mode()
+def _passes(flights: Sequence[_Flight], source: _Source) -> Iterator[list[Filled | Refused]]:
+    """Passes of flights by turns, until the input ends or memory runs out.
+
+    While a device computes the pass of one flight, the host reads, admits and packs for the next.
+    """
+    is_idle = False
+    while not is_idle:
+        is_idle = True
+        for flight in flights:
+            if flight.is_under_way:
+                yield flight.finish()
+            if cancelled := source.cancelled():
+                for each in flights:
+                    each.leaving |= cancelled
+            flight.admit()
+            if source.refused:
+                yield [source.refused.popleft() for _ in range(len(source.refused))]
+                is_idle = False
+            flight.begin()
+        is_idle = is_idle and not any(flight.is_under_way for flight in flights)
 
 
 class _Source:
@@ -129,8 +156,11 @@ class _Source:
         return found
 
 
-class _Run:
-    """Passes over what is in flight, until the input ends or memory runs out."""
+class _Flight:
+    """Requests in flight that share passes, and one pass at most that is under way.
+
+    leaving: requests that nobody waits for any more, until the next admission.
+    """
 
     def __init__(
         self,
@@ -138,49 +168,63 @@ class _Run:
         config: DecodingConfig,
         source: _Source,
         control: AdmissionControl,
+        place: int,
         trace: Trace | None,
     ) -> None:
         table = SlotTable()
         self.model, self.source, self.control, self.trace = model, source, control, trace
         self.sampler = Sampler(table, config, model.vocab_size)
         is_causal = config.slots == "causal"
-        self.scheduler = Scheduler(table, self.sampler, control, is_causal=is_causal)
+        self.scheduler = Scheduler(table, self.sampler, control, place, is_causal=is_causal)
         self.cache = model.new_cache()
         self.prefixes = _Prefixes(model, self.cache)
+        self.leaving: set[Request] = set()
+        self._choice: Choice | None = None
+        self._watched: WatchedRequests | None = None
 
-    @torch.inference_mode()
-    def passes(self) -> Iterator[list[Filled | Refused]]:
-        model, scheduler, source = self.model, self.scheduler, self.source
-        while True:
-            if cancelled := source.cancelled():
-                scheduler.cancel(cancelled)
-            self._admit()
-            if source.refused:
-                yield [source.refused.popleft() for _ in range(len(source.refused))]
-                if not scheduler.num_running:
-                    continue
-            if not scheduler.num_running:
-                return
-            self.prefixes.read(scheduler)
-            batch = make_batch(scheduler, scheduler.allot(), self.prefixes.length, model.spans)
-            logits = model.run_batch(batch, self.cache)
-            if self.trace:
-                self._tell(logits)
-            watched = scheduler.watched(logits)
-            chosen = self.sampler.choose(logits, scheduler.growing)
-            done = list(scheduler.advance(chosen))
-            if watched is not None:
-                scheduler.tell(watched, done)
-            self.control.count(sum(request.num_documents for request, _ in done))
-            yield [*done]
+    @property
+    def requests(self) -> list[Request]:
+        return [request for request in self.scheduler.requests if request not in self.leaving]
 
-    def _admit(self) -> None:
-        """Takes up whole requests while a pass has room for them; a long one gets its own pass.
+    @property
+    def is_under_way(self) -> bool:
+        return self._choice is not None
 
-        Slots that requests in flight have called for come first: these are done all the sooner. A
-        request leaves `waiting` when it is in flight, so that it is never in neither.
+    def begin(self) -> None:
+        """Gives the device its next pass, and the choice behind that; neither is waited for."""
+        scheduler = self.scheduler
+        if not scheduler.num_running:
+            return
+        self.prefixes.read(scheduler)
+        batch = make_batch(scheduler, scheduler.allot(), self.prefixes.length, self.model.spans)
+        logits = self.model.run_batch(batch, self.cache)
+        if self.trace:
+            self._tell(logits)
+        self._watched = WatchedRequests(scheduler, logits)
+        self._choice = self.sampler.begin(logits, scheduler.growing)
+
+    def finish(self) -> list[Filled | Refused]:
+        """Waits for what was chosen; the requests that are done with that."""
+        assert self._choice is not None
+        chosen = self.sampler.finish(self._choice)
+        self._choice = None
+        done = list(self.scheduler.advance(chosen))
+        if self._watched is not None:
+            self._watched.tell(done)
+        self.control.count(sum(request.num_documents for request, _ in done))
+        return [*done]
+
+    def admit(self) -> None:
+        """Lets go of what leaves, and takes up whole requests while a pass has room for them.
+
+        A long one gets a pass of its own. Slots that requests in flight have called for come first:
+        these are done all the sooner. A request leaves `waiting` when it is in flight, so that it
+        is never in neither.
         """
         scheduler, source, limits = self.scheduler, self.source, self.control.now
+        if self.leaving:
+            scheduler.cancel(self.leaving)
+            self.leaving.clear()
         room = limits.pass_tokens - len(scheduler.growing)
         room -= scheduler.spawn(room)
         while len(source.refused) < _MOST_REFUSED:

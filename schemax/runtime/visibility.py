@@ -1,6 +1,6 @@
 """The one rule that says who sees whom.
 
-Prefill, decoding and training all call `visible`; the reference states the rule once more, token by
+Prefill, decoding and training all go by `sees`; the reference states the rule once more, token by
 token. Where a token lies in memory never matters (paper, section 4.3.2 and figure 3).
 """
 
@@ -68,23 +68,36 @@ def within_span(query_position: Any, key_position: Any, span: Span) -> Any:
     return near
 
 
+def sees(query: TokenInfo, key: TokenInfo, config: DecodingConfig, span: Span) -> Any:
+    """The rule: may these queries see these keys? Their tensors have shapes that broadcast."""
+    seen = key.real & within_span(query.position_ids, key.position_ids, span)
+    if config.documents == "isolated":
+        seen = seen & ((key.document == -1) | (key.document == query.document))
+    of_slot = (key.slot == -1) | (key.slot == query.slot)
+    if config.slots == "causal":
+        of_slot = of_slot | (key.step <= query.step)
+    return seen & of_slot
+
+
 def visible(
     query: TokenInfo, key: TokenInfo, config: DecodingConfig, span: Span = Span()
 ) -> Tensor:
     """(B, Q), (B, K) -> (B, Q, K) bool: may this query see this key, in a layer of this span?"""
-    q_position, k_position = query.position_ids[:, :, None], key.position_ids[:, None, :]
-    mask = key.real[:, None, :] & within_span(q_position, k_position, span)
-    if config.documents == "isolated":
-        k_document = key.document[:, None, :]
-        mask &= (k_document == -1) | (k_document == query.document[:, :, None])
-    k_slot = key.slot[:, None, :]
-    same_slot = (k_slot == -1) | (k_slot == query.slot[:, :, None])
-    if config.slots == "causal":
-        mask &= same_slot | (key.step[:, None, :] <= query.step[:, :, None])
-    else:
-        mask &= same_slot
+    mask = sees(query[:, :, None], key[:, None, :], config, span)
     # A padding query must see something, or softmax gives NaN, which spreads through values.
     return torch.where(query.real[:, :, None], mask, _first_column(mask))
+
+
+def block_mask(tokens: TokenInfo, config: DecodingConfig, span: Span = Span()) -> Any:
+    """The same for FlexAttention, of (B, L) tokens among themselves: `mask_mod` is the rule."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    def mask_mod(batch: Tensor, _: Tensor, query: Tensor, key: Tensor) -> Any:
+        return sees(tokens[batch, query], tokens[batch, key], config, span)
+
+    count, length = tokens.position_ids.shape
+    device = tokens.position_ids.device
+    return create_block_mask(mask_mod, count, None, length, length, device=device)
 
 
 def _first_column(mask: Tensor) -> Tensor:

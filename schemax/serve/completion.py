@@ -177,7 +177,10 @@ def _usage(compiled: CompiledSchema, text: str, item: Extraction[Any]) -> dict[s
     """Keys are read, not written, so they count as tokens of the prompt."""
     shared = len(compiled.instruction)
     read = shared + len(compiled.opening) + len(compiled.codec.encode(text))
-    read += sum(map(len, compiled.keys[0]))
+    keys = compiled.keys[0]
+    if compiled.waves is not None:
+        keys = compiled.waves.keys_behind([slot.raw if slot else "" for slot in item.slots])
+    read += sum(map(len, keys))
     wrote = written(item.slots)
     return {
         "prompt_tokens": read,

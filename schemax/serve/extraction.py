@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, Field, ValidationError
 
+from schemax.reading.markup import Html
 from schemax.serve.completion import Sampling
 from schemax.serve.errors import ApiError
 from schemax.serve.lines import Lines, Rows
@@ -25,19 +26,21 @@ class ExtractOptions(Sampling):
     """How documents are read.
 
     schema: the name of a ready-made one, or a JSON Schema object. text: the keys of a document that
-    are shown; id: the key of its id. details: whether rows have every field's raw text, confidence
-    and span.
+    are shown; id: the key of its id; html: whether HTML in texts is left out. details: whether rows
+    have every field's raw text, confidence and span.
     """
 
     declared: str | dict[str, Any] = Field(alias="schema")
     text: str | list[str] | None = None
     id: str = "id"
+    html: Html = "strip"
     details: bool = True
 
     def options(self, service: Service) -> dict[str, Any]:
         """Those of `Extractor.stream`. Raises ApiError."""
         sampling = self.model_dump(include={"temperature", "top_p", "seed"})
-        return {"text": self.text, "id": self.id, "decoding": service.decoding(**sampling)}
+        shown = {"text": self.text, "id": self.id, "html": self.html}
+        return {**shown, "decoding": service.decoding(**sampling)}
 
 
 class FirstLine(ExtractOptions):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from schemax.compiler.choices import Branches
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
+from schemax.runtime.branches import Branch, branches_of, child_of, wave_of
 from schemax.runtime.children import called_for
-from schemax.runtime.fork import Branch, branches_of, child_of
 from schemax.runtime.grammar import Automata
+from schemax.runtime.outputs import joined, with_called
 from schemax.runtime.plan import Ids
 from schemax.runtime.requests import Request
 from schemax.servers.answers import Vocabulary
@@ -48,7 +48,12 @@ class CompletionsModel(RemoteModel):
         )
 
     async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
-        return tuple(await self._slots(request, list(branches_of(0, request)), config))
+        found: tuple[SlotOutput, ...] = ()
+        branches = list(branches_of(0, request))
+        while branches:
+            found = joined(found, await self._slots(request, branches, config))
+            branches = wave_of(0, request, found)
+        return request.settled(found)
 
     async def _slots(
         self, request: Request, branches: Sequence[Branch], config: DecodingConfig
@@ -85,7 +90,7 @@ class CompletionsModel(RemoteModel):
         whole = output.finish_reason != "length"
         children = called_for(branch.spec, output, 0)[0] if whole else ()
         called = [child_of(branch, place, child, request) for place, child in enumerate(children)]
-        return replace(output, children=tuple(await self._slots(request, called, config)))
+        return with_called(output, branch.spec, tuple(await self._slots(request, called, config)))
 
     def _body(
         self, head: Ids, ask: Ask, grammar: str | None, branch: Branch, config: DecodingConfig

@@ -35,7 +35,7 @@ def connect(
     served = find_served(client, model, kind)
     if tokenizer is None and served.kind == "openai":
         unknown = ByteCodec()
-        return Loaded(ChatModel(client, served, unknown), unknown, None, None)
+        return Loaded(ChatModel(client, served, unknown), unknown)
     found = _tokenizer(tokenizer, served.model)
     codec = as_codec(found.tokenizer)
     return replace(found, model=CompletionsModel(client, served, codec), tokenizer=codec)
@@ -43,7 +43,7 @@ def connect(
 
 def _tokenizer(tokenizer: Any, model: str) -> Loaded:
     if tokenizer is not None and not isinstance(tokenizer, (str, Path)):
-        return Loaded(None, tokenizer, None, None)
+        return Loaded(None, tokenizer)
     try:
         return load_tokenizer(tokenizer or model)
     except ModelError as error:

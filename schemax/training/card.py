@@ -5,13 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+import re
+import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from schemax.errors import InputError
+from pydantic import BaseModel
+from pydantic.errors import PydanticUserError
+
+from schemax.attributes import Attribute, compile_attributes
+from schemax.compiler import CompiledSchema
+from schemax.compiler.prompt import template_source
+from schemax.errors import InputError, SchemaError
+from schemax.schema import AttrSchema
+from schemax.trained import FILE, TrainedWith
 
 CARD = "training.json"
 _RUN = "run.json"
@@ -34,6 +45,74 @@ def versions() -> dict[str, str]:
     return found
 
 
+def trained_with(
+    compiled: Mapping[str, CompiledSchema], templates: Mapping[str, Any]
+) -> tuple[TrainedWith, str | None]:
+    """What a model is trained with, and the template that all its categories share; None for none.
+
+    compiled, templates: by category; None is the default template. What cannot be written down,
+    such as a template that was given as an object, is warned of and left out.
+    """
+    decoding = next(iter(compiled.values())).decoding
+    if not re.fullmatch(r"[\w-]*", decoding.template or ""):  # a path or a text
+        templates = {name: one or decoding.template for name, one in templates.items()}
+        decoding = replace(decoding, template=None)
+    sources: dict[str, str | None] = {}
+    for category, template in templates.items():
+        sources[category] = None
+        if isinstance(template, (str, Path)):
+            sources[category] = template_source(template)
+        elif template is not None:
+            _warn_unwritten("the template", category)
+    formats = {item.format.name for item in compiled.values()}
+    shared = len(set(sources.values())) == 1
+    schemas: dict[str, Mapping[str, Any]] = {}
+    for category, item in compiled.items():
+        own = {
+            "category": item.category,
+            "format": item.format.name if len(formats) > 1 else None,
+            "template": None if shared else sources[category],
+        }
+        document = _document_of(item.schema)
+        if document is None:
+            _warn_unwritten("the schema", category)
+        else:
+            kept = {key: value for key, value in document.items() if key not in own}
+            schemas[category] = kept | {key: value for key, value in own.items() if value}
+    format = formats.pop() if len(formats) == 1 else None
+    return TrainedWith(format, decoding, schemas), next(iter(sources.values())) if shared else None
+
+
+def _warn_unwritten(what: str, category: str) -> None:
+    warnings.warn(
+        f"{what} of {category!r} is code, which {FILE} does not hold: name it where the model is "
+        "used",
+        stacklevel=3,
+    )
+
+
+def _document_of(schema: type[BaseModel]) -> dict[str, Any] | None:
+    """The schema as JSON; None where it would not ask for the same again."""
+    try:
+        document = schema.model_json_schema()
+        for chosen in (False, True):
+            if chosen:
+                # A class's name as its title says that Pydantic may have made all titles below it.
+                for part in (document, *document.get("$defs", {}).values()):
+                    part["title"] = f"{part.get('title', '')} "
+            again = AttrSchema.from_json_schema(document)
+            if _asked(compile_attributes(again)) == _asked(compile_attributes(schema)):
+                return document
+    except (SchemaError, ValueError, PydanticUserError):
+        pass
+    return None
+
+
+def _asked(attributes: Sequence[Attribute]) -> list[Attribute]:
+    """Without Enums' members, which a document states by their values."""
+    return [replace(a, choice_values=(), fields=tuple(_asked(a.fields))) for a in attributes]
+
+
 def write_card(folder: Path, card: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -52,7 +131,9 @@ def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> No
         path.write_text(json.dumps(plain, indent=2) + "\n", "utf-8")
         return
     if not path.is_file():
-        raise InputError(f"there is no run in {folder.parent} to resume")
+        done = (folder.parent / CARD).is_file()
+        why = "it is finished, and its checkpoints are gone" if done else "none was begun there"
+        raise InputError(f"there is no run in {folder.parent} to resume: {why}")
     before = json.loads(path.read_text("utf-8"))
     changed = [key for key in {**before, **plain} if before.get(key) != plain.get(key)]
     if odd := [key for key in changed if key not in _MAY_CHANGE]:

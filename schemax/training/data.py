@@ -29,7 +29,7 @@ def read_training_examples(
         return annotated
     what = "kept in training" if keep_overlap else "dropped from training"
     warnings.warn(
-        f"{len(shared)} products of {train} are also in {test}, {what}: {some_of(shared)}",
+        f"{len(shared)} documents of {train} are also in {test}, {what}: {some_of(shared)}",
         stacklevel=2,
     )
     if keep_overlap:
@@ -38,6 +38,6 @@ def read_training_examples(
     left = [example for example in annotated if example.text not in texts]
     if not left:
         raise InputError(
-            f"all products of {train} are also in {test}; no product is left to train on"
+            f"all documents of {train} are also in {test}; no document is left to train on"
         )
     return left

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from schemax.attributes import Attribute, compile_attributes
+from schemax.compiler.lists import leaves_of_item
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record
-from schemax.evaluation.labels import as_stated
+from schemax.evaluation.labels import as_stated, flat
+from schemax.evaluation.scores import as_text
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
 from schemax.io.records import bounded_lines, read_records
 from schemax.progress import track
+from schemax.results import FieldError, SlotText
 from schemax.training.training_examples import TrainingExample, training_example
 
 
@@ -47,11 +51,14 @@ def examples_by_model(
     names = row_ids(annotated)
     examples: dict[int, TrainingExample] = {}
     for item in track(stream, total=len(records)) if show_progress else stream:
-        bad = {error.field for error in item.errors if error.field}
+        attributes = compile_attributes(schemas[annotated[item.index].category])
+        bad = _lists(item.errors)
         # Not the final values: these may be defaults, which are not to be learnt.
         written = {
-            name: None if name in bad or field.raw is None else output.unescape(field.raw)
-            for name, field in item.fields.items()
+            attribute.name: None
+            if slot is None or attribute.name in bad
+            else _written(attribute, slot, output)
+            for attribute, slot in zip(attributes, item.slots, strict=False)
         }
         if written:
             place = item.index
@@ -59,6 +66,28 @@ def examples_by_model(
                 names[place], annotated[place], written, bad, schemas, output
             )
     return [examples[place] for place in sorted(examples)]
+
+
+def _lists(errors: Iterable[FieldError]) -> set[str]:
+    """The fields that errors are about; of "lines.2.price" the list as well."""
+    names = [error.field.split(".") for error in errors if error.field]
+    return {".".join(parts[:depth]) for parts in names for depth in range(1, len(parts) + 1)}
+
+
+def _written(attribute: Attribute, slot: SlotText, output: OutputFormat) -> Any:
+    """What a slot states; of a list in two phases, its items, without those that state nothing."""
+    if slot.items is None:
+        return output.unescape(slot.raw, is_list=attribute.is_list)
+    leaves = leaves_of_item(attribute, 1)
+    rows = [
+        [_written(leaf, one, output) for leaf, one in zip(leaves, item, strict=True)]
+        for item in slot.items
+    ]
+    stated = [row for row in rows if any(value is not None for value in row)]
+    if not attribute.fields:
+        return [value for (value,) in stated]
+    names = [leaf.name for leaf in attribute.fields]
+    return [dict(zip(names, row, strict=True)) for row in stated]
 
 
 def _example(
@@ -72,7 +101,9 @@ def _example(
     """found: values by field; bad: fields whose value is unknown."""
     stated = {field: as_stated(value) for field, value in found.items() if field not in bad}
     example, _ = training_example(name, annotated, stated, schemas, output)
-    return replace(example, unknown=example.unknown | (bad & found.keys()))
+    unknown = example.unknown | (bad & found.keys())
+    labels = {field: as_text(value) for field, value in stated.items() if field not in unknown}
+    return replace(example, unknown=unknown, labels=labels)
 
 
 def examples_by_predictions(
@@ -100,11 +131,12 @@ def examples_by_predictions(
                 raise InputError(f"{where}: not a prediction: attributes must be an object")
             place = _place(row, number - 1, by_id, len(annotated))
             if place is None:
-                raise InputError(f"{where}: no product to train on has the id {row.get('id')!r}")
+                raise InputError(f"{where}: no document to train on has the id {row.get('id')!r}")
             if row["attributes"] is None:
                 continue
-            bad = {e.get("field") for e in row.get("errors") or [] if isinstance(e, dict)}
-            values = _flat(row["attributes"])
+            errors = (e for e in row.get("errors") or [] if isinstance(e, dict))
+            bad = _lists(FieldError(e.get("field"), "") for e in errors)
+            values = flat(row["attributes"])
             try:
                 examples[place] = _example(
                     names[place], annotated[place], values, bad, schemas, output
@@ -121,14 +153,3 @@ def _place(row: Mapping[str, Any], number: int, by_id: Mapping[str, int], count:
         return by_id.get(str(row["id"]))
     place = row.get("index", number)
     return place if isinstance(place, int) and 0 <= place < count else None
-
-
-def _flat(attributes: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Nested models by dotted path, as attributes are named."""
-    found: dict[str, Any] = {}
-    for key, value in attributes.items():
-        if isinstance(value, dict):
-            found |= _flat(value, f"{path}{key}.")
-        else:
-            found[f"{path}{key}"] = value
-    return found

@@ -8,14 +8,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
 from schemax.compiler.prompt import clean_document
 from schemax.errors import InputError
 from schemax.messages import some_of
 from schemax.runtime.language_model import LanguageModel
 from schemax.runtime.plan import plan_prompt
-from schemax.training.sequences import TrainingSequence, training_sequence
-from schemax.training.targets import slot_targets
+from schemax.training.sequences import Branch, TrainingSequence, training_sequence
+from schemax.training.targets import ItemTarget, count_or_value, item_targets, slot_targets
 from schemax.training.training_examples import TrainingExample
 
 Ids = tuple[int, ...]
@@ -27,6 +28,7 @@ class Features:
 
     document: the ids of its text. literals: (N,) values as they are written.
     chances: (N,) how likely each value is learnt in an epoch: 1 where it was annotated.
+    items: what the counts among the literals call for, of lists in two phases.
     tokens: what it adds to a row behind the instruction; extent: position ids it needs there.
     long_rope: whether longrope takes its long factors.
     """
@@ -36,6 +38,7 @@ class Features:
     document: Ids
     literals: tuple[str, ...]
     chances: tuple[float, ...]
+    items: tuple[ItemTarget, ...]
     tokens: int
     extent: int
     long_rope: bool
@@ -53,14 +56,15 @@ def make_features(
 
     Warns of documents that are too long for the model, by name, and leaves them out; and of values
     that are longer than their slot's budget, so that only their beginning is learnt. Raises
-    InputError for lists in two phases, and if nothing is left to be learnt.
+    InputError for lists in two phases among which fields look at others, and if nothing is left to
+    be learnt.
     """
     for category, schema in compiled.items():
-        if found := next((item for item in schema.attributes if item.two_phase), None):
-            way = "leave it out" if found.fields else "declare it without long=True"
+        if (name := _untrainable(schema.attributes)) is not None:
             raise InputError(
-                f"{category}: {found.name} is a list that is read in two phases, which cannot be "
-                f"trained; {way}"
+                f"{category}: {name} is a list in two phases, and it looks at others (after), is "
+                "looked at, or its items' fields look at each other, which cannot be trained; "
+                "remove after, or train without this field"
             )
     features: dict[str, list[Features]] = {}
     notes: defaultdict[str, list[str]] = defaultdict(list)
@@ -71,8 +75,18 @@ def make_features(
     for what, names in notes.items():
         warnings.warn(f"{len(names)} {what}: {some_of(names)}", stacklevel=2)
     if not features:
-        raise InputError("no product is left to train on")
+        raise InputError("no document is left to train on")
     return features
+
+
+def _untrainable(attributes: Sequence[Attribute]) -> str | None:
+    """A list whose keys depend on values, or that those of others depend on."""
+    looked_at = {path for attribute in attributes for path in attribute.after}
+    for attribute in attributes:
+        inner = any(leaf.after for leaf in attribute.fields) or _untrainable(attribute.fields)
+        if attribute.two_phase and (attribute.after or attribute.path in looked_at or inner):
+            return attribute.name
+    return None
 
 
 def _features(
@@ -85,15 +99,18 @@ def _features(
     """Features of an example, if the model can learn from it; notes: who is named for what."""
     text = clean_document(example.text, compiled.prompt.fence)
     document = tuple(compiled.codec.encode(text))
-    prompt = compiled.assemble([document])
+    values = [example.values.get(attribute.name) for attribute in compiled.attributes]
+    literals = tuple(map(compiled.format.escape, map(count_or_value, compiled.attributes, values)))
+    items = tuple(item_targets(compiled, values))
+    prompt = compiled.assemble([document], [literals])
     plan = plan_prompt(prompt, compiled.decoding)
     if (problem := model.misfit(plan)) is not None:
         notes["left out, too long for the model"].append(f"{example.name} ({problem})")
         return None
-    values = (example.values.get(attribute.name) for attribute in compiled.attributes)
-    literals = tuple(map(compiled.format.escape, values))
     chances = tuple(
-        1.0
+        0.0
+        if any(".".join(path) in example.unknown for path in attribute.after)
+        else 1.0
         if attribute.name in example.values
         else absent
         if attribute.name not in example.unknown and (attribute.nullable or not attribute.required)
@@ -104,7 +121,9 @@ def _features(
         notes["left out, without a label to learn"].append(example.name)
         return None
     targets, _ = slot_targets(compiled, [literals], [(True,) * len(literals)])
-    for place, (ids, budget) in enumerate(zip(targets, compiled.k_max, strict=True)):
+    slots = [*zip(range(len(targets)), targets, compiled.k_max, strict=True)]
+    slots += [(item.place, item.values, item.k_max) for item in items]
+    for place, ids, budget in slots:
         ended = len(ids) < budget or ids[-1] in compiled.stop.eos_ids
         if not ended and not compiled.decode_slot(ids)[1]:
             of = compiled.attributes[place].label if len(targets) > 1 else "the output"
@@ -117,7 +136,11 @@ def _features(
         document=document,
         literals=literals,
         chances=chances,
-        tokens=len(plan.input_ids) - instruction + sum(len(ids) - 1 for ids in targets),
+        items=items,
+        tokens=len(plan.input_ids)
+        - instruction
+        + sum(len(ids) - 1 for ids in targets)
+        + sum(len(item.key) + len(item.values) - 1 for item in items),
         extent=plan.max_position + 1 - instruction,
         long_rope=model.uses_long_rope(plan),
     )
@@ -130,10 +153,16 @@ def fill_row(
 
     rng: chooses which values without an annotation are learnt; None learns all that ever may be.
     """
-    prompt = compiled.assemble([item.document for item in features])
+    literals = [item.literals for item in features]
+    prompt = compiled.assemble([item.document for item in features], literals)
     learnt = [
         [chance > (0.0 if rng is None else rng.random()) for chance in item.chances]
         for item in features
     ]
-    values, flags = slot_targets(compiled, [item.literals for item in features], learnt)
-    return training_sequence(compiled, prompt, values, flags)
+    values, flags = slot_targets(compiled, literals, learnt)
+    branches = [
+        Branch(j, item.key, item.values, learnt[j][item.place])
+        for j, one in enumerate(features)
+        for item in one.items
+    ]
+    return training_sequence(compiled, prompt, values, flags, branches)

@@ -41,17 +41,32 @@ class TrainingSequence:
         return len(self.input_ids)
 
 
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A slot that another one's value calls for, right behind the output's opening.
+
+    document: j, whose own slots are branches, too. learnt: whether its value is.
+    """
+
+    document: int
+    key: Sequence[int]
+    values: Sequence[int]
+    learnt: bool = True
+
+
 def training_sequence(
     compiled: CompiledSchema,
     prompt: PromptIds,
     values: Sequence[Sequence[int]],
     learnt: Sequence[bool | Sequence[bool]] | None = None,
+    branches: Sequence[Branch] = (),
 ) -> TrainingSequence:
     """Appends each slot's value to the prompt.
 
     values: one run of ids per slot, in the order of slot ids, as `value_ids` gives them.
     learnt: one flag per slot, or one per token of its value; what has its flag off is read, but is
         no label.
+    branches: further slots, of isolated documents in the layout `branched`.
     """
     plan = plan_prompt(prompt, compiled.decoding)
     targets = [np.asarray(ids, np.int64) for ids in values]
@@ -69,8 +84,26 @@ def training_sequence(
     ]
     filled = with_values(plan, inputs)
     columns = {name: getattr(filled, name) for name in ("input_ids", *_INFO)}
-    labels = np.concatenate([labels, *(ids[1:] for ids in targets)])
-    return TrainingSequence(**columns, labels=labels)
+    columns["labels"] = np.concatenate([labels, *(ids[1:] for ids in targets)])
+    # Where a document's first key begins, which is right behind the opening.
+    firsts = {int(j): at for at, j in reversed(list(enumerate(plan.slot_document)))}
+    parts = {name: [column] for name, column in columns.items()}
+    for number, branch in enumerate(branches):
+        j, length = branch.document, len(branch.key)
+        start = int(plan.last_position[firsts[j]]) - len(prompt.keys[j][0]) + 1
+        ids = [*branch.key, *branch.values[:-1]]
+        wanted = list(branch.values) if branch.learnt else [IGNORE] * len(branch.values)
+        added = {
+            "input_ids": ids,
+            "position_ids": range(start, start + len(ids)),
+            "document": [j] * len(ids),
+            "slot": [len(plan.slot_ids) + number] * len(ids),
+            "step": [0] * length + list(range(1, len(branch.values))),
+            "labels": [IGNORE] * (length - 1) + wanted,
+        }
+        for name, run in added.items():
+            parts[name].append(np.asarray(run, np.int64))
+    return TrainingSequence(**{name: np.concatenate(runs) for name, runs in parts.items()})
 
 
 def value_ids(text: str, compiled: CompiledSchema, k_max: int) -> tuple[int, ...]:

@@ -7,9 +7,14 @@ token that completes the stop rule, as the decoder's own values do.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
+from schemax.compiler.lists import asked_of, leaves_of_item
 from schemax.formats import DocumentKey
+from schemax.tokens import SlotSpec
 from schemax.training.sequences import value_ids
 
 Ids = tuple[int, ...]
@@ -47,10 +52,7 @@ def following_texts(compiled: CompiledSchema, num_documents: int) -> list[list[s
     """
     output, paths = compiled.format, [attribute.labels for attribute in compiled.attributes]
     if compiled.decoding.layout == "branched":
-        # XML's delimiter begins a closing tag; a "newline" slot ends with the rest of its line.
-        short = compiled.decoding.stop == "newline" and "\n" not in output.delimiter
-        row = [output.closing(path) if short else output.delimiter for path in paths]
-        return [row] * num_documents
+        return [[_behind_branch(compiled, path) for path in paths]] * num_documents
     if compiled.decoding.documents == "isolated":
         return [[*compiled.key_texts[0][1:], output.closing(paths[-1])]] * num_documents
     rows = compiled.key_texts[:num_documents]
@@ -58,6 +60,58 @@ def following_texts(compiled: CompiledSchema, num_documents: int) -> list[list[s
     firsts = [row[0] for row in rows[1:]]
     end = output.closing((DocumentKey(str(num_documents)), *paths[-1]))
     return [[*row[1:], first] for row, first in zip(rows, [*firsts, end], strict=True)]
+
+
+def _behind_branch(compiled: CompiledSchema, path: Sequence[str]) -> str:
+    output = compiled.format
+    # XML's delimiter begins a closing tag; a "newline" slot ends with the rest of its line.
+    short = compiled.decoding.stop == "newline" and "\n" not in output.delimiter
+    return output.closing(tuple(path)) if short else output.delimiter
+
+
+@dataclass(frozen=True, slots=True)
+class ItemTarget:
+    """A slot that the count of a list calls for: of an item, or of a leaf of it.
+
+    place: of the list among the attributes. key, values: token ids; k_max: the slot's budget.
+    """
+
+    place: int
+    key: Ids
+    values: Ids
+    k_max: int
+
+
+def count_or_value(attribute: Attribute, value: Any) -> Any:
+    """What an attribute's own slot holds: of a list in two phases, how many items it has."""
+    return len(value) if attribute.two_phase and value is not None else value
+
+
+def item_targets(compiled: CompiledSchema, values: Sequence[Any]) -> Iterator[ItemTarget]:
+    """What the slots of all items should be filled with; values: (N,) of the attributes."""
+    for place, (attribute, value) in enumerate(zip(compiled.attributes, values, strict=True)):
+        if attribute.two_phase and value:
+            yield from _targets_of(compiled, place, attribute, compiled.slots[place], value)
+
+
+def _targets_of(
+    compiled: CompiledSchema, place: int, attribute: Attribute, spec: SlotSpec, value: Sequence[Any]
+) -> Iterator[ItemTarget]:
+    output = compiled.format
+    assert spec.expansion is not None  # as of all lists in two phases
+    count = compiled.codec.encode(output.escape(len(value)) + output.delimiter)
+    children = iter(spec.expansion.children(tuple(count)))
+    for number, item in enumerate(value, 1):
+        leaves = leaves_of_item(attribute, number)
+        for leaf, part in zip(leaves, item if attribute.fields else (item,), strict=True):
+            child = next(children)
+            assert child.k_max is not None  # as of all items
+            text = output.escape(count_or_value(leaf, part))
+            behind = _behind_branch(compiled, asked_of(leaf).labels)
+            ids = value_ids(text + behind, compiled, child.k_max)
+            yield ItemTarget(place, child.key, ids, child.k_max)
+            if leaf.two_phase and part:
+                yield from _targets_of(compiled, place, leaf, child.spec, part)
 
 
 def _whole_output(

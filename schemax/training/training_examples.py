@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel
 
+from schemax.compiler.lists import Rows
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, canonical, row_ids
+from schemax.evaluation.examples import Example, Label, canonical, row_ids
 from schemax.evaluation.labels import Stated, shown_text, typed_labels
 from schemax.formats import OutputFormat, Writable
 from schemax.results import FieldError
@@ -22,13 +23,15 @@ class TrainingExample:
     values: attribute name -> value, ready to be written; None is an explicit null. An attribute
         that was not annotated is missing.
     unknown: attributes whose values are not known, so nothing is learnt about them.
+    labels: what predictions are compared with.
     """
 
     name: str
     category: str
     text: str
-    values: Mapping[str, Writable]
+    values: Mapping[str, Writable | Rows]
     unknown: frozenset[str] = frozenset()
+    labels: Mapping[str, Label] = field(default_factory=dict)
 
 
 def gold_examples(
@@ -44,8 +47,8 @@ def gold_examples(
         stated = {label: canonical(value) for label, value in one.attributes.items()}
         example, errors = training_example(name, one, stated, schemas, output)
         if errors:
-            raise InputError(f"product {name}: {errors[0].field}: {errors[0].message}")
-        examples.append(example)
+            raise InputError(f"document {name}: {errors[0].field}: {errors[0].message}")
+        examples.append(replace(example, labels=one.attributes))
     return examples
 
 
@@ -65,7 +68,7 @@ def training_example(
     if schema is None:
         known = ", ".join(map(repr, schemas))
         raise InputError(
-            f"product {name}: no schema for category {annotated.category!r}; known are {known}"
+            f"document {name}: no schema for category {annotated.category!r}; known are {known}"
         )
     labels = typed_labels(name, annotated.category, stated, schema, output)
     unknown = frozenset(error.field for error in labels.errors if error.field)

@@ -57,6 +57,7 @@ class Engine(ABC):
     writes: what it emits per document; see `Workload.expected`.
     batch_sizes: documents in flight to choose from, where the engine leaves the choice to its
         user; the benchmark tries all and keeps the fastest in `batch_size`.
+    documents_per_prompt: how many documents share a prompt, at most.
     note: what a reader of its figures should know.
     model: the one of the comparison; module: a replica of it between `setup` and `teardown`, whose
         forward passes are counted.
@@ -67,6 +68,7 @@ class Engine(ABC):
     kind: EngineKind = "rival"
     writes: Writes = "output"
     batch_sizes: tuple[int, ...] = ()
+    documents_per_prompt: int = 1
     note: str = ""
 
     def __init__(self, model: Any, options: EngineOptions) -> None:

@@ -32,7 +32,7 @@ class Outlines(Generate):
         if find_spec("outlines_core") is None:
             raise Unavailable("not installed: outlines-core")
         if not work.token_bytes or work.facts.get("format") != "json":
-            raise Unavailable("its grammar needs tokens of text; name products with --data")
+            raise Unavailable("its grammar needs tokens of text; name documents with --data")
         super().setup(work)
         from outlines_core import Index, Vocabulary
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from schemax.benchmark.engines.base import (
     EngineOptions,
     Unavailable,
 )
-from schemax.benchmark.workload import Workload
+from schemax.benchmark.workload import Ids, Workload
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine import fill
@@ -29,13 +29,18 @@ def paper(stacked: int) -> tuple[str, DecodingConfig]:
 
 
 # gapped: the paper's layout of positions, with documents and slots that do not see each other.
-# autoregressive: keys and values one after another, the baseline without its waste.
+# autoregressive: keys and values one after another, the baseline without its waste; -6: with six
+# documents in a prompt, so that what stacking gains and what parallel slots gain can be told apart.
 OURS: Mapping[str, tuple[str, DecodingConfig]] = MappingProxyType(
     {
         "isolated": ("schemax, default", PRESETS["isolated"]),
         "gapped": ("schemax, gapped skeleton", DecodingConfig(layout="gapped")),
         **{f"paper-{stacked}": paper(stacked) for stacked in (1, 2, 6)},
         "autoregressive": ("schemax, autoregressive", PRESETS["autoregressive"]),
+        "autoregressive-6": (
+            "schemax, batch prompting, J = 6",
+            replace(PRESETS["autoregressive"], documents="stacked", documents_per_prompt=6),
+        ),
     }
 )
 """By name: the title of a setting, and what it is."""
@@ -57,6 +62,7 @@ class SchemaxEngine(Engine):
         super().__init__(model, options)
         self.name, self.title = name, title
         self.config = replace(config, batch_size=options.batch_size)
+        self.documents_per_prompt = config.documents_per_prompt
         self.writes = "output" if config.layout == "autoregressive" else "values"
 
     def setup(self, work: Workload) -> None:
@@ -74,16 +80,25 @@ class SchemaxEngine(Engine):
             self.prepared.forget_prefixes()
 
     def run(self, work: Workload) -> Emitted:
+        stacked = self.documents_per_prompt
         if self.writes == "output":
-            prompts, stop = work.autoregressive_prompts(), work.end
+            prompts, stop = work.autoregressive_prompts(stacked), work.end
         else:
-            prompts, stop = work.prompts(self.config.documents_per_prompt), work.stop
+            prompts, stop = work.prompts(stacked), work.stop
         found: dict[int, Any] = {}
         for place, output in fill(self.prepared, prompts, stop, self.config):
             if output.problem is not None:
                 raise BenchmarkError(f"{self.name}, document {place}: {output.problem}")
             found[place] = tuple(slot.ids for slot in output.slots)
+        if self.writes == "output":  # every document of a prompt has the output of all of them
+            found = dict(enumerate(self._parted(work, found)))
         return [found[place] for place in range(len(work))]
+
+    def _parted(self, work: Workload, found: Mapping[int, Any]) -> Iterator[tuple[Ids]]:
+        place = 0
+        for some in work.groups(self.documents_per_prompt):
+            yield from ((ids,) for ids in work.parted_output(found[place][0], some))
+            place += len(some)
 
     def teardown(self) -> None:
         super().teardown()

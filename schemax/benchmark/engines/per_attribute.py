@@ -8,7 +8,14 @@ import torch
 from transformers import DynamicCache
 
 from schemax.benchmark.engines.base import Emitted
-from schemax.benchmark.engines.generate import Replayed, alike_batches, left_padded
+from schemax.benchmark.engines.generate import (
+    Replayed,
+    alike_batches,
+    behind,
+    copied_cache,
+    left_padded,
+    prefix_cache,
+)
 from schemax.benchmark.workload import Ids, Listing, Workload
 
 
@@ -22,14 +29,12 @@ class PerAttribute(Replayed):
 
     def run(self, work: Workload) -> Emitted:
         keys = [work.categories[listing.category].keys for listing in work.listings]
-        prompts = [
-            (*work.stem(listing), *key)
-            for listing, own in zip(work.listings, keys, strict=True)
-            for key in own
-        ]
+        asked = [(x, key) for x, own in zip(work.listings, keys, strict=True) for key in own]
+        owners = [listing.category for listing, _ in asked]
+        prompts = [(*work.stem(listing), *key) for listing, key in asked]
         answers = [answer for listing in work.listings for answer in listing.answers]
         size = max(map(len, keys)) * (self.batch_size or 1)
-        rows = iter(self.answered(prompts, answers, size, work))
+        rows = iter(self.answered(owners, prompts, answers, size, work))
         return [tuple(next(rows) for _ in own) for own in keys]
 
 
@@ -42,22 +47,32 @@ class PerAttributeCached(PerAttribute):
         found: dict[int, tuple[Ids, ...]] = {}
         for category in sorted({listing.category for listing in work.listings}):
             owned = [n for n, listing in enumerate(work.listings) if listing.category == category]
+            cache = prefix_cache(self.module, work.categories[category].instruction)
             stems = [work.stem(work.listings[n]) for n in owned]
             for batch in alike_batches(stems, self.batch_size or 1):
                 places = [owned[n] for n in batch]
-                rows = self._batch(work, [work.listings[place] for place in places])
+                rows = self._batch(work, [work.listings[place] for place in places], cache)
                 found.update(zip(places, rows, strict=True))
         return [found[place] for place in range(len(work))]
 
     @torch.inference_mode()
-    def _batch(self, work: Workload, listings: Sequence[Listing]) -> list[tuple[Ids, ...]]:
-        """Of one category."""
-        own = work.categories[listings[0].category].keys
+    def _batch(
+        self, work: Workload, listings: Sequence[Listing], prefix: DynamicCache
+    ) -> list[tuple[Ids, ...]]:
+        """Of one category, whose instruction's cache is given."""
+        category = work.categories[listings[0].category]
+        own, instruction = category.keys, category.instruction
         device, repeats = self.module.device, len(own)
-        stems, stem_mask = left_padded([work.stem(x) for x in listings], work.eos_id, device)
-        cache = DynamicCache(config=self.module.config)
+        rests = [work.stem(listing)[len(instruction) :] for listing in listings]
+        stems, stem_mask = behind(instruction, rests, work.eos_id, device)
+        cache = copied_cache(prefix, len(listings))
+        places = (stem_mask.cumsum(1) - 1).clamp(min=0)[:, len(instruction) :]
         self.module.base_model(
-            input_ids=stems, attention_mask=stem_mask, past_key_values=cache, use_cache=True
+            input_ids=stems[:, len(instruction) :],
+            attention_mask=stem_mask,
+            position_ids=places,
+            past_key_values=cache,
+            use_cache=True,
         )
         cache.batch_repeat_interleave(repeats)
         # Padding between a document and a shorter key is masked, and takes no position.

@@ -9,7 +9,13 @@ from typing import Any
 from schemax.benchmark.engines.base import Engine, EngineOptions
 from schemax.benchmark.engines.bounds import Floor, Reading
 from schemax.benchmark.engines.continuous import Continuous
-from schemax.benchmark.engines.generate import Draft, Generate, GenerateFlash, Lookup
+from schemax.benchmark.engines.generate import (
+    BatchPrompting,
+    Draft,
+    Generate,
+    GenerateFlash,
+    Lookup,
+)
 from schemax.benchmark.engines.grammar import Outlines
 from schemax.benchmark.engines.llama_cpp import LlamaCpp
 from schemax.benchmark.engines.ours import OURS, SchemaxEngine, paper
@@ -17,8 +23,8 @@ from schemax.benchmark.engines.per_attribute import PerAttribute, PerAttributeCa
 
 _BOUNDS: tuple[type[Engine], ...] = (Floor, Reading)
 _RIVALS: tuple[type[Engine], ...] = (
-    *(Generate, GenerateFlash, Lookup, Draft, PerAttribute, PerAttributeCached, Continuous),
-    *(LlamaCpp, Outlines),
+    *(Generate, GenerateFlash, BatchPrompting, Lookup, Draft),
+    *(PerAttribute, PerAttributeCached, Continuous, LlamaCpp, Outlines),
 )
 _OTHERS = {engine.name: engine for engine in (*_BOUNDS, *_RIVALS)}
 
@@ -55,7 +61,9 @@ def build_sweep(
     for (name, setting), size in product(
         [*settings, ("isolated J=1", OURS["isolated"])], batch_sizes
     ):
-        engine = SchemaxEngine(model, EngineOptions(batch_size=size), f"{name} B={size}", *setting)
+        # In flight are documents, and a batch of the paper is one of prompts.
+        options = EngineOptions(batch_size=size * setting[1].documents_per_prompt)
+        engine = SchemaxEngine(model, options, f"{name} B={size}", *setting)
         engine.batch_size = size
         found.append(engine)
     return found

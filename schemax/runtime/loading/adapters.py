@@ -15,6 +15,7 @@ from schemax.errors import ModelError
 from schemax.hub import cached_folder
 from schemax.runtime.loading.files import read_object
 from schemax.runtime.loading.refusals import NOT_FOUND, need, refusing, some
+from schemax.trained import FILE as TRAINED
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -27,6 +28,7 @@ _FILES = (
     CALIBRATION,
     "chat_template.jinja",
     "prompt.jinja",
+    TRAINED,
     "special_tokens_map.json",
     "tokenizer.json",
     "tokenizer_config.json",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 from schemax.calibration import FILE as CALIBRATION
 from schemax.calibration import Calibration, read_calibration
@@ -19,18 +21,22 @@ from schemax.runtime.loading.hub_kernels import guard_hub_kernels
 from schemax.runtime.loading.quantization import DeviceMap, Quantization, placement
 from schemax.runtime.loading.refusals import NOT_FOUND, brief, refusing, some
 from schemax.runtime.loading.sources import Source, find_source, load_config
+from schemax.runtime.pointwise import compile_chains
+from schemax.trained import FILE as TRAINED
+from schemax.trained import TrainedWith, read_trained
 
 _AUTOMATIC = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model, its tokenizer, and the prompt template and calibration that came along."""
+    """A model, its tokenizer, and what came along: template, calibration, and its training's."""
 
     model: Any
     tokenizer: Any
-    template: str | None
-    calibration: Calibration | None
+    template: str | None = None
+    calibration: Calibration | None = None
+    trained: TrainedWith = field(default_factory=TrainedWith)
 
 
 def load(
@@ -42,6 +48,7 @@ def load(
     quantization: Quantization | None = None,
     adapter: str | Path | None = None,
     attn_implementation: str | None = None,
+    compile: bool = False,
     revision: str | None = None,
 ) -> Loaded:
     """Loads weights and tokenizer.
@@ -52,19 +59,21 @@ def load(
     device_map: spreads the model over devices instead; see transformers. Needs accelerate.
     quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
     adapter: a LoRA adapter, merged into the weights unless these are quantized.
+    compile: whether chains of pointwise operations are compiled; see `runtime.pointwise`.
     revision: of `name` on the Hub: branch, tag or commit.
 
     Raises ModelError for a folder without config, safetensors weights or tokenizer, for models
     that transformers cannot load without remote code, for adapters other than LoRA, for a broken
-    calibration.json, and where a device or a package is missing; ValueError for an unknown
-    quantization, and for a device together with a device_map.
+    calibration.json or schemax.json, and where a device or a package is missing; ValueError for an
+    unknown quantization, and for a device together with a device_map.
     """
     _check_options(device, device_map, quantization)
     guard_hub_kernels()
     place = pick_device(device) if device_map is None else _first_choice(device_map)
     source = find_source(str(name), None if adapter is None else str(adapter), revision)
     config = load_config(source)
-    calibration = _calibration(source)  # before the weights, since it may be refused
+    # Before the weights, since they may be refused.
+    calibration, trained = _calibration(source), _trained(source)
     tokenizer = _tokenizer(source, config)
     model = _weights(
         source,
@@ -77,7 +86,9 @@ def load(
     )
     if source.adapter is not None:
         model = put_adapter(model, source.adapter)
-    return Loaded(model, tokenizer, _template(source), calibration)
+    if compile:
+        compile_chains(model)
+    return Loaded(model, tokenizer, _template(source), calibration, trained)
 
 
 def pick_device(device: str | int | torch.device) -> torch.device:
@@ -126,7 +137,8 @@ def load_tokenizer(name: str | Path) -> Loaded:
         path = source.find("tokenizer.json")
     if path is None:
         raise ModelError(f"{name} has no tokenizer.json")
-    return Loaded(None, str(path.parent), _template(source), _calibration(source))
+    folder = str(path.parent)
+    return Loaded(None, folder, _template(source), _calibration(source), _trained(source))
 
 
 # Options
@@ -189,6 +201,14 @@ def _template(source: Source) -> str | None:
         return text if text is None or "\n" in text else f"{text}\n"
 
 
+def _trained(source: Source) -> TrainedWith:
+    """Of the adapter, or else of the model."""
+    name, revision = source.holder(TRAINED)
+    with refusing(name):
+        path = find_file(name, TRAINED, revision)
+        return read_trained(path) if path else TrainedWith()
+
+
 def _calibration(source: Source) -> Calibration | None:
     """That of the adapter, if there is one: what the base model's says holds no more with it."""
     name, revision = source.name, source.revision
@@ -217,10 +237,10 @@ def _weights(
     if attn_implementation is not None and "/" in attn_implementation:
         raise ModelError(
             f"attention implementation {attn_implementation!r} is code on the Hub, which is never "
-            'executed here; use "sdpa" or "eager"'
+            'executed here; use "sdpa", "eager" or "flex_attention"'
         )
     options = placement(name, config, place, dtype, device_map, quantization)
-    with refusing(name):
+    with refusing(name), _no_bars():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=config,
@@ -239,6 +259,18 @@ def _weights(
         _check_loaded(name, model, report)
         # With options it is in place already, and quantized weights cannot even be moved.
         return model if options else model.to(place)
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Keeps transformers' bars of weights that lie on this machine off the terminal."""
+    was_on = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if was_on:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _check_loaded(name: str, model: Any, report: Mapping[str, Any]) -> None:

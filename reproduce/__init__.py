@@ -1,0 +1,1 @@
+"""Tables and figures of the HPD paper, made again: README.md says how."""

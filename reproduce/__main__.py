@@ -1,0 +1,61 @@
+"""python -m reproduce TARGET: the commands of a table or figure, one after another.
+
+A step whose file is there is not run again. README.md tells of the targets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from reproduce.scales import SCALES
+from reproduce.tables import TABLES
+from reproduce.targets import TARGETS, Step
+
+
+def command_of(step: Step) -> list[str]:
+    """What runs a step."""
+    if step.arguments[0].startswith("reproduce."):
+        return [sys.executable, "-m", *step.arguments]
+    return [*(step.launch or (sys.executable, "-m")), "schemax", *step.arguments]
+
+
+def run(step: Step) -> None:
+    """Raises CalledProcessError where the command fails; what it printed is then thrown away."""
+    step.makes.parent.mkdir(parents=True, exist_ok=True)
+    if not step.to_file:
+        subprocess.run(command_of(step), check=True)
+        return
+    partial = step.makes.with_suffix(".partial")
+    with partial.open("wb") as handle:
+        subprocess.run(command_of(step), check=True, stdout=handle)
+    partial.replace(step.makes)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m reproduce", description=__doc__)
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("--scale", choices=SCALES, default="laptop")
+    parser.add_argument("--out", type=Path, default=Path("reproduced"))
+    parser.add_argument("--source", help="of the published data; see `schemax data --help`")
+    parser.add_argument("--dry-run", action="store_true", help="show the commands alone")
+    given = parser.parse_args(arguments)
+    steps = list(TARGETS[given.target](SCALES[given.scale], given.out, given.source))
+    for step in steps:
+        print("+", shlex.join(command_of(step)), f"> {step.makes}" if step.to_file else "")
+        if step.makes.exists() or given.dry_run:
+            continue
+        try:
+            run(step)
+        except subprocess.CalledProcessError as error:
+            sys.exit(error.returncode)
+    if given.target in TABLES and not given.dry_run:
+        print(TABLES[given.target](given.out / given.target))
+
+
+if __name__ == "__main__":
+    main()

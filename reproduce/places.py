@@ -1,0 +1,77 @@
+"""Where stacking goes wrong: by place in the prompt, and whose words wrong values are.
+
+python -m reproduce.places RESULT.json data/oa-mine/test.jsonl
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from schemax.benchmark.table import markdown_table
+from schemax.evaluation.examples import Example, read_examples
+from schemax.evaluation.pairs import outcome_of
+from schemax.evaluation.runs import SavedRun, read_runs
+
+WORDS_OF = ("its own", "a neighbour's", "of neither")
+
+
+def places(run: SavedRun, examples: Sequence[Example]) -> tuple[list[float], Counter[str]]:
+    """The share of annotated pairs that is right, by place; and whose words wrong values are."""
+    groups = prompts_of(examples, stacked_in(run.name))
+    right: list[list[bool]] = [[] for _ in range(max(map(len, groups)))]
+    words: Counter[str] = Counter()
+    for group in groups:
+        for place, document in enumerate(group):
+            own = examples[document].text
+            others = [examples[other].text for other in group if other != document]
+            for name, label in run.examples[document].attributes.items():
+                value = run.predictions[document].get(name)
+                outcome = outcome_of(label, value)
+                right[place].append(outcome in ("vc", "nn"))
+                if outcome in ("vw", "nv") and value is not None:
+                    is_near = any(value in text for text in others)
+                    words[WORDS_OF[0 if value in own else 1 if is_near else 2]] += 1
+    return [sum(flags) / max(1, len(flags)) for flags in right], words
+
+
+def stacked_in(decoding: str) -> int:
+    """J of a setting's name; `paper` has six."""
+    if found := re.search(r"documents_per_prompt=(\d+)", decoding):
+        return int(found[1])
+    return 6 if decoding.startswith("paper") else 1
+
+
+def prompts_of(examples: Sequence[Example], stacked: int) -> list[list[int]]:
+    """Documents share a prompt with their neighbours of the same category."""
+    waiting: dict[str, list[int]] = {}
+    found: list[list[int]] = []
+    for place, example in enumerate(examples):
+        group = waiting.setdefault(example.category, [])
+        if not group:
+            found.append(group)
+        group.append(place)
+        if len(group) == stacked:
+            del waiting[example.category]
+    return found
+
+
+def rows(results: Path, data: Path) -> Iterator[tuple[str, ...]]:
+    examples = read_examples(data)
+    for run in read_runs(results):
+        shares, words = places(run, examples)
+        right = " ".join(f"{share:.2f}" for share in shares)
+        yield run.name, right, *(str(words[name]) for name in WORDS_OF)
+
+
+def main() -> None:
+    results, data = map(Path, sys.argv[1:])
+    names = ("decoding", "right, by place", *(f"wrong, words {name}" for name in WORDS_OF))
+    print("\n".join(markdown_table(names, rows(results, data))))
+
+
+if __name__ == "__main__":
+    main()

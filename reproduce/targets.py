@@ -1,0 +1,201 @@
+"""What every table and figure takes: commands, in order, and the files that they leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from reproduce.scales import Scale
+
+DATASETS = ("oa-mine", "ae-110k")
+# With earlier values, without, and without them in a skeleton with gaps.
+_KEEP_ALL = "isolated:min_probability=0"
+INDEPENDENCE = ("autoregressive", _KEEP_ALL, f"{_KEEP_ALL}:layout=gapped")
+# What `paper` is, a part at a time.
+_STACKING = tuple(f"paper:documents_per_prompt={j}" for j in (1, 2, 4, 6))
+_BATCHES = tuple(f"autoregressive:documents=stacked:documents_per_prompt={j}" for j in (2, 6))
+PARTS = (
+    _KEEP_ALL,
+    f"{_KEEP_ALL}:layout=gapped",
+    f"{_KEEP_ALL}:layout=gapped:slots=causal",
+    *_STACKING,
+    "paper:slots=independent",
+    f"{_KEEP_ALL}:documents=stacked:documents_per_prompt=6",
+    "autoregressive",
+    *_BATCHES,
+)
+_ATTRIBUTES = (1, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """arguments: of `schemax`, or of `python -m MODULE` where they begin with a module of ours.
+
+    makes: the file or folder by which a step that is done is known.
+    to_file: whether what the command prints becomes that file.
+    launch: what runs `schemax` instead of Python itself.
+    """
+
+    arguments: tuple[str, ...]
+    makes: Path
+    to_file: bool = False
+    launch: tuple[str, ...] = ()
+
+
+def data(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """Both data sets, and what is read of them. source: see `schemax data`."""
+    given = () if source is None else ("--source", source)
+    for name in DATASETS:
+        whole, used = out / "published" / name, out / "data" / name
+        yield Step(("data", name, *given, "-o", str(whole)), whole / "dataset.json")
+        counts = {"--train": scale.train_rows, "--test": scale.test}
+        few = [word for option, n in counts.items() if n for word in (option, str(n))]
+        arguments = ("reproduce.sample", str(whole), str(used), *few)
+        yield Step(arguments, used / "attributes.json")
+
+
+def models(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """A model of every size, for every data set, fine-tuned for both ways to decode."""
+    yield from data(scale, out, source)
+    for name, place in scale.models.items():
+        base = _base(place, out)
+        yield from _made(base, place)
+        for dataset in DATASETS:
+            for decoding in ("autoregressive", "paper"):
+                tuned = _tuned(out, dataset, name, decoding)
+                yield _train(scale, out / "data" / dataset, name, base, decoding, tuned)
+
+
+def table1(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """F1 and dollars for 1,000 documents."""
+    yield from models(scale, out, source)
+    for dataset in DATASETS:
+        for name in scale.models:
+            for decoding in ("autoregressive", "paper"):
+                tuned = str(_tuned(out, dataset, name, decoding))
+                result = out / "table1" / f"{dataset}_{name}_{decoding}.json"
+                yield _evaluate(out / "data" / dataset, tuned, decoding, result, scale)
+
+
+def table3(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """Speculative decoding beside HPD: batch 1, one document a prompt."""
+    few = scale.rivals[(at := scale.rivals.index("--rival-documents")) : at + 2]
+    one = (*scale.large, *scale.bench, *few, "--batch-size", "1", "--generate-batches", "1")
+    chosen = [("--draft-acceptance", share) for share in ("0.6", "0.8", "0.9")]
+    if scale.drafts:
+        chosen = [("--draft", draft) for draft in scale.drafts]
+    result = out / "table3" / "hpd.json"
+    engines = "generate,lookup,paper-1,isolated"
+    yield _bench((*one, "--engines", engines), result)
+    for option, value in chosen:
+        result = out / "table3" / f"draft_{value}.json"
+        arguments = (*one, "--engines", "generate,draft", option, value)
+        yield _bench(arguments, result)
+
+
+def table4(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """An LLM's F1 and speed. The judge is the largest model of the scale, all values at once."""
+    yield from models(scale, out, source)
+    (*_, judge) = scale.models.values()
+    if judge.startswith("layers-"):
+        judge = "schemax/embedded"
+    for name in scale.models:
+        for decoding in ("autoregressive", "paper"):
+            tuned = str(_tuned(out, "oa-mine", name, decoding))
+            result = out / "table4" / f"oa-mine_{name}_{decoding}.json"
+            more = ("--judge", judge, "--judge-form", "product")
+            yield _evaluate(out / "data" / "oa-mine", tuned, decoding, result, scale, *more)
+
+
+def figure4(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """Documents/s by documents a prompt and prompts a batch, drawn; rivals as lines."""
+    picture = out / "figure4" / "figure4.svg"
+    engines = ("--engines", "floor,generate,generate-flash,batch-prompting,continuous", "--sweep")
+    arguments = (*scale.shape, *scale.bench, *scale.rivals, *engines, "--plot", str(picture))
+    yield _bench(arguments, picture.with_suffix(".json"))
+
+
+def ablations(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """What stacking is worth in F1 and in speed, and what the number of attributes is."""
+    yield from parts(scale, out, source)
+    engines = "generate,batch-prompting,autoregressive,autoregressive-6,paper-1,paper-2,paper-6"
+    every = (*scale.shape, *scale.bench, *scale.rivals, "--engines")
+    yield _bench((*every, engines), out / "ablations" / "stacking.json")
+    for count in _ATTRIBUTES:
+        arguments = (*every, "generate,paper-1,isolated", "--attributes", str(count))
+        yield _bench(arguments, out / "ablations" / f"attributes_{count}.json")
+
+
+def parts(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """The setting `paper` a part at a time, on the models that were trained for both."""
+    yield from models(scale, out, source)
+    for name in scale.models:
+        for trained in ("autoregressive", "paper"):
+            tuned = str(_tuned(out, "oa-mine", name, trained))
+            result = out / "parts" / f"oa-mine_{name}_{trained}.json"
+            yield _evaluate(out / "data" / "oa-mine", tuned, ",".join(PARTS), result, scale)
+
+
+def independence(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """With earlier values and without, with gaps and without: both data sets, three seeds."""
+    yield from data(scale, out, source)
+    for name, place in scale.models.items():
+        base = _base(place, out)
+        yield from _made(base, place)
+        for dataset in DATASETS:
+            for seed in range(3):
+                # Trained as language models are, key by key: such a model never saw a gap.
+                tuned = out / "models" / f"{dataset}_{name}_seed-{seed}"
+                folder = out / "data" / dataset
+                yield _train(scale, folder, name, base, "autoregressive", tuned, seed)
+                result = out / "independence" / f"{dataset}_{name}_{seed}.json"
+                settings = ",".join(INDEPENDENCE)
+                yield _evaluate(out / "data" / dataset, str(tuned), settings, result, scale)
+
+
+TARGETS: Mapping[str, Callable[..., Iterator[Step]]] = MappingProxyType(
+    {
+        made.__name__: made
+        for made in (
+            *(data, models, table1, table3, table4),
+            *(figure4, ablations, parts, independence),
+        )
+    }
+)
+
+
+def _base(place: str, out: Path) -> str:
+    return str(out / "base" / place) if place.startswith("layers-") else place
+
+
+def _made(base: str, place: str) -> Iterator[Step]:
+    if place.startswith("layers-"):
+        layers = ("--layers", place.removeprefix("layers-"))
+        arguments = ("reproduce.shrink", "schemax/embedded", base, *layers)
+        yield Step(arguments, Path(base) / "config.json")
+
+
+def _train(
+    scale: Scale, data: Path, name: str, base: str, decoding: str, tuned: Path, seed: int = 0
+) -> Step:
+    own = ("--model", base, "--decoding", decoding, "--seed", str(seed), "--out", str(tuned))
+    adapter = ("--lora", "16") if name in scale.adapters else ()
+    more = ("--epochs", str(scale.epochs), "--held-out", "0.05", *scale.train, *adapter)
+    return Step(("train", str(data), *own, *more), tuned / "training.json", launch=scale.launch)
+
+
+def _tuned(out: Path, dataset: str, name: str, decoding: str) -> Path:
+    return out / "models" / f"{dataset}_{name}_{decoding}"
+
+
+def _evaluate(
+    data: Path, model: str, decoding: str, result: Path, scale: Scale, *more: str
+) -> Step:
+    asked = ("--model", model, "--decoding", decoding, "--price-per-hour", f"{scale.price:.4f}")
+    return Step(("evaluate", str(data), *asked, "--json", "--details", *more), result, to_file=True)
+
+
+def _bench(arguments: tuple[str, ...], result: Path) -> Step:
+    return Step(("bench", *arguments, "--json", str(result)), result)

@@ -1,0 +1,78 @@
+"""Fields that look at others: which leaves stand before which, and in which waves they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from graphlib import CycleError, TopologicalSorter
+
+from schemax.attributes.annotations import UnsupportedType
+from schemax.messages import some_of
+
+Path = tuple[str, ...]
+
+
+def resolved(paths: Sequence[Path], named: Sequence[Sequence[Path]]) -> list[tuple[Path, ...]]:
+    """(N,) the leaves that each of (N,) leaves looks at, in order, those beside it last.
+
+    named: (N,) paths of what the declaration names: leaves, and models for all leaves in them.
+    Raises Misplaced for an unknown name, a leaf that looks at itself, and a circle.
+    """
+    found = []
+    for path, wanted in zip(paths, named, strict=True):
+        leaves: dict[Path, None] = {}
+        for name in wanted:
+            inside = [leaf for leaf in paths if leaf[: len(name)] == name]
+            if not inside:
+                known = some_of(".".join(leaf) for leaf in paths if leaf != path)
+                raise Misplaced(
+                    path,
+                    f"after names {'.'.join(name)!r}, which is not asked for; there are {known}",
+                )
+            if path in inside:
+                raise Misplaced(
+                    path, f"after names {'.'.join(name)!r}, which is the field itself; remove it"
+                )
+            leaves.update(dict.fromkeys(inside))
+        # In the order of the declaration, but for those of the leaf's own group, which thus stays
+        # in one piece.
+        near = sorted(filter(leaves.__contains__, paths), key=lambda leaf: _shared(leaf, path))
+        found.append(tuple(near))
+    waves_of(paths, found)
+    return found
+
+
+def waves_of(paths: Sequence[Path], after: Sequence[Sequence[Path]]) -> list[int]:
+    """(N,) the wave in which each leaf is read, from 1 on. Raises Misplaced for a circle."""
+    sorter = TopologicalSorter(dict(zip(paths, after, strict=True)))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        circle = error.args[1][::-1]
+        shown = " after ".join(".".join(path) for path in circle)
+        raise Misplaced(
+            circle[0], f"after goes in a circle ({shown}); remove one of them"
+        ) from None
+    number, waves = 0, {}
+    while sorter.is_active():
+        number, ready = number + 1, sorter.get_ready()
+        waves.update(dict.fromkeys(ready, number))
+        sorter.done(*ready)
+    return [waves[path] for path in paths]
+
+
+class Misplaced(UnsupportedType):
+    """An `UnsupportedType` at a leaf. path: of the leaf."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+def _shared(path: Path, other: Path) -> int:
+    """How many groups are around both."""
+    depth = 0
+    for mine, theirs in zip(path[:-1], other[:-1], strict=False):
+        if mine != theirs:
+            break
+        depth += 1
+    return depth

@@ -1,0 +1,131 @@
+"""Classes that declare fields: Pydantic models, dataclasses of either kind, TypedDicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from functools import lru_cache
+from typing import Any, TypeGuard, TypeVar, get_args, get_origin
+
+import typing_extensions
+from pydantic import BaseModel, TypeAdapter
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic.dataclasses import rebuild_dataclass
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticUndefined
+
+T = TypeVar("T")
+
+BROKEN = (PydanticUndefinedAnnotation, PydanticUserError, NameError)
+"""What Pydantic, or a look at the annotations, raises for a class that cannot be built."""
+
+
+def declares_fields(kind: Any) -> TypeGuard[type[Any]]:
+    """Whether it is a class whose fields can be asked for."""
+    if not isinstance(kind, type):
+        return False
+    return issubclass(kind, BaseModel) or is_dataclass(kind) or is_typed_dict(kind)
+
+
+def is_typed_dict(kind: Any) -> bool:
+    return typing_extensions.is_typeddict(kind)
+
+
+def fields_of(kind: type[Any]) -> Mapping[str, FieldInfo]:
+    """All fields of a class by name. Raises what is in BROKEN."""
+    if issubclass(kind, BaseModel):
+        if not kind.__pydantic_complete__:
+            kind.model_rebuild(raise_errors=False, _types_namespace={})
+        return kind.model_fields
+    other: Any = kind
+    return _fields_of_typed_dict(other) if is_typed_dict(other) else _fields_of_dataclass(other)
+
+
+def asked_fields(kind: type[Any]) -> dict[str, FieldInfo]:
+    """The fields of a class that are read from documents; all others keep their defaults.
+
+    Those are left out that are excluded from dumps, set by no caller (`init=False`), hidden from
+    JSON Schema, or declared with `attr(skip=True)`.
+    """
+    return {name: field for name, field in fields_of(kind).items() if not _is_skipped(field)}
+
+
+def own_settings(field: FieldInfo) -> dict[str, Any]:
+    """What `attr` keeps beside Pydantic's own settings of a field."""
+    extra = field.json_schema_extra
+    return dict(extra) if isinstance(extra, dict) else {}
+
+
+def reader_of(kind: Any) -> TypeAdapter[Any]:
+    """What makes instances of a class. Raises what is in BROKEN."""
+    return _reader_of(kind)
+
+
+def complete(kind: type[Any]) -> str:
+    """Has Pydantic build a class; the title of its errors. Raises what is in BROKEN."""
+    if issubclass(kind, BaseModel):
+        kind.model_rebuild(_types_namespace={})
+        return kind.__pydantic_validator__.title
+    return reader_of(kind).validator.title
+
+
+def validated(kind: type[T], data: Any, **options: Any) -> T:
+    """An instance by Pydantic's rules, whose errors it raises; `options` as `model_validate`'s."""
+    made: T
+    if issubclass(kind, BaseModel):
+        made = kind.model_validate(data, **options)
+    else:
+        made = reader_of(kind).validate_python(data, **options)
+    return made
+
+
+def dumped(instance: Any, **options: Any) -> Any:
+    """An instance as a dict; `options` are those of Pydantic's `model_dump`."""
+    if isinstance(instance, BaseModel):
+        return instance.model_dump(warnings=False, **options)
+    kind = type(instance) if declares_fields(type(instance)) else dict[str, Any]  # a TypedDict
+    return reader_of(kind).dump_python(instance, warnings=False, **options)
+
+
+def value_in(holder: Any, name: str) -> Any:
+    """A field of an instance; None where it is absent."""
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+
+
+def _is_skipped(field: FieldInfo) -> bool:
+    return (
+        field.exclude is True
+        or field.init is False
+        or own_settings(field).get("skip") is True
+        or SkipJsonSchema in map(type, field.metadata)
+    )
+
+
+_QUALIFIERS = ("Required", "NotRequired", "ReadOnly")
+_reader_of = lru_cache(maxsize=256)(TypeAdapter[Any])
+
+
+@lru_cache(maxsize=256)
+def _fields_of_dataclass(kind: type[Any]) -> Mapping[str, FieldInfo]:
+    made: Any = kind if "__pydantic_fields__" in vars(kind) else pydantic_dataclass(kind)
+    if not made.__pydantic_complete__:
+        rebuild_dataclass(made, raise_errors=False)
+    fields: Mapping[str, FieldInfo] = made.__pydantic_fields__
+    return fields
+
+
+@lru_cache(maxsize=256)
+def _fields_of_typed_dict(kind: Any) -> Mapping[str, FieldInfo]:
+    found = {}
+    for name, hint in typing_extensions.get_type_hints(kind, include_extras=True).items():
+        is_required = name in kind.__required_keys__
+        while (around := str(get_origin(hint)).rpartition(".")[2]) in _QUALIFIERS:
+            is_required = is_required and around != "NotRequired"
+            (hint,) = get_args(hint)
+        field = FieldInfo.from_annotation(hint)
+        if not is_required and field.default is PydanticUndefined:
+            field.default = None  # left out, where there is nothing
+        found[name] = field
+    return found

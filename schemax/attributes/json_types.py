@@ -1,0 +1,254 @@
+"""Schemas within a JSON Schema document become annotations."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from itertools import chain, count
+from typing import Annotated, Any, ForwardRef
+
+from pydantic import BaseModel, Field
+
+from schemax.attributes.annotations import MOST_MEMBERS
+from schemax.attributes.declaration import Distinct
+from schemax.attributes.json_document import (
+    MOST_PARTS,
+    Node,
+    Place,
+    SchemaDocument,
+    is_mapping,
+    is_object,
+    merged,
+    without,
+)
+from schemax.attributes.json_names import class_name
+from schemax.attributes.json_values import (
+    CONSTRAINTS,
+    LENGTHS,
+    NUMERIC,
+    SIZES,
+    choices_type,
+    constrained,
+    is_decimal,
+    text_type,
+    union_of,
+)
+from schemax.attributes.kinds import MOST_KINDS
+from schemax.errors import SchemaError
+
+# Of a document, whoever wrote it: what is within what, and schemas with their references followed,
+# which could otherwise double with every level.
+MOST_LEVELS = 32
+
+
+class Types(ABC):
+    """Annotations of one document's schemas.
+
+    nested_base: what the classes of nested objects derive from.
+    classes: what was built, the document's own class last.
+    """
+
+    def __init__(self, document: SchemaDocument, nested_base: type[BaseModel]) -> None:
+        self._document, self._nested_base = document, nested_base
+        self.classes: list[type[BaseModel]] = []
+        self._models: dict[str, type[BaseModel]] = {}
+        # References that are being followed, and those to classes that are not made yet.
+        self._open = [document.uri + "#"]
+        self._later: dict[str, ForwardRef] = {}
+        self._levels = self._parts = self._entered = 0
+
+    @abstractmethod
+    def _model(
+        self, node: Node, place: Place, name: str, base: Any, settings: dict[str, Any]
+    ) -> Any:
+        """The class of an object."""
+
+    def _type(self, node: Any, place: Place) -> Any:
+        """The annotation of a schema node."""
+        self._parts += 1
+        if self._parts > MOST_PARTS:
+            raise self._error(
+                place, f"the document has more than {MOST_PARTS:,} parts, references followed"
+            )
+        with self._deeper(place):
+            return self._type_of(node, place)
+
+    def _type_of(self, node: Any, place: Place) -> Any:
+        if not isinstance(node, Mapping):
+            raise self._error(place, "says nothing about the value; give it a type")
+        self._document.check(node, place)
+        if node.get("nullable") is True:
+            return union_of((self._type(without(node, "nullable"), place), None))
+        if "$ref" in node:
+            return self._referred(node, place)
+        if "allOf" in node:
+            return self._type(self._flat(node, place), place)
+        if "const" in node:
+            return choices_type(self._document, [node["const"]], place)
+        if "enum" in node:
+            return choices_type(self._document, node["enum"], place)
+        for word in ("anyOf", "oneOf"):
+            if word in node and not self._is_condition(node, node[word], place):
+                return self._alternatives(node, node[word], place)
+        return self._plain_type(node, place)
+
+    def _is_condition(self, node: Node, branches: Any, place: Place) -> bool:
+        """Whether alternatives say something of an object's properties, rather than what it is."""
+        if not node.get("properties") or not isinstance(branches, list):
+            return False
+        return not all("properties" in self._resolved(part, place) for part in branches)
+
+    def _resolved(self, part: Any, place: Place) -> Node:
+        if not isinstance(part, Mapping):
+            return {}
+        return self._document.target(part["$ref"], place) if "$ref" in part else part
+
+    def _flat(self, node: Node, place: Place) -> Node:
+        """The node with all parts of its `allOf`. A lone reference stays one, to its class."""
+        for _ in range(MOST_LEVELS):
+            if "allOf" not in node:
+                return node
+            self._document.check(node, place)
+            parts, node = node["allOf"], without(node, "allOf")
+            for part in parts:
+                if "$ref" in part and not (len(parts) == 1 and "properties" not in node):
+                    target = self._document.target(part["$ref"], place)
+                    part = {**target, **without(part, "$ref")}
+                node = merged(node, part)
+        raise self._error(place, f"allOf is nested more than {MOST_LEVELS} levels deep; flatten it")
+
+    def _plain_type(self, node: Node, place: Place) -> Any:
+        kind = node.get("type")
+        if isinstance(kind, list) and kind:
+            return union_of(tuple(self._type({**node, "type": one}, place) for one in kind))
+        if kind == "null":
+            return None
+        if is_mapping(node):
+            return self._mapping(node, place)
+        if is_object(node):
+            return self._model(node, place, class_name(place[-1]), self._nested_base, {})
+        if kind == "array" or (kind is None and ("items" in node or "prefixItems" in node)):
+            return self._array(node, place)
+        if kind == "string":
+            return text_type(self._document, node, place)
+        types: dict[Any, Any] = {"integer": int, "number": float, "boolean": bool}
+        if isinstance(kind, str) and kind in types:
+            words = {} if kind == "boolean" else NUMERIC
+            return constrained(self._document, types[kind], node, words, place)
+        if kind is None:
+            raise self._error(place, "has no type; give it one, such as string")
+        raise self._error(
+            place,
+            f"unknown type {kind!r}; use string, number, integer, boolean, array or object",
+        )
+
+    def _mapping(self, node: Node, place: Place) -> Any:
+        names = dict(node.get("propertyNames") or {})
+        values = node.get("additionalProperties")
+        for pattern, child in (node.get("patternProperties") or {}).items():
+            names["pattern"], values = pattern, child
+        key: Any = self._type({"type": "string", **names}, place)
+        value: Any = self._type(values, place)
+        return constrained(self._document, dict[key, value], node, SIZES, place)
+
+    def _array(self, node: Node, place: Place) -> Any:
+        if "prefixItems" in node:
+            return self._tuple(node, place)
+        if not isinstance(node.get("items"), Mapping):
+            raise self._error(place, "does not say what it is a list of; give items with a type")
+        inner: Any = self._type(node["items"], place)
+        annotation: Any = list[inner]
+        if node.get("uniqueItems"):
+            unique = Field(json_schema_extra={"uniqueItems": True})
+            annotation = Annotated[annotation, Distinct(), unique]
+        return constrained(self._document, annotation, node, LENGTHS, place)
+
+    def _tuple(self, node: Node, place: Place) -> Any:
+        parts = node["prefixItems"]
+        if not isinstance(parts, list) or not parts:
+            raise self._error(place, "prefixItems must be a list of schemas")
+        if isinstance(node.get("items"), Mapping) or node.get("maxItems", len(parts)) != len(parts):
+            raise self._error(
+                place, "prefixItems with more items behind them is not supported; declare an object"
+            )
+        if len(parts) > MOST_MEMBERS:
+            raise self._error(place, f"prefixItems holds at most {MOST_MEMBERS} schemas")
+        types = tuple(self._type(part, place) for part in parts)
+        return tuple[types]  # type: ignore[valid-type]
+
+    def _alternatives(self, node: Node, branches: Any, place: Place) -> Any:
+        if not isinstance(branches, list) or not branches:
+            raise self._error(place, "anyOf and oneOf must be lists of schemas")
+        total = sum("const" not in part for part in branches if isinstance(part, Mapping))
+        if total > MOST_KINDS:
+            raise self._error(
+                place, f"is a union of {total:,} schemas; at most {MOST_KINDS} are read: divide it"
+            )
+        outer = {key: node[key] for key in (*CONSTRAINTS, "type") if key in node}
+        if node.get("properties"):  # of all alternatives, which are objects
+            outer |= {key: node[key] for key in ("properties", "required") if key in node}
+            branches = [self._resolved(part, place) for part in branches]
+        parts = [merged(outer, part) if isinstance(part, Mapping) else part for part in branches]
+        values = [part for part in parts if part != {**outer, "type": "null"}]
+        if is_decimal(values, "$schema" in self._document.root):
+            number = next(part for part in values if part["type"] == "number")
+            decimal = constrained(self._document, Decimal, number, NUMERIC, place)
+            return decimal if len(values) == len(parts) else union_of((decimal, None))
+        is_union = len(values) > 1
+        each = (self._kind(part, place) if is_union else self._type(part, place) for part in parts)
+        return union_of(tuple(each))
+
+    def _kind(self, part: Any, place: Place) -> Any:
+        """One of several objects. Their names tell them apart, where none of their fields does."""
+        node = self._flat(part, place) if isinstance(part, Mapping) else {}
+        if not is_object(node) or is_mapping(node):
+            return self._type(part, place)
+        title, taken = node.get("title"), {made.__name__ for made in self.classes}
+        stem = class_name(title if isinstance(title, str) else place[-1])
+        names = chain([stem] if title else [], (f"{stem}{number}" for number in count(1)))
+        name = next(name for name in names if name not in taken)
+        with self._deeper(place):
+            return self._model(node, place, name, self._nested_base, {})
+
+    def _referred(self, node: Node, place: Place) -> Any:
+        ref = node["$ref"]
+        target = self._document.target(ref, place)
+        if not is_object(target) or is_mapping(target):
+            if ref in self._open[self._entered :]:
+                raise self._error(place, f"{ref} refers to itself, and so to no type; give it one")
+            with self._opened(ref):
+                return self._type({**target, **without(node, "$ref")}, place)
+        if ref in self._models:
+            return self._models[ref]
+        if ref in self._open:
+            return self._later.setdefault(ref, ForwardRef(f"Later{len(self._later)}"))
+        with self._opened(ref):
+            name = class_name(ref.rpartition("/")[2])
+            self._models[ref] = self._model(target, place, name, self._nested_base, {})
+        return self._models[ref]
+
+    @contextmanager
+    def _deeper(self, place: Place) -> Iterator[None]:
+        if self._levels == MOST_LEVELS:
+            # As far as it is of use to whoever looks for it.
+            raise self._error(
+                (*place[:3], "..."), f"is nested more than {MOST_LEVELS} levels deep; flatten it"
+            )
+        self._levels += 1
+        try:
+            yield
+        finally:
+            self._levels -= 1
+
+    @contextmanager
+    def _opened(self, ref: str) -> Iterator[None]:
+        self._open.append(ref)
+        try:
+            yield
+        finally:
+            self._open.pop()
+
+    def _error(self, place: Place, reason: str) -> SchemaError:
+        return self._document.error(place, reason)

@@ -1,0 +1,46 @@
+"""`schemax data`: published data sets as annotated products."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from schemax.commands.console import say, show
+from schemax.evaluation.published.write import EXTRACTGPT, DatasetName, write_dataset
+
+
+def data(
+    name: Annotated[
+        DatasetName, Argument(metavar="DATASET", show_default=False, help="oa-mine or ae-110k.")
+    ],
+    out: Annotated[
+        Path,
+        Option(
+            "--out",
+            "-o",
+            metavar="FOLDER",
+            show_default=False,
+            help="A new folder for train.jsonl, test.jsonl, attributes.json and dataset.json.",
+        ),
+    ],
+    source: Annotated[
+        str,
+        Option(
+            metavar="FOLDER_OR_URL",
+            help="A folder, a .zip file or an address with the published files: ExtractGPT's, "
+            "which have the splits of the HPD paper, or those of the data set's own authors.",
+        ),
+    ] = EXTRACTGPT,
+    seed: Annotated[int, Option(help="Of the split, where the source has none.")] = 0,
+) -> None:
+    """Makes annotated products of a published data set, for `train` and `evaluate`.
+
+    dataset.json has checksums of what was read and written, how it was split, and the licence.
+    """
+    about = write_dataset(name, source, out, seed)
+    sizes = ", ".join(f"{split} {count:,}" for split, count in about["splits"].items())
+    show(f"{out}: {sizes}; {about['attributes_per_product']:.2f} attributes per document")
+    show(f"split by {about['split_by']}", f"licence: {about['licence']}")
+    say(f"next: schemax evaluate {out}")

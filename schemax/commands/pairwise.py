@@ -1,0 +1,119 @@
+"""`schemax pairwise`: people say which of two outputs is better, without knowing whose they are."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from itertools import pairwise as neighbours
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option, echo
+
+from schemax.commands.console import UsageError, show, table
+from schemax.commands.datasets import dataset
+from schemax.evaluation.examples import read_examples
+from schemax.evaluation.runs import check_alike, read_run
+from schemax.evaluation.sheet import PAGE, SHEET, Record, Tally, tally, write_sheet
+from schemax.report.rows import to_json
+
+
+def pairwise(
+    folder: Annotated[
+        Path, Argument(metavar="FOLDER", show_default=False, help="Of the sheet: page, CSV, key.")
+    ],
+    results: Annotated[
+        list[Path] | None,
+        Argument(
+            metavar="RESULT.json ...",
+            show_default=False,
+            help="Two or more that `evaluate --json --details` wrote, of the same documents. "
+            "Without any, answers are counted.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        Option(metavar="INPUT", help="What was evaluated: its texts are shown."),
+    ] = None,
+    limit: Annotated[int | None, Option(min=1, help="So many documents, drawn at random.")] = None,
+    seed: Annotated[int, Option(help="Of the draws.")] = 0,
+    answers: Annotated[
+        list[Path] | None,
+        Option(help="Answers of one annotator; may be given again. Default: FOLDER's sheet.csv."),
+    ] = None,
+    as_json: Annotated[bool, Option("--json", help="The counts as JSON.")] = False,
+) -> None:
+    """A blind comparison of runs by people: win, tie, loss and the score of the paper's figure 8.
+
+    With results it writes a page and a CSV file of the same questions, and key.json, which
+    annotators should not see. Without, it counts answers.
+    """
+    if not results:
+        _show(tally(folder, answers or ()), as_json)
+        return
+    if len(results) < 2 or data is None:
+        raise UsageError("a sheet requires two results or more, and --data")
+    runs = [read_run(path) for path in results]
+    for (one, first), (other, second) in neighbours(zip(results, runs, strict=True)):
+        check_alike(first, second, (str(one), str(other)))
+    examples = read_examples(dataset(data, "test", None).file)[: len(runs[0].examples)]
+    if [e.attributes for e in examples] != [e.attributes for e in runs[0].examples]:
+        raise UsageError(f"{data} is not what {results[0]} is about")
+    names = [path.stem for path in results]
+    if len(set(names)) < len(names):
+        raise UsageError("results must have different names, since runs are called by them")
+    found = {name: run.predictions for name, run in zip(names, runs, strict=True)}
+    asked, equal = write_sheet(examples, found, folder, limit=limit, seed=seed)
+    show(
+        f"{asked} questions in {folder / PAGE} and {folder / SHEET}; {equal} documents have two "
+        "equal outputs, which are ties",
+        f"then: schemax pairwise {folder} --answers answers.csv",
+    )
+
+
+def _show(found: Tally, as_json: bool) -> None:
+    if as_json:
+        matrix = [{"runs": pair, **asdict(record)} for pair, record in found.matrix.items()]
+        overall = {
+            name: {**asdict(record), "ratio": record.ratio, "score": record.score}
+            for name, record in found.overall.items()
+        }
+        rest = {name: getattr(found, name) for name in _COUNTS}
+        echo(to_json({"matrix": matrix, "overall": overall, **rest}))
+        return
+    show(
+        table(
+            found.matrix.items(),
+            {
+                "run": lambda item: item[0][0],
+                "against": lambda item: item[0][1],
+                **{name: partial(_share, name) for name in ("wins", "ties", "losses")},
+                "comparisons": lambda item: sum(asdict(item[1]).values()),
+            },
+            left=2,
+        ),
+        table(
+            found.overall.items(),
+            {
+                "run": lambda item: item[0],
+                "(W+T)/(T+L)": lambda item: item[1].ratio,
+                "score": lambda item: f"{item[1].score:.1f}",
+            },
+        ),
+        f"{found.answered} questions answered, {found.unanswered} not; {found.equal} ties of equal "
+        f"outputs{_agreeing(found)}",
+    )
+
+
+_COUNTS = ("answered", "unanswered", "equal", "agreement")
+
+
+def _share(name: str, item: tuple[Any, Record]) -> str:
+    counts = asdict(item[1])
+    return f"{counts[name] / max(1, sum(counts.values())):.1%}"
+
+
+def _agreeing(found: Tally) -> str:
+    if found.agreement is None:
+        return ""
+    return f"; two answers to a question are the same in {found.agreement:.0%} of cases"

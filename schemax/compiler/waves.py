@@ -1,0 +1,300 @@
+"""Fields that look at others, and second chances: what is asked once the slots before are filled.
+
+A later slot is a branch like any other, whose key stands behind the keys and values that its field
+looks at: `"price": 12.5,` and `"currency":`. So it gets what one plain request that holds these
+values would get. What the model is told of a value that was refused stands in the branch in the
+same way, under a key of its own, `"price (error)":`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import TypeAlias
+
+from schemax.attributes import Attribute
+from schemax.compiler.choices import with_key
+from schemax.compiler.lists import (
+    Compiling,
+    Items,
+    Lead,
+    Path,
+    asked_of,
+    key_behind,
+    leaves_of_item,
+    limits_of,
+    spec_behind,
+)
+from schemax.formats import split_at_stop
+from schemax.messages import clipped
+from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
+
+Ids = tuple[int, ...]
+
+Review: TypeAlias = Callable[[tuple[SlotOutput, ...]], Mapping[Path, str]]
+"""(N,) outputs -> what is said of values that are refused, by the paths of their leaves. Of an
+item, its number, from 0 on, is a part of the path."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fields:
+    """(N,) fields side by side: the attributes, or the leaves of an item.
+
+    paths: from the root, or from the item on. after: (N,) places among these of what a field looks
+    at; first: of those that look at none. items: (N,) of lists in two phases the leaves of an item.
+    """
+
+    attributes: tuple[Attribute, ...]
+    specs: tuple[SlotSpec, ...]
+    k_max: tuple[int, ...]
+    paths: tuple[Path, ...]
+    after: tuple[tuple[int, ...], ...]
+    first: tuple[int, ...]
+    items: tuple[Fields | None, ...]
+
+
+def fields_of(
+    attributes: tuple[Attribute, ...],
+    specs: tuple[SlotSpec, ...],
+    k_max: tuple[int, ...],
+    paths: tuple[Path, ...] | None = None,
+) -> Fields:
+    """Of slots as they were compiled. paths: None takes the attributes' own."""
+    paths = tuple(attribute.path for attribute in attributes) if paths is None else paths
+    items: list[Fields | None] = []
+    for attribute, spec in zip(attributes, specs, strict=True):
+        if not isinstance(spec.expansion, Items):
+            items.append(None)
+            continue
+        leaves, below = leaves_of_item(attribute, 1), [leaf.path for leaf in attribute.fields]
+        expansion = spec.expansion
+        inner = fields_of(leaves, expansion.specs, expansion.k_max, tuple(below) or ((),))
+        items.append(inner)
+    place = {path: n for n, path in enumerate(paths)}
+    after = tuple(tuple(place[path] for path in attribute.after) for attribute in attributes)
+    first = tuple(n for n, others in enumerate(after) if not others)
+    return Fields(attributes, specs, k_max, paths, after, first, tuple(items))
+
+
+class _Group:
+    """What is known of (N,) slots side by side of a document.
+
+    around: of an item, the group of its list, the list's place in it, and the item's number from 0
+    on. outputs: None of what was not asked yet; again: of what was asked once more.
+    """
+
+    def __init__(self, fields: Fields, around: tuple[_Group, int, int] | None = None) -> None:
+        self.fields, self.around = fields, around
+        self.outputs: list[SlotOutput | None] = [None] * len(fields.specs)
+        self.again: dict[int, SlotOutput] = {}
+        self.items: dict[int, list[_Group]] = {}
+
+    @cached_property
+    def attributes(self) -> tuple[Attribute, ...]:
+        if self.around is None:
+            return self.fields.attributes
+        group, n, number = self.around
+        return leaves_of_item(group.attributes[n], number + 1)
+
+    def note(self, m: int, output: SlotOutput) -> None:
+        """Takes up what a slot wrote, with the items that it has called for."""
+        self.outputs[m] = output
+        if (fields := self.fields.items[m]) is None:
+            return
+        width = len(fields.first)
+        count = len(output.children) // width
+        self.items[m] = [_Group(fields, (self, m, number)) for number in range(count)]
+        for number, item in enumerate(self.items[m]):
+            for place, leaf in enumerate(fields.first, number * width):
+                item.note(leaf, output.children[place])
+
+    def all(self) -> Iterator[_Group]:
+        """This one, and those of all items."""
+        yield self
+        for items in self.items.values():
+            for item in items:
+                yield from item.all()
+
+    def is_whole(self, m: int) -> bool:
+        """Whether a value is known, with all of its items."""
+        items = self.items.get(m, ())
+        return self.outputs[m] is not None and all(
+            item.is_whole(leaf) for item in items for leaf in range(len(item.outputs))
+        )
+
+    def ready(self) -> Iterator[tuple[_Group, int]]:
+        """What can be asked, and was not yet."""
+        for m, after in enumerate(self.fields.after):
+            if self.outputs[m] is None and all(map(self.is_whole, after)):
+                yield self, m
+
+    def tree(self) -> tuple[SlotOutput, ...]:
+        found = []
+        for m, output in enumerate(self.outputs):
+            assert output is not None
+            if m in self.items:
+                children = tuple(slot for item in self.items[m] for slot in item.tree())
+                output = replace(output, children=children)
+            found.append(replace(output, repaired=self.again.get(m)))
+        return tuple(found)
+
+    def path(self, m: int) -> Path:
+        own = self.fields.paths[m]
+        if self.around is None:
+            return own
+        group, n, number = self.around
+        return (*group.path(n), str(number), *own)
+
+    def number(self, m: int) -> int:
+        """What random numbers depend on."""
+        if self.around is None:
+            return m
+        group, n, number = self.around
+        return ((group.number(n) + 1) * 2**20 + number * len(self.outputs) + m) % 2**62
+
+
+_Asked = list[tuple[_Group, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Waves:
+    """See `tokens.Waves`.
+
+    keys: (N,) of all fields, as if none looked at others. extent: see `tokens.Waves`.
+    review: says which values are refused, where these are to be asked for once more.
+    """
+
+    fields: Fields
+    compiling: Compiling
+    keys: tuple[Ids, ...]
+    extent: int = 0
+    review: Review | None = None
+
+    @classmethod
+    def of(cls, fields: Fields, compiling: Compiling, keys: tuple[Ids, ...]) -> Waves:
+        made = cls(fields, compiling, keys)
+        extents = made._extents(fields, fields.attributes, 0)
+        return replace(made, extent=max(extents, default=0))
+
+    @cached_property
+    def opened(self) -> tuple[tuple[tuple[Ids, ...], ...], tuple[int, ...], tuple[SlotSpec, ...]]:
+        """Keys (1, n), budgets and specs (n,) of the first wave: the same objects every time."""
+        first, fields = self.fields.first, self.fields
+        keys = tuple(self.keys[n] for n in first)
+        specs = tuple(with_key(fields.specs[n], self.keys[n]) for n in first)
+        return (keys,), tuple(fields.k_max[n] for n in first), specs
+
+    def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
+        _, asked, refused = self._replayed(outputs)
+        return tuple(
+            self._slot(group, m, refused.get(group.path(m)) if refused else None, room)
+            for group, m in asked
+        )
+
+    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
+        return self._replayed(outputs)[0].tree()
+
+    def keys_behind(self, literals: Sequence[str]) -> tuple[Ids, ...]:
+        """(N,) keys where all (N,) values are known, as they are written; of lists their counts."""
+        labels = [asked_of(attribute).labels for attribute in self.fields.attributes]
+        leads = [tuple((labels[d], literals[d]) for d in after) for after in self.fields.after]
+        return tuple(map(self._key, leads, labels))
+
+    # --- what comes next -------------------------------------------------------------------------
+
+    def _replayed(self, outputs: Sequence[SlotOutput]) -> tuple[_Group, _Asked, Mapping[Path, str]]:
+        """What is known by these outputs; what is to be asked next, and why once more."""
+        root, rest = _Group(self.fields), iter(outputs)
+        asked = list(root.ready())
+        while batch := list(islice(rest, len(asked))):
+            for (group, m), output in zip(asked, batch, strict=True):
+                group.note(m, output)
+            asked = [one for group in root.all() for one in group.ready()]
+        if asked or self.review is None:
+            return root, asked, {}
+        refused = self.review(root.tree())
+        asked = [
+            (group, m)
+            for group in root.all()
+            for m, items in enumerate(group.fields.items)
+            if items is None and group.path(m) in refused
+        ]
+        if batch := list(islice(rest, len(asked))):
+            for (group, m), output in zip(asked, batch, strict=True):
+                group.again[m] = output
+            asked = []
+        return root, asked, refused
+
+    def _slot(self, group: _Group, m: int, refusal: str | None, room: int | None) -> ChildSlot:
+        fields, labels = group.fields, asked_of(group.attributes[m]).labels
+        lead = told = tuple(self._lead(group, m))
+        if refusal is not None:
+            about = (*labels[:-1], f"{labels[-1]} (error)")
+            message = self.compiling.format.escape(clipped(refusal))
+            told = (*lead, *self._written(group, m), (about, message))
+        key = self._key(told, labels)
+        if room is not None and len(key) + fields.k_max[m] > room:
+            lead, key = (), self._key((), labels)
+        spec = with_key(spec_behind(fields.specs[m], lead), key)
+        return ChildSlot(key, fields.k_max[m], spec, number=group.number(m))
+
+    # --- keys ------------------------------------------------------------------------------------
+
+    def _key(self, lead: Lead, labels: Path) -> Ids:
+        text = key_behind(lead, labels, self.compiling.format)
+        return tuple(self.compiling.codec.encode(text))
+
+    def _lead(self, group: _Group, m: int) -> Iterator[tuple[Path, str]]:
+        """Keys and values of what a field looks at, and the lists around it."""
+        if group.around is not None:
+            yield from self._lead(*group.around[:2])
+        for other in group.fields.after[m]:
+            yield from self._written(group, other)
+
+    def _written(self, group: _Group, m: int) -> Iterator[tuple[Path, str]]:
+        attribute, output = asked_of(group.attributes[m]), group.outputs[m]
+        assert output is not None
+        yield attribute.labels, self._literal(output, attribute.is_list)
+        for item in group.items.get(m, ()):
+            for leaf in range(len(item.outputs)):
+                yield from self._written(item, leaf)
+
+    def _literal(self, output: SlotOutput, is_list: bool) -> str:
+        """A value as it was written; null where it was cut off, or cannot be read."""
+        codec, form = self.compiling.codec, self.compiling.format
+        data, is_complete = split_at_stop(self.compiling.stop_rule, codec.decode_bytes(output.ids))
+        raw = data.decode("utf-8", "replace").rstrip()
+        try:
+            value = form.unescape(raw, is_list=is_list)
+        except Exception:  # a format may be the user's own
+            value = None
+        cut = output.finish_reason == "length" and not is_complete
+        return form.escape(None) if cut or value is None else raw
+
+    def _extents(
+        self, fields: Fields, attributes: Sequence[Attribute], before: int
+    ) -> Iterator[int]:
+        """Position ids that slots behind others need. before: those of what stands before lists."""
+        for m, attribute in enumerate(attributes):
+            lead = before + sum(self._widest(fields, attributes, d) for d in fields.after[m])
+            key = len(self._key((), asked_of(attribute).labels))
+            yield lead + key + fields.k_max[m] if lead else 0
+            expansion, items = fields.specs[m].expansion, fields.items[m]
+            if items is not None and expansion is not None:
+                yield lead + expansion.extent if lead else 0
+                leaves = leaves_of_item(attribute, limits_of(attribute)[1])
+                yield from self._extents(items, leaves, lead)
+
+    def _widest(self, fields: Fields, attributes: Sequence[Attribute], m: int) -> int:
+        """Tokens that a value may have in another one's key, with its own key."""
+        attribute, form = asked_of(attributes[m]), self.compiling.format
+        around = form.key(attribute.labels, None) + form.closing(attribute.labels)
+        width = len(self.compiling.codec.encode(around))
+        width += fields.k_max[m] << self.compiling.config.max_retries
+        if (items := fields.items[m]) is not None:
+            most = limits_of(attributes[m])[1]
+            leaves = leaves_of_item(attributes[m], most)
+            width += most * sum(self._widest(items, leaves, n) for n in range(len(leaves)))
+        return width

@@ -1,0 +1,319 @@
+"""`discover`: a declaration made of samples, as in figure 10 of the paper, but for the values.
+
+The model only names attributes. Their values, and by these their kinds, come from reading the
+samples for them, so that nothing stands in the declaration that no document states.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from json_repair import repair_json
+from pydantic import Field, create_model
+
+from schemax.attributes import attr
+from schemax.attributes.json_names import class_name
+from schemax.discovery.kinds import Kind, declared
+from schemax.discovery.names import Candidate, candidates
+from schemax.documents import Document, Shown, read_documents
+from schemax.errors import InputError, SchemaError
+from schemax.extractor import Extractor, loaded
+from schemax.messages import clipped, some_of
+from schemax.reading.booleans import WORDS
+from schemax.resources import resource_dir
+from schemax.results import Extraction
+from schemax.schema import AttrSchema
+
+TEMPLATE = resource_dir("templates") / "discovery" / "attributes.jinja"
+
+# Of a sample, what a list of names is made of; and of how many samples at a time.
+_CHARACTERS, _TOGETHER = 1_500, 5
+# Documents that samples are drawn from, so that time is bounded.
+_MOST_READ = 10_000
+_TOKENS_PER_NAME = 8
+# An attribute is stated by so large a share of the samples.
+_LEAST_STATED = 0.05
+# Two attributes are one, if they never differ in as many samples.
+_SAME = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """What was found, and how often.
+
+    name: of the property; lists: of the model's that name it; lines: samples with a line
+    `name: value`; coverage: the share of samples that have a value when they are read with the
+    declaration. unit: of a number, None for none.
+    """
+
+    name: str
+    title: str
+    kind: Kind
+    unit: str | None
+    lists: int
+    lines: int
+    coverage: float
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """schema: the declaration; document: the same as JSON Schema; samples: how many were read;
+    lists: how many the model wrote; attributes: in order; left_out: names, with the reason."""
+
+    schema: type[AttrSchema]
+    document: Mapping[str, Any]
+    samples: int
+    lists: int
+    attributes: tuple[Attribute, ...]
+    left_out: Mapping[str, str]
+
+    def report(self) -> dict[str, Any]:
+        """All of it but the declaration, of JSON types."""
+        rows = [
+            {slot: getattr(item, slot) for slot in Attribute.__slots__} for item in self.attributes
+        ]
+        found = {"category": self.document["category"], "samples": self.samples}
+        return found | {"lists": self.lists, "attributes": rows, "left_out": dict(self.left_out)}
+
+
+def discover(
+    products: Iterable[Any],
+    category: str,
+    *,
+    model: str | Path | None = None,
+    extractor: Extractor | None = None,
+    max_attributes: int = 16,
+    samples: int = 40,
+    text: str | Sequence[str] | None = None,
+) -> type[AttrSchema]:
+    """A declaration of the attributes that documents of a category state, made of samples of them.
+
+    products: texts, or mappings as `extract` takes them; samples: how many of the first 10,000
+        are drawn and read, always the same ones.
+    category: what the documents are about, in words.
+    model: a folder or Hub id; extractor: one that is loaded already. Without either,
+        `Extractor.default()`, whose embedded model names attributes badly.
+    text: the keys of a record that the model is shown; None shows all but id and category.
+
+    `.json_schema()` of what comes out is a document to look through, change and keep.
+
+    Raises InputError where no document can be read, SchemaError where no attribute is found,
+    ModelError, and ValueError for settings that do not go together.
+    """
+    if model is not None and extractor is not None:
+        raise ValueError("give a model or an extractor, not both")
+    if extractor is None:
+        extractor = Extractor.default() if model is None else loaded(str(model))
+    shown = Shown.of(text, "id", None)
+    return discovered(
+        products, category, extractor, max_attributes=max_attributes, samples=samples, shown=shown
+    ).schema
+
+
+def discovered(
+    products: Iterable[Any],
+    category: str,
+    extractor: Extractor,
+    *,
+    max_attributes: int = 16,
+    samples: int = 40,
+    shown: Shown | None = None,
+) -> Discovery:
+    """`discover`, with what it is made of."""
+    for name, number in (("max_attributes", max_attributes), ("samples", samples)):
+        if not 1 <= number <= 1000:
+            raise ValueError(f"{name} must be from 1 to 1000, not {number!r}")
+    if not (category := category.strip()):
+        raise ValueError("category is empty; say in words what the documents are about")
+    documents = _drawn(read_documents(products, shown or Shown()), samples)
+    # Keys of records name columns that are there already, not attributes to be read.
+    bodies = ["\n".join(document.texts.values()) for document in documents]
+    lists, problem = _lists(extractor, category, bodies, max_attributes)
+    named = candidates(lists, bodies)[: 2 * max_attributes]
+    where = class_name(category)
+    if not named:
+        said = some_of(name for names in lists for name in names) or problem or "nothing"
+        raise _nothing(where, f"the model listed {clipped(said)}")
+    texts = [document.text or "" for document in documents]
+    values = _values(extractor, category, named, texts)
+    kept, left_out = _kept(named, values, len(texts), max_attributes)
+    if not kept:
+        tried = some_of(candidate.title for candidate in named)
+        raise _nothing(where, f"the samples state none of the names that were found ({tried})")
+    properties = {_property(named[place].title): place for place in kept}
+    found = {
+        name: declared(named[place].title, list(values[place].values()))
+        for name, place in properties.items()
+    }
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": category[:1].upper() + category[1:],
+        "category": category,
+        "type": "object",
+        "properties": {name: node for name, (_, node) in found.items()},
+    }
+    schema = AttrSchema.from_json_schema(document)
+    stated = _coverage(extractor, schema, texts)
+    attributes = tuple(
+        Attribute(
+            name,
+            named[place].title,
+            found[name][0],
+            found[name][1].get("unit"),
+            named[place].lists,
+            len(named[place].documents),
+            stated[at] / len(texts),
+            tuple(dict.fromkeys(values[place].values()))[:5],
+        )
+        for at, (name, place) in enumerate(properties.items())
+    )
+    return Discovery(schema, document, len(texts), len(lists), attributes, left_out)
+
+
+def _drawn(documents: Iterator[Document], samples: int) -> list[Document]:
+    """Some of the documents that can be read, in order, the same ones every time."""
+    chosen: list[tuple[int, Document]] = []
+    random_number = random.Random(0)
+    problem, read = "there are none", 0
+    for place, document in enumerate(documents):
+        if place == _MOST_READ:
+            break
+        if document.text is None:
+            problem = document.problem or problem
+            continue
+        read += 1
+        if len(chosen) < samples:
+            chosen.append((place, document))
+        elif (at := random_number.randrange(read)) < samples:
+            chosen[at] = place, document
+    if not chosen:
+        raise InputError(f"no document can be read to discover attributes in: {problem}")
+    return [document for _, document in sorted(chosen, key=lambda pair: pair[0])]
+
+
+def _lists(
+    extractor: Extractor, category: str, bodies: Sequence[str], most: int
+) -> tuple[list[list[str]], str | None]:
+    """A list of names for every few documents, and what went wrong with one that has none."""
+    wanted: Any = create_model(
+        class_name(category),
+        __base__=AttrSchema,
+        __cls_kwargs__={"category": category},
+        attributes=(
+            list[str],
+            attr(
+                f"the names, {most} at most",
+                default_factory=list,
+                max_length=most,
+                k_max=_TOKENS_PER_NAME * most,
+            ),
+        ),
+    )
+    clipped_bodies = [body[:_CHARACTERS] for body in bodies]
+    texts = [
+        "\n\n".join(clipped_bodies[at : at + _TOGETHER]) for at in range(0, len(bodies), _TOGETHER)
+    ]
+    decoding = replace(extractor.decoding, min_probability=0.0, max_retries=0)
+    settings: Any = {"format": "json", "template": TEMPLATE, "decoding": decoding}
+    lists, problem = [], None
+    for item in extractor.stream(texts, wanted, **settings):
+        if item.value is None:
+            problem = "; ".join(error.message for error in item.errors)
+        else:
+            lists.append(_listed(item)[:most])
+    return lists, problem
+
+
+def _listed(item: Extraction[Any]) -> list[str]:
+    """The names of a list; of one that was cut off, those that are whole."""
+    if names := getattr(item.value, "attributes", None):
+        return list(names)
+    result = item.fields["attributes"]
+    found: Any = repair_json(result.raw or "", return_objects=True)
+    names = [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    return names[:-1] if result.finish_reason == "length" else names
+
+
+def _values(
+    extractor: Extractor, category: str, named: Sequence[Candidate], texts: Sequence[str]
+) -> list[dict[int, str]]:
+    """For every candidate: document -> the text that it states, as a model finds it."""
+    fields: Any = {
+        f"a{place}": (str | None, Field(default=None, title=candidate.title))
+        for place, candidate in enumerate(named)
+    }
+    wanted: Any = create_model(
+        class_name(category), __base__=AttrSchema, __cls_kwargs__={"category": category}, **fields
+    )
+    found = [dict(candidate.documents) for candidate in named]
+    for item in extractor.stream(texts, wanted):
+        for place in range(len(named) if item.value is not None else 0):
+            result = item.fields[f"a{place}"]
+            value = result.value
+            # What the document does not hold is the model's invention.
+            if value and (result.grounded or value.casefold() in WORDS):
+                found[place].setdefault(item.index, value)
+    return found
+
+
+def _kept(
+    named: Sequence[Candidate], values: Sequence[Mapping[int, str]], samples: int, most: int
+) -> tuple[list[int], dict[str, str]]:
+    """The places of those that become attributes, and why the others do not."""
+    kept: list[int] = []
+    left_out: dict[str, str] = {}
+    for place, candidate in enumerate(named):
+        stated = values[place]
+        twin = next((one for one in kept if _is_same(values[one], stated)), None)
+        if len(stated) < max(1.0, _LEAST_STATED * samples):
+            left_out[candidate.title] = f"{len(stated)} of {samples} samples state it"
+        elif twin is not None:
+            left_out[candidate.title] = f"has always the values of {named[twin].title}"
+        elif len(kept) == most:
+            left_out[candidate.title] = f"fewer name it than the first {most}"
+        else:
+            kept.append(place)
+    return kept, left_out
+
+
+def _is_same(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
+    return len(other) >= _SAME and all(one.get(place) == value for place, value in other.items())
+
+
+def _coverage(extractor: Extractor, schema: type[AttrSchema], texts: Sequence[str]) -> list[int]:
+    """Of how many samples each attribute has a value, in the order of the fields."""
+    names = list(schema.model_fields)
+    counts = dict.fromkeys(names, 0)
+    for item in extractor.stream(texts, schema):
+        for name in names if item.value is not None else ():
+            counts[name] += getattr(item.value, name) not in (None, [])
+    return list(counts.values())
+
+
+def _property(title: str) -> str:
+    return "_".join("".join(c if c.isalnum() else " " for c in title.casefold()).split())
+
+
+def _nothing(where: str, why: str) -> SchemaError:
+    return SchemaError(
+        where,
+        None,
+        f"no attribute was found: {why}; name a larger model, or give more and longer samples",
+    )
+
+
+def as_json(document: Mapping[str, Any]) -> str:
+    """A document with one property a line, to be read and changed by people."""
+    rest = {key: value for key, value in document.items() if key != "properties"}
+    head = json.dumps(rest, ensure_ascii=False, indent=2).removesuffix("\n}")
+    lines = ",\n".join(
+        f"    {json.dumps(key, ensure_ascii=False)}: {json.dumps(node, ensure_ascii=False)}"
+        for key, node in document["properties"].items()
+    )
+    return f'{head},\n  "properties": {{\n{lines}\n  }}\n}}\n'

@@ -1,0 +1,126 @@
+"""Where annotated documents come from besides JSON Lines of our own: other files, other forms.
+
+All become rows of {"category", "text", "attributes"} and, optionally, "id" and "description".
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from schemax.errors import InputError
+from schemax.io.label_studio import annotated_row
+from schemax.io.readers import ARROW, CSV, PARQUET, read_file
+from schemax.io.storage import optional, suffixes
+
+HUB = "hf:"
+CATEGORY = "document"
+"""Of rows that name none."""
+
+_TABLES = (*PARQUET, *ARROW, *CSV)
+# Columns of a table that are no attributes.
+_OWN = ("id", "category", "text", "description")
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is read row by row here, and not line by line as JSON."""
+    if str(path).startswith(HUB) or (path / "state.json").is_file():
+        return True
+    suffix = suffixes(str(path))[0]
+    return suffix in _TABLES or (suffix == ".json" and _is_array(path))
+
+
+def _is_array(path: Path) -> bool:
+    with path.open("rb") as handle:
+        return handle.read(64).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
+
+
+def rows_of(path: Path) -> Iterator[tuple[str, Any]]:
+    """Every row, after where it stands. Raises InputError for what cannot be read."""
+    if str(path).startswith(HUB) or path.is_dir():
+        rows: Iterator[Any] = _dataset(path)
+    elif suffixes(str(path))[0] == ".json":
+        rows = _tasks(path)
+    else:
+        rows = read_file(str(path))
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, InputError):
+            raise InputError(f"{path}, {row}")
+        yield f"{path}, row {number}", row
+
+
+def in_our_form(row: Any, *, is_table: bool) -> Any:
+    """A chat, a task of Label Studio, or the columns of a table as a row of ours; any other row as
+    it is. None for a task without annotations.
+
+    Raises ValueError for a chat without a question, or whose answer is not JSON.
+    """
+    if not isinstance(row, Mapping):
+        return row
+    if "messages" in row:
+        made: Any = _of_chat(row)
+    elif not is_table:
+        return row
+    else:
+        made = annotated_row(row) if "data" in row else _of_columns(row)
+    if made is not None and made.get("category") is None:
+        made["category"] = CATEGORY
+    return made
+
+
+def _of_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A column of attributes, as a struct or as JSON; else every column is one. What is empty is
+    not annotated, since a struct has the keys of all rows."""
+    attributes = row.get("attributes", {key: row[key] for key in row if key not in _OWN})
+    if isinstance(attributes, str):
+        attributes = json.loads(attributes, parse_int=str, parse_float=str)
+    elif isinstance(attributes, Mapping):
+        attributes = {key: v for key, v in attributes.items() if v not in (None, "")}
+    return {key: row.get(key) for key in _OWN} | {"attributes": attributes}
+
+
+def _of_chat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The last question of a chat as the text, the answer to it as the labels."""
+    messages = [one for one in row["messages"] or () if isinstance(one, Mapping)]
+    if len(messages) < 2 or [one.get("role") for one in messages[-2:]] != ["user", "assistant"]:
+        raise ValueError("messages: expected a question of the user, and the assistant's answer")
+    question, answer = (_content(one.get("content")) for one in messages[-2:])
+    fenced = re.fullmatch(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", answer, re.DOTALL)
+    try:
+        attributes = json.loads(fenced[1] if fenced else answer, parse_int=str, parse_float=str)
+    except ValueError as error:
+        raise ValueError(f"messages: the answer is not JSON ({error})") from error
+    return {**{key: row.get(key) for key in ("id", "category")}, "text": question} | {
+        "attributes": attributes
+    }
+
+
+def _content(content: Any) -> str:
+    if isinstance(content, list):
+        content = "".join(str(part.get("text") or "") for part in content)
+    return content if isinstance(content, str) else ""
+
+
+def _tasks(path: Path) -> Iterator[Any]:
+    try:
+        tasks = json.loads(path.read_text("utf-8-sig"))
+    except ValueError as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    if not isinstance(tasks, list):
+        raise InputError(f"{path}: expected a JSON array of tasks, as Label Studio exports them")
+    return iter(tasks)
+
+
+def _dataset(path: Path) -> Iterator[Any]:
+    datasets = optional("datasets", str(path), "datasets")
+    if not str(path).startswith(HUB):
+        return iter(datasets.load_from_disk(str(path)))
+    name, _, split = str(path).removeprefix(HUB).partition(":")
+    try:
+        return iter(datasets.load_dataset(name, split=split or "train"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error

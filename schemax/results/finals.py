@@ -1,0 +1,54 @@
+"""What became of the leaves of a row in its instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import RootModel
+
+from schemax.attributes.classes import value_in
+from schemax.attributes.kinds import KindName
+from schemax.results.fields import Group
+from schemax.results.row import Row
+
+MOVED = object()
+
+
+def of_other_kinds(row: Row, group: Group) -> Iterator[int]:
+    """Indices of leaves that models of unions have which were not chosen."""
+    for child in group.children.values():
+        node = row.node(child)
+        if isinstance(child, Group) and isinstance(node, Group):
+            own = {leaf.index for leaf in node.leaves}
+            yield from (leaf.index for leaf in child.leaves if leaf.index not in own)
+        if isinstance(node, Group):
+            yield from of_other_kinds(row, node)
+
+
+def final(row: Row, instance: Any, path: tuple[str, ...]) -> Any:
+    """The leaf's value in the instance; None where a nested model is absent.
+
+    MOVED where it cannot be told which of a list's items is meant, since Pydantic or the
+    model's validators have dropped or added some.
+    """
+    for depth, name in enumerate(path):
+        while isinstance(instance, RootModel):
+            instance = instance.root
+        kept = row.kept.get(path[:depth])
+        if isinstance(name, KindName):
+            continue
+        if kept is None:
+            instance = value_in(instance, name)
+        elif name not in kept.values():
+            return None
+        elif not isinstance(instance, (Sequence, Mapping)) or len(instance) != len(kept):
+            return MOVED
+        else:
+            place = list(kept.values()).index(name)
+            if isinstance(instance, Mapping):
+                pair = list(instance.items())[place]
+                instance = dict(zip(("key", "value"), pair, strict=True))
+            else:
+                instance = instance[place]
+    return instance

@@ -1,0 +1,106 @@
+"""Second chances: which values were refused, and which of two answers is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from pydantic import BaseModel
+
+from schemax.attributes import Attribute
+from schemax.formats import OutputFormat
+from schemax.messages import clipped
+from schemax.results.build import row_of
+from schemax.results.extraction import SlotText
+from schemax.results.fields import Leaf
+from schemax.results.instance import instance_of
+from schemax.results.values import is_cut
+
+Path = tuple[str, ...]
+Slots = Sequence[SlotText | None]
+
+
+def refusals(
+    schema: type[BaseModel],
+    attributes: Sequence[Attribute],
+    slots: Slots,
+    format: OutputFormat,
+    texts: Mapping[str, str],
+    strict: bool,
+) -> dict[Path, str]:
+    """What types, validators and the JSON Schema document say of values that they refuse.
+
+    By the paths of their leaves; of an item, its number, from 0 on, is a part of the path. Not of
+    what was cut off, of null, of counts, and of models as a whole.
+    """
+    row = row_of(schema, attributes, slots, format, texts, strict)
+    instance_of(row, schema)
+    pairs = [
+        (row.tree.leaves[attribute.path], slot)
+        for attribute, slot in zip(attributes, slots, strict=True)
+        if slot is not None
+    ]
+    pairs += (pair for items in row.items.values() for pair in items)
+    return {
+        _path(leaf): row.refused[leaf.index]
+        for leaf, slot in pairs
+        if leaf.index in row.refused and slot.items is None and not is_cut(slot)
+    }
+
+
+def settled(
+    attributes: Sequence[Attribute],
+    slots: Slots,
+    refused: Callable[[Slots], dict[Path, str]],
+    null: str,
+) -> Slots:
+    """The slots, with the second answers in the place of values that were refused, unless these are
+    null, cut off or refused as well: then the first error stays.
+
+    refused: says so of slots, see `refusals`. null: the literal, without white space around it.
+    """
+
+    def chosen(take: Callable[[Path, SlotText, SlotText], SlotText]) -> Slots:
+        return [
+            slot if slot is None else _chosen(slot, attribute.fields, attribute.path, take)
+            for attribute, slot in zip(attributes, slots, strict=True)
+        ]
+
+    first = refused(slots)
+    if not first:
+        return slots
+    again = refused(chosen(lambda path, slot, second: second))
+
+    def take(path: Path, slot: SlotText, second: SlotText) -> SlotText:
+        tokens = slot.tokens + second.tokens
+        if path in again or is_cut(second) or second.raw.strip() == null:
+            return replace(slot, tokens=tokens, repaired=None)
+        what = f"{clipped(slot.raw)} was refused ({first.get(path)}), and asked for again"
+        return replace(second, tokens=tokens, note=what)
+
+    return chosen(take)
+
+
+def _chosen(
+    slot: SlotText,
+    fields: tuple[Attribute, ...],
+    path: Path,
+    take: Callable[[Path, SlotText, SlotText], SlotText],
+) -> SlotText:
+    """fields: of the attribute, if it is a list of models."""
+    if slot.items is not None:
+        leaves = [(leaf.path, leaf.fields) for leaf in fields] or [((), ())]
+        items = (
+            tuple(
+                _chosen(one, below, (*path, str(number), *own), take)
+                for one, (own, below) in zip(item, leaves, strict=True)
+            )
+            for number, item in enumerate(slot.items)
+        )
+        return replace(slot, items=tuple(items))
+    return slot if slot.repaired is None else take(path, slot, slot.repaired)
+
+
+def _path(leaf: Leaf) -> Path:
+    path = leaf.attribute.path
+    return path if leaf.number is None else (*path, str(leaf.number - 1))

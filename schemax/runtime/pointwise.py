@@ -1,0 +1,62 @@
+"""Chains of pointwise operations compiled (`torch.compile`), each into one kernel.
+
+Norms, what lies between the products of an MLP, rotary positions: code of transformers that every
+layer runs; and the merging of attention's segments. Products stay as they are, and so do the
+kernels of attention. Layers share what is compiled.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from schemax.errors import ModelError
+
+_ROTARY = "apply_rotary_pos_emb"
+
+
+def compile_chains(model: Any) -> None:
+    """Has a model of transformers compile its chains when it first runs, for any number of tokens.
+
+    Raises ModelError where nothing can be compiled, with the cause.
+    """
+    device = next(model.parameters()).device
+    try:
+        torch.compile(_chain)(torch.ones(2, device=device))
+    except Exception as error:  # whatever a compiler that is not there raises
+        said = (str(error).strip() or type(error).__name__).partition("\n")[0]
+        raise ModelError(
+            f"compile=True: nothing can be compiled for {device} ({said}); install a C++ compiler "
+            "(CPU) or Triton (GPU), or leave it out"
+        ) from error
+    for module in _chains(model):
+        module.compile(dynamic=True)
+    # One function serves all layers, and all models of the family: it computes the same for each.
+    for name in {type(module).__module__ for module in model.modules()}:
+        code = sys.modules[name]
+        rotary = getattr(code, _ROTARY, None)
+        if rotary is not None and not hasattr(rotary, "_torchdynamo_orig_callable"):
+            setattr(code, _ROTARY, torch.compile(rotary, dynamic=True))
+
+
+def is_compiled(model: Any) -> bool:
+    return any(module._compiled_call_impl is not None for module in model.modules())
+
+
+def _chain(numbers: torch.Tensor) -> torch.Tensor:
+    return numbers * 2 + 1
+
+
+def _chains(model: Any) -> Iterator[nn.Module]:
+    """Norms, and MLPs of plain products; without accelerate's hooks, which move tensors."""
+    for module in model.modules():
+        children = dict(module.named_children())
+        is_norm = not children and type(module).__name__.endswith("Norm")
+        products = [child for name, child in children.items() if name.endswith("_proj")]
+        is_mlp = "down_proj" in children and all(type(part) is nn.Linear for part in products)
+        if (is_norm or is_mlp) and not hasattr(module, "_hf_hook"):
+            yield module

@@ -1,0 +1,75 @@
+"""What a model was trained with, and is used with where nobody says otherwise: `schemax.json`.
+
+Data alone, no code: a schema is the JSON Schema document of its class. The template lies beside the
+file, as `prompt.jinja`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from schemax.config import DecodingConfig, decoding_name, resolve_decoding
+from schemax.errors import ModelError
+
+FILE = "schemax.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedWith:
+    """format, decoding: None where a model says nothing of them.
+
+    schemas: category -> JSON Schema document, as `AttrSchema.from_json_schema` reads them. Where
+    categories had different formats or templates, their documents name them.
+    """
+
+    format: str | None = None
+    decoding: DecodingConfig | None = None
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def read_trained(path: Path) -> TrainedWith:
+    """What a file says; other keys are ignored. Raises ModelError, naming a file that is broken."""
+    try:
+        written = json.loads(path.read_text("utf-8"))
+        if not isinstance(written, dict):
+            raise ValueError("it is not a JSON object")
+        format, decoding = (_text(written, key) for key in ("format", "decoding"))
+        config = None if decoding is None else resolve_decoding(decoding)
+        if config is not None and not re.fullmatch(r"[\w-]*", config.template or ""):
+            raise ValueError("decoding may name a ready-made template only")
+        schemas = written.get("schemas", {})
+        if not isinstance(schemas, dict) or not all(isinstance(s, dict) for s in schemas.values()):
+            raise ValueError("schemas must be JSON Schema documents by category")
+        for document in schemas.values():
+            # A template of one line could be taken for the name or path of another one.
+            if (template := _text(document, "template")) is not None and "\n" not in template:
+                document["template"] = f"{template}\n"
+        return TrainedWith(format, config, schemas)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise ModelError(
+            f"{path} cannot be used: {error}; delete it, and name format, decoding and schemas "
+            "where the model is used"
+        ) from error
+
+
+def write_trained(trained: TrainedWith, folder: Path) -> None:
+    """Into the folder of a model or an adapter, from where they are loaded with it."""
+    written = {
+        "format": trained.format,
+        "decoding": trained.decoding and decoding_name(trained.decoding),
+        "schemas": dict(trained.schemas),
+    }
+    text = json.dumps(written, indent=2, ensure_ascii=False) + "\n"
+    (folder / FILE).write_text(text, "utf-8")
+
+
+def _text(written: Mapping[str, Any], key: str) -> str | None:
+    value = written.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{key} must be text")
+    return value

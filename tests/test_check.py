@@ -1,0 +1,127 @@
+"""`schemax check`: all that is wrong with declarations, at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tokenizers
+from command_line import Run, refused, runner, save_model
+
+FAULTY = """
+from typing import Any, Literal
+from dataclasses import dataclass
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+from schemax import attr
+
+class Inner(BaseModel):
+    bad: Any
+    fine: str
+
+class Outer(BaseModel):
+    name: str
+    sizes: dict[str, Any]
+    inner: Inner
+    brand: str = attr(k_max=0)
+
+@dataclass
+class Fine:
+    a: str
+
+class Noted(TypedDict):
+    b: list[Any]
+"""
+
+
+@pytest.fixture(scope="module")
+def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(backend, tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    return runner(tmp_path, model, monkeypatch)
+
+
+@pytest.mark.parametrize("where", ["faulty.py", "faulty"])
+def test_every_fault_of_every_class_is_named(run: Run, where: str) -> None:
+    result = run("check", where)
+    assert result.exit_code == 1, result.output
+    lines = [line.partition(": ") for line in result.stdout.splitlines()]
+    assert [(place, said.partition(":")[0]) for place, _, said in lines] == [
+        ("faulty.py:9", "Inner.bad"),
+        ("faulty.py:14", "Outer.sizes"),
+        ("faulty.py:15", "Outer.inner.bad"),
+        ("faulty.py:16", "Outer.brand"),
+        ("faulty.py:23", "Noted.b"),
+    ]
+    assert "declarations: 4, refusals: 5, warnings: 0" in result.stderr
+
+
+def test_findings_as_data(run: Run) -> None:
+    result = run("check", "faulty.py:Inner", "--json", "--format", "xml", "--format", "yaml")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == {
+        "checked": ["Inner"],
+        "findings": [
+            {
+                "level": "refusal",
+                "schema": "Inner",
+                "field": "bad",
+                "place": "faulty.py:9",
+                "problem": "Any says nothing about the value",
+                "remedy": "name its type, such as str",
+                "formats": [],
+            }
+        ],
+    }
+
+
+def test_documents_and_folders_of_them(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "schemas"
+    (folder / "more").mkdir(parents=True)
+    text = {"type": "string"}
+    wrong = {"a": {"type": "strin"}, "b": {**text, "minLenght": 3}, "c": {"type": "object"}}
+    document = {"title": "Wrong", "type": "object", "properties": {**wrong, "d": text}}
+    (folder / "wrong.json").write_text(json.dumps(document))
+    (folder / "broken.json").write_text("{")
+    (folder / "more" / "fine.json").write_text(json.dumps({"properties": {"d": text}}))
+    result = run("check", "schemas", "--json")
+    assert result.exit_code == 1, result.output
+    found = json.loads(result.stdout)
+    assert found["checked"] == ["broken", "fine", "wrong"]
+    places = [(Path(one["place"]).name, one["field"]) for one in found["findings"]]
+    assert places[:4] == [
+        ("broken.json", None), ("wrong.json", "a"), ("wrong.json", "b"), ("wrong.json", "c")
+    ]  # fmt: skip
+    assert run("check", "schemas/more/fine.json").exit_code == 0
+
+
+def test_what_is_found_where_it_is_compiled(run: Run, tmp_path: Path) -> None:
+    """Two keys that look the same in one format, though their names differ."""
+    properties = {"a b": {"type": "string"}, "a-b": {"type": "string"}}
+    (tmp_path / "same.json").write_text(json.dumps({"title": "Same", "properties": properties}))
+    result = run("check", "same.json", "--json", "--format", "json", "--format", "xml")
+    findings = json.loads(result.stdout)["findings"]
+    refusals = [one["formats"] for one in findings if one["level"] == "refusal"]
+    assert (result.exit_code, refusals) == (0, []) or refusals == [["xml"]]
+
+
+def test_fine_declarations(run: Run) -> None:
+    for where in ("shop.py", "shop:Small", "television"):
+        result = run("check", where, "--format", "json", "--format", "yaml", "--format", "xml")
+        assert result.exit_code == 0, result.output
+
+
+def test_what_cannot_be_checked(run: Run, tmp_path: Path) -> None:
+    refused(run("check", "absent.py"), "no such file: absent.py")
+    refused(run("check", "absent_module"), "cannot import absent_module")
+    refused(run("check", "absent.json"), "cannot read absent.json")
+    refused(run("check", "json"), "declares nothing")
+    refused(run("check", "shop.py", "--format", "toml"), "'toml'")
+    refused(run("check", "shop.py", "--model", "x", "--tokenizer", "y"), "not both")
+    (tmp_path / "empty").mkdir()
+    refused(run("check", "empty"), "declares nothing")

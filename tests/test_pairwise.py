@@ -1,0 +1,139 @@
+"""`schemax pairwise`: a blind sheet, and what becomes of its answers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import Browser, find_chromium
+from command_line import jsonl, refused
+from typer.testing import CliRunner
+
+from schemax.cli import app
+from schemax.evaluation.examples import Example
+from schemax.evaluation.sheet import Record, tally, write_sheet
+
+EXAMPLES = [
+    Example("Tea", f"Tazo <b>{n}</b>, 24 ct", {"Brand": "Tazo"}, id=str(n)) for n in range(9)
+]
+RUNS: dict[str, list[dict[str, str | None]]] = {
+    "one": [{"Brand": "Tazo", "Size": "=1+1"} for _ in EXAMPLES],
+    "two": [{"Brand": None, "Size": "24 ct"} for _ in EXAMPLES],
+    "three": [{"Brand": "Tazo", "Size": "=1+1"} for _ in EXAMPLES],
+}
+
+
+def answer(folder: Path, name: str, prefers: str) -> Path:
+    """One annotator, who always takes that run, and ties between others."""
+    asked = json.loads((folder / "key.json").read_text())["asked"]
+    path = folder / name
+    with path.open("w", newline="") as handle:
+        writer = csv.writer(handle)
+        writer.writerow(["item", "answer"])
+        for item, sides in asked.items():
+            side = next((side for side in ("left", "right") if sides[side] == prefers), "tie")
+            writer.writerow([item, side])
+    return path
+
+
+def test_a_sheet_says_nothing_of_whose_outputs_it_shows(tmp_path: Path) -> None:
+    asked, equal = write_sheet(EXAMPLES, RUNS, tmp_path, seed=3)
+    assert asked + equal == 9
+    assert equal, "no draw took the two runs that are equal"
+    for name in ("index.html", "sheet.csv"):
+        text = (tmp_path / name).read_text()
+        assert not any(run in text for run in ('"one"', "one,", "two", "three"))
+    with (tmp_path / "sheet.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert {row["attribute"] for row in rows} == {"Brand", "Size"}
+    # What a spreadsheet would compute stays text.
+    assert {"'=1+1", "24 ct", "Tazo", ""} >= {row["left"] for row in rows}
+    key = json.loads((tmp_path / "key.json").read_text())["asked"]
+    assert {sides["left"] for sides in key.values()} > {"two"}
+    again = tmp_path / "again"
+    write_sheet(EXAMPLES, RUNS, again, seed=3)
+    assert (again / "sheet.csv").read_bytes() == (tmp_path / "sheet.csv").read_bytes()
+    assert write_sheet(EXAMPLES, RUNS, tmp_path / "few", limit=2)[0] <= 2
+
+
+def test_answers_become_wins_ties_and_losses(tmp_path: Path) -> None:
+    asked, equal = write_sheet(EXAMPLES, RUNS, tmp_path, seed=3)
+    found = tally(tmp_path, [answer(tmp_path, "a.csv", "two")])
+    assert (found.answered, found.unanswered, found.equal) == (asked, 0, equal)
+    assert found.overall["two"] == Record(wins=asked)
+    assert found.overall["two"].ratio is None
+    assert found.overall["two"].score == 100
+    assert found.matrix["one", "three"] == Record(ties=equal) == found.matrix["three", "one"]
+    first, other = found.matrix["one", "two"], found.matrix["two", "one"]
+    assert (first.losses, first.wins) == (other.wins, other.losses)
+    both = tally(tmp_path, [tmp_path / "a.csv", answer(tmp_path, "b.csv", "one")])
+    assert both.agreement is not None
+    assert 0 <= both.agreement < 1
+    assert tally(tmp_path).unanswered == asked
+
+
+def test_the_score_of_the_paper() -> None:
+    """Figure 8: 26.7 % won, 54.5 % tied, 18.8 % lost."""
+    record = Record(wins=267, ties=545, losses=188)
+    assert record.ratio == pytest.approx(812 / 733)
+    assert record.score == pytest.approx(100 * 812 / (812 + 733))
+    assert Record(1, 5, 1).score == 50
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        {"id": e.id, "category": "Tea", "text": e.text, "attributes": {"Brand": "Tazo"}}
+        for e in EXAMPLES
+    ]
+    jsonl(tmp_path / "gold.jsonl", lines)
+    for name, predictions in RUNS.items():
+        rows = [
+            {"id": e.id, "category": "Tea", "labels": e.attributes, "predicted": one}
+            for e, one in zip(EXAMPLES, predictions, strict=True)
+        ]
+        Path(f"{name}.json").write_text(json.dumps([{"decoding": "x", "predictions": rows}]))
+
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(app, ["pairwise", *arguments])
+
+    made = run("sheet", "one.json", "two.json", "--data", "gold.jsonl", "--limit", "5")
+    assert made.exit_code == 0, made.output
+    assert "5 questions" in made.stdout
+    refused(run("sheet", "one.json", "two.json", "--data", "gold.jsonl"), "has a sheet already")
+    answers = str(answer(tmp_path / "sheet", "a.csv", "one"))
+    shown = run("sheet", "--answers", answers)
+    assert "100.0%" in shown.stdout
+    assert "5 questions answered, 0 not" in shown.stdout
+    counted = json.loads(run("sheet", "--answers", answers, "--json").stdout)
+    assert counted["overall"]["one"]["wins"] == 5
+    refused(run("other", "one.json"), "two results or more")
+    refused(run("nowhere"), "key.json cannot be read")
+    (tmp_path / "bad.csv").write_text("item,answer\n1,maybe\n")
+    refused(run("sheet", "--answers", "bad.csv"), "bad.csv, row 2", "left, tie or right")
+    (tmp_path / "bad.csv").write_text("item,answer\n99,left\n")
+    refused(run("sheet", "--answers", "bad.csv"), "no item '99'")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_chromium() is None, reason="no Chromium")
+def test_the_page_keeps_answers(tmp_path: Path) -> None:
+    write_sheet(EXAMPLES, RUNS, tmp_path, seed=3)
+    browser = Browser(str(find_chromium()), tmp_path / "profile")
+    try:
+        browser.open(tmp_path / "index.html")
+        asked = browser.run("document.querySelectorAll('section').length")
+        browser.run("document.querySelector('input[value=tie]').click()")
+        assert (
+            browser.run("document.getElementById('count').textContent") == f"1 of {asked} answered"
+        )
+        browser.open(tmp_path / "index.html")
+        assert browser.run("document.querySelector('input[value=tie]').checked") is True
+        assert browser.run("document.querySelector('.text').textContent").startswith("Tazo <b>")
+        assert not browser.trouble
+        assert not [one for one in browser.requests if not one.startswith("file:")]
+    finally:
+        browser.close()

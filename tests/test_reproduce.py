@@ -1,0 +1,176 @@
+"""The commands of `python -m reproduce`, the sample of Amazon Reviews, and the tables."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from command_line import jsonl, rows
+from typer.testing import CliRunner
+
+from reproduce.__main__ import command_of, main
+from reproduce.amazon import Sizes, write
+from reproduce.places import places, prompts_of, stacked_in
+from reproduce.sample import sample
+from reproduce.scales import SCALES
+from reproduce.shrink import shrink
+from reproduce.tables import independence, table1
+from reproduce.targets import TARGETS
+from schemax.cli import app
+from schemax.errors import InputError
+from schemax.evaluation.examples import Example, read_examples
+from schemax.evaluation.runs import SavedRun
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_command_is_one_that_schemax_takes(scale: str, target: str, tmp_path: Path) -> None:
+    group: Any = typer.main.get_command(app)
+    steps = list(TARGETS[target](SCALES[scale], tmp_path))
+    assert steps
+    made = set()
+    for step in steps:
+        if step.makes not in made and not step.arguments[0].startswith("reproduce."):
+            name, *arguments = step.arguments
+            context = group.commands[name].make_context(name, arguments)
+            for option in ("decoding", "engines"):
+                assert context.params.get(option) != ""
+        made.add(step.makes)
+    assert all(command_of(step)[-1] == step.arguments[-1] for step in steps)
+
+
+def test_a_step_that_is_done_is_not_run_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What is published is here already, made by hand; only the samples are drawn."""
+    for name in ("oa-mine", "ae-110k"):
+        folder = tmp_path / "published" / name
+        folder.mkdir(parents=True)
+        for file in ("dataset.json", "attributes.json", "train.jsonl"):
+            (folder / file).write_text("{}\n")
+        jsonl(folder / "test.jsonl", [{"n": n} for n in range(1640)])
+    main(["data", "--out", str(tmp_path)])
+    few = rows((tmp_path / "data" / "oa-mine" / "test.jsonl").read_text())
+    assert [row["n"] for row in few] == list(range(0, 1640, 10))
+    assert capfd.readouterr().out.count("\n") == 4
+    (tmp_path / "data" / "oa-mine" / "test.jsonl").write_text("mine")
+    main(["data", "--out", str(tmp_path)])
+    assert (tmp_path / "data" / "oa-mine" / "test.jsonl").read_text() == "mine"
+    main(["table1", "--out", str(tmp_path), "--dry-run"])
+    assert "schemax train" in capfd.readouterr().out
+
+
+def test_a_sample_takes_all_where_there_are_few(tmp_path: Path) -> None:
+    (tmp_path / "attributes.json").write_text("{}")
+    for split in ("train", "test"):
+        jsonl(tmp_path / f"{split}.jsonl", [1, 2, 3])
+    sample(tmp_path, tmp_path / "out", {"train": None, "test": 9})
+    assert (tmp_path / "out" / "test.jsonl").read_text() == "1\n2\n3\n"
+
+
+def metadata(folder: Path) -> list[Path]:
+    """Rows as Amazon Reviews 2023 has them, all invented."""
+    folder.mkdir()
+    files = []
+    for name in ("Pet_Supplies", "Appliances", "Gift_Cards"):
+        lines = [
+            {
+                "parent_asin": f"{name}-{n}",
+                "title": f"{name} {n} ",
+                "description": ["Fits all."] if n % 2 else [],
+                "features": ["Steel", ""] if n % 4 else [],
+                "details": {"Brand": "X"},
+            }
+            for n in range(40)
+        ]
+        path = folder / f"meta_{name}.jsonl.gz"
+        with gzip.open(path, "wt") as handle:
+            handle.write("".join(json.dumps(line) + "\n" for line in lines))
+        files.append(path)
+    return files
+
+
+def test_the_sample_of_amazon_reviews(tmp_path: Path) -> None:
+    files = metadata(tmp_path / "raw")
+    attributes = tmp_path / "attributes.json"
+    attributes.write_text(
+        json.dumps({"categories": {"Pet Supplies": ["Size"], "Appliances": ["Color", "Volts"]}})
+    )
+    sizes = Sizes(pool=40, train=20, test=8)
+    written = write(files, tmp_path / "out", sizes, attributes, seed=0)
+    assert written == {"train": 20, "test": 8}
+    train, test = (read_examples(tmp_path / "out" / f"{s}.jsonl") for s in ("train", "test"))
+    ids = {one.id for one in (*train, *test)}
+    assert len(ids) == 28
+    assert {one.category for one in (*train, *test)} == {"Pet Supplies", "Appliances"}
+    # Of every category as many are in the pool; products without more than a title are in none.
+    assert all(one.description and one.text == one.text.strip() for one in train)
+    assert not any(str(one.id).endswith("-0") for one in train)
+    write(files, tmp_path / "again", sizes, attributes, seed=0)
+    for name in ("train.jsonl", "attributes.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+    write(files, tmp_path / "other", sizes, attributes, seed=1)
+    assert {one.id for one in read_examples(tmp_path / "other" / "test.jsonl")} != {
+        one.id for one in test
+    }
+
+
+def test_samples_that_cannot_be_drawn(tmp_path: Path) -> None:
+    files = metadata(tmp_path / "raw")
+    with pytest.raises(InputError, match="too few to draw 28"):
+        write(files, tmp_path / "out", Sizes(pool=20, train=20, test=8), None, 0)
+    many = tmp_path / "attributes.json"
+    many.write_text(json.dumps({"categories": {"Appliances": [str(n) for n in range(17)]}}))
+    with pytest.raises(InputError, match="'Appliances' has 17 attributes"):
+        write(files, tmp_path / "out", Sizes(40, 20, 8), many, 0)
+    (tmp_path / "meta_X.jsonl").write_text("{}\n[]\n")
+    with pytest.raises(InputError, match="line 2"):
+        write([tmp_path / "meta_X.jsonl"], tmp_path / "out", Sizes(40, 20, 8), None, 0)
+
+
+def test_a_smaller_model_is_the_first_layers(saved_model: Path, tmp_path: Path) -> None:
+    shrink(saved_model, tmp_path / "small", 1)
+    config = json.loads((tmp_path / "small" / "config.json").read_text())
+    assert config["num_hidden_layers"] == 1
+    assert (tmp_path / "small" / "tokenizer.json").is_file()
+
+
+@pytest.mark.slow
+def test_tables_of_what_evaluate_wrote(saved_model: Path, tmp_path: Path) -> None:
+    brands = {"Brand": "Tazo", "Size": "24 ct"}
+    data = [{"category": "Tea", "text": f"Tazo {n}, 24 ct", "attributes": brands} for n in range(3)]
+    jsonl(tmp_path / "test.jsonl", data)
+    gold = str(tmp_path / "test.jsonl")
+    settings = "autoregressive,isolated,isolated:layout=gapped"
+    arguments = ("--model", str(saved_model), "--json", "--details", "--price-per-hour", "1")
+    done = CliRunner().invoke(app, ["evaluate", gold, *arguments, "--decoding", settings])
+    assert done.exit_code == 0, done.output
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "oa-mine_Qwen3-8B_paper.json").write_text(done.stdout)
+    head, _, row = table1(results).splitlines()
+    assert head.count("|") == row.count("|")
+    assert "| 0.878 | 0.069 |" in row
+    without, gaps = independence(results).splitlines()[2:]
+    assert "without earlier values | 6 |" in without
+    assert "with gaps | 6 |" in gaps
+
+
+def test_wrong_values_are_traced_to_their_document() -> None:
+    texts = ["Tazo Zen", "Lipton Gold", "Twinings Earl", "Crocs Clog"]
+    categories = ["Tea", "Tea", "Tea", "Shoes"]
+    examples = [
+        Example(category, text, {"Brand": text.split()[0]})
+        for category, text in zip(categories, texts, strict=True)
+    ]
+    assert prompts_of(examples, 2) == [[0, 1], [2], [3]]
+    found = [{"Brand": "Tazo"}, {"Brand": "Zen"}, {"Brand": "Earl"}, {"Brand": "Nike"}]
+    run = SavedRun("paper:documents_per_prompt=2", examples, found)
+    shares, words = places(run, examples)
+    assert shares == [1 / 3, 0]
+    assert words == {"a neighbour's": 1, "its own": 1, "of neither": 1}
+    assert [stacked_in(name) for name in ("paper", "isolated", run.name)] == [6, 1, 2]
