@@ -84,7 +84,8 @@ def trace(
     seen: list[Progress] = []
     watcher = Watcher(seen.append, NUM_RIVALS)
     found = extractor.extractions([document], schema, watcher=watcher, **options)
-    tracer = Tracer(document, next(iter(found.compiled.values())))
+    (compiled,) = found.compiled.values()
+    tracer = Tracer(document, compiled, Shown.of_options(options))
     (extraction,) = found
     for progress in seen:
         tracer.take(progress)
@@ -98,8 +99,10 @@ class Tracer:
     Raises InputError for a document that cannot be read.
     """
 
-    def __init__(self, document: str | Mapping[str, Any], compiled: CompiledSchema) -> None:
-        (read,) = read_documents([document], Shown())
+    def __init__(
+        self, document: str | Mapping[str, Any], compiled: CompiledSchema, shown: Shown
+    ) -> None:
+        (read,) = read_documents([document], shown)
         if read.text is None:
             raise InputError(str(read.problem))
         self.text = read.text

@@ -67,8 +67,9 @@ async def _events(
     Passes are shared with all other requests, and counted as far as they wrote for this one.
     """
     compiled = await service.compiled(schema, {})
-    tracer = Tracer(document, compiled)
-    (read,) = read_documents([document], Shown())
+    shown = Shown.of_options({})
+    tracer = Tracer(document, compiled, shown)
+    (read,) = read_documents([document], shown)
     names = list(asked_fields(schema.model))
     if compiled.decoding.layout == "autoregressive":
         names.clear()  # which are in the output
