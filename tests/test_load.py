@@ -177,7 +177,7 @@ def test_a_device_map_on_cuda(folder: Path, device_map: Any, cuda: None) -> None
     assert torch.allclose(logits(mapped.model.model), logits(plain.model.model), atol=1e-4)
 
 
-def test_no_bar_of_weights_off_terminals(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_bar_of_weights(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Extractor.from_pretrained(folder)
     assert capfd.readouterr().err == ""
     assert logging.is_progress_bar_enabled()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -241,7 +240,7 @@ def _weights(
             'executed here; use "sdpa", "eager" or "flex_attention"'
         )
     options = placement(name, config, place, dtype, device_map, quantization)
-    with refusing(name), _bar_on_terminal():
+    with refusing(name), _no_bars():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=config,
@@ -263,15 +262,14 @@ def _weights(
 
 
 @contextmanager
-def _bar_on_terminal() -> Iterator[None]:
-    """Has transformers draw its bar of weights on terminals alone."""
-    drawn = logging.is_progress_bar_enabled() and not (sys.stderr and sys.stderr.isatty())
-    if drawn:
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+def _no_bars() -> Iterator[None]:
+    """Keeps transformers' bars of weights that lie on this machine off the terminal."""
+    was_on = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
-        if drawn:
+        if was_on:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
