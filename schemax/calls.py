@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 from weakref import WeakSet
 
 from schemax.attributes import settings_of
+from schemax.attributes.settings import require_model
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples, read_few_shot_examples
@@ -20,6 +21,7 @@ from schemax.errors import ModelError, SchemaError
 from schemax.familiarity import Familiarity
 from schemax.formats import OutputFormat
 from schemax.progress import track
+from schemax.reading.markup import Html
 from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
 from schemax.servers.remote import RemoteModel
@@ -27,6 +29,7 @@ from schemax.servers.remote import RemoteModel
 if TYPE_CHECKING:
     from schemax.pipeline import Extractions
     from schemax.runtime.shared import SharedEngine
+    from schemax.runtime.watching import Watcher
 
 T = TypeVar("T")
 
@@ -41,6 +44,7 @@ class Options(TypedDict, total=False):
     template: TemplateLike | None
     decoding: str | DecodingConfig | None
     examples: FewShotExamples | None
+    html: Html
 
 
 class Calls:
@@ -170,13 +174,16 @@ class Calls:
         examples: what the instruction shows: (document, instance) pairs, of several schemas by
             category. A document is a product as in `products`, and may be empty; a mapping that
             validates stands for an instance.
+        html: "strip" shows texts in which HTML is recognised without it (spans are still offsets
+            into the texts as they were given), "keep" all texts as they are.
         A record that cannot be read, or is too long for the model, becomes an extraction without
         a value, whose `errors` say why.
 
-        Raises InputError for a bare str and for examples that do not fit, SchemaError,
+        Raises InputError for a bare str, for examples that do not fit, and for a key in `text` that
+        no record of a list has, where one has a similar key; SchemaError,
         TemplateError, ModelError and ValueError before the first product is read.
         """
-        return iter(self._extractions(products, schema, **options))
+        return iter(self.extractions(products, schema, **options))
 
     async def astream(
         self,
@@ -189,7 +196,7 @@ class Calls:
         Products are read in threads of the loop's executor, so that the loop goes on; what is wrong
         with the options is raised in place of the first extraction.
         """
-        compile_all = partial(self._extractions, products, schema, **options)
+        compile_all = partial(self.extractions, products, schema, **options)
         async with aclosing(aiter(await asyncio.to_thread(compile_all))) as stream:
             async for item in stream:
                 yield item
@@ -203,7 +210,7 @@ class Calls:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _extractions(
+    def extractions(
         self,
         products: Iterable[Any],
         schema: type[T] | Mapping[str, type[T]],
@@ -212,19 +219,24 @@ class Calls:
         id: str = "id",
         category: str | None = None,
         examples: FewShotExamples | None = None,
+        html: Html = "strip",
+        watcher: Watcher | None = None,
+        is_quick: bool = False,
         **settings: Any,
     ) -> Extractions:
+        """What `stream` and `astream` go through. watcher, is_quick: see `Extractions`."""
         mixed = isinstance(schema, Mapping)
         schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
         if not schemas:
             raise SchemaError("schemas", None, "no category is given")
-        shown = Shown.of(text, id, category)
+        shown = Shown.of(text, id, category, html)
         shots = read_few_shot_examples(
             examples, schemas, mixed, lambda document: shown_text(document, shown)[0]
         )
         once: dict[Any, CompiledSchema] = {}  # several categories may share a schema
         compiled = {}
         for name, item in schemas.items():
+            require_model(item)
             shots_of = shots.get(name, ())
             key = (item, name if shots_of else None)
             if key not in once:
@@ -235,4 +247,4 @@ class Calls:
         documents = read_documents(products, shown)
         familiarity = Familiarity(self.calibration, self._unfamiliar)
         found = self._engine, documents, compiled, self.calibration, familiarity
-        return Extractions(*found, by_category=mixed)
+        return Extractions(*found, by_category=mixed, watcher=watcher, is_quick=is_quick)

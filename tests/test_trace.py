@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,8 @@ from typing import Any
 import pytest
 from chromium import Browser, find_chromium
 from conftest import slow_but
+from decoding import TEMPLATE
+from families import FORK
 from typer.testing import CliRunner
 
 from schemax import AttrSchema, Extractor, InputError, attr, load_schema
@@ -76,6 +81,44 @@ def test_lists_and_what_cannot_be_read(embedded: Extractor) -> None:
         trace(embedded, "word " * 40_000, Listing)
     with pytest.raises(InputError):
         trace(embedded, {"id": "1"}, Listing)
+
+
+def test_a_model_that_decodes_a_row_per_slot(codec: Any) -> None:
+    (family,) = [family for family in FORK if family.name == "gptj"]
+    extractor = Extractor(family.model(codec.vocab_size), codec, eos_ids=(0,))
+    schema = load_schema("television")
+    found = trace(extractor, TITLE, schema, template=TEMPLATE)
+    (item,) = extractor.stream([TITLE], schema, template=TEMPLATE)
+    assert found.extraction.value == item.value
+    for name, result in item.fields.items():
+        assert len(written(found, name)) == result.tokens
+
+
+def test_traces_share_passes(embedded: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several documents at once every one is told what was written for it alone."""
+    schema, texts = load_schema("television"), [f"{TITLE} {n}" for n in range(8)]
+    alone = {text: trace(embedded, text, schema) for text in texts}
+    usual, passes = embedded.model.run_batch, 0
+    together = threading.Barrier(len(texts))
+
+    def run_batch(*pass_: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        time.sleep(0.05)
+        return usual(*pass_)
+
+    def one(text: str) -> Trace:
+        together.wait()
+        return trace(embedded, text, schema)
+
+    monkeypatch.setattr(embedded.model, "run_batch", run_batch)
+    with ThreadPoolExecutor(len(texts)) as pool:
+        found = dict(zip(texts, pool.map(one, texts), strict=True))
+    assert passes < sum(len(one.passes) for one in alone.values()) / 2
+    for text, one in found.items():
+        assert one.extraction.value == alone[text].extraction.value
+        tokens = [[item.token_ids for item in row] for row in one.passes]
+        assert tokens == [[item.token_ids for item in row] for row in alone[text].passes]
 
 
 def run(*args: str) -> Any:

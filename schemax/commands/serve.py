@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from schemax.commands import options
-from schemax.commands.console import UsageError, say
+from schemax.commands.console import UsageError, plain_warnings, say
+from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped, option
 from schemax.commands.process import terminable
 from schemax.errors import InputError
@@ -36,7 +37,13 @@ class Listening:
 class Bounds:
     """How much they may ask for"""
 
-    max_body: int = option("Bytes of a request.", default=8_000_000, **_AT_LEAST_ONE)
+    max_body: int = option("Bytes of a request, or of a line.", default=8_000_000, **_AT_LEAST_ONE)
+    max_stream: int = option(
+        "Bytes of a request of many lines.", default=1_000_000_000, **_AT_LEAST_ONE
+    )
+    max_answer: int = option(
+        "Bytes of an answer, or of rows that wait.", default=64_000_000, **_AT_LEAST_ONE
+    )
     max_documents: int = option("Documents of a request.", default=1_000, **_AT_LEAST_ONE)
     max_fields: int = option("Fields of a schema.", default=256, **_AT_LEAST_ONE)
     max_queue: int = option("Documents of all requests.", default=2_000, **_AT_LEAST_ONE)
@@ -57,6 +64,7 @@ def serve(
     *,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    loading: LoadingOptions,
     template: options.Template = None,
     decoding: options.Decoding = None,
     listening: Listening,
@@ -83,11 +91,14 @@ def serve(
             "SCHEMAX_API_KEY, or say --without-key"
         )
     settings = options.checked_settings(None, template, decoding)
-    extractor = options.load_extractor(model, device, dtype)
+    with plain_warnings():
+        extractor = options.load_extractor(model, device, dtype, **loading.named())
     extractor.template = template or extractor.template
     extractor.decoding = settings["decoding"] or extractor.decoding
     limits = Limits(
         body_bytes=bounds.max_body,
+        stream_bytes=bounds.max_stream,
+        answer_bytes=bounds.max_answer,
         documents=bounds.max_documents,
         fields=bounds.max_fields,
         queue=bounds.max_queue,
@@ -105,6 +116,7 @@ def serve(
             port=listening.port,
             timeout_graceful_shutdown=bounds.grace,
             server_header=False,
+            timeout_keep_alive=75,  # longer than clients and proxies keep connections
         )
 
 

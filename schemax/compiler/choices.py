@@ -33,10 +33,12 @@ LEAST_LEGAL = 0.5
 class Choices:
     """All that may be written into a slot, and which choice each text stands for.
 
-    texts: what may be written, with what may follow it -> the choice.
+    texts: what may be written, with what may follow it -> the choice. named: reads a choice in a
+        text that was written instead.
     """
 
-    def __init__(self, texts: Mapping[bytes, Any]) -> None:
+    def __init__(self, texts: Mapping[bytes, Any], named: NamedChoices) -> None:
+        self.named = named
         self.texts = sorted(texts)
         self._values = [texts[text] for text in self.texts]
         self.values = tuple(dict.fromkeys(texts.values()))
@@ -78,7 +80,8 @@ def choices_of(
             (output_format.escape(written) + tail).encode(): value
             for written, value in pairs
             for tail in tails
-        }
+        },
+        NamedChoices(dict(zip(attribute.choices, attribute.choice_values, strict=True))),
     )
 
 
@@ -87,8 +90,7 @@ class Branches:
     """What a slot with choices could have written instead; see `tokens.Branching`.
 
     least: branches that are less probable are not worth their cost. key: of the slot.
-    as_text: the same slot, held to no choices; None where literals alone are taken. named: what
-        reads a choice in such a text.
+    as_text: the same slot, held to no choices; None where literals alone are taken.
     """
 
     choices: Choices
@@ -96,7 +98,6 @@ class Branches:
     least: float
     key: Ids = ()
     as_text: SlotSpec | None = None
-    named: NamedChoices | None = None
 
     def is_named(self, raw: str, output_format: OutputFormat) -> bool:
         """Whether a text that was written instead names one of the choices, and so is taken."""
@@ -104,10 +105,10 @@ class Branches:
             text = output_format.unescape(raw)
         except Exception:  # a format may be the user's own
             return False
-        if not isinstance(text, str) or self.named is None:
+        if not isinstance(text, str):
             return False
-        reading = self.named.read(text.strip())
-        return reading.note is not None or text.strip() in self.named.values
+        named = self.choices.named
+        return named.read(text.strip()).note is not None or text.strip() in named.values
 
     def instead(self, legal_logprob: float) -> tuple[ChildSlot, ...]:
         if self.as_text is None or legal_logprob >= log(LEAST_LEGAL):

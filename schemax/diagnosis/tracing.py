@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from math import exp
 from typing import Any
 
-import torch
 from pydantic import BaseModel
-from torch import Tensor
 
-from schemax.compiler import CompiledSchema
+from schemax.compiler import CompiledSchema, TextCodec
 from schemax.documents import Shown, read_documents
 from schemax.errors import InputError, ModelError
 from schemax.extractor import Extractor
-from schemax.readout import read_out
 from schemax.results import Extraction
-from schemax.runtime.engine import decode
-from schemax.runtime.fork import ForkModel
-from schemax.runtime.model import DecoderModel
-from schemax.runtime.outputs import DocumentOutput, passes_of
-from schemax.tokens import PromptIds, SlotOutput
+from schemax.runtime.plan import Ids
+from schemax.runtime.watching import Progress, Step, Watcher
+from schemax.servers.remote import RemoteModel
+from schemax.tokens import SlotOutput
 
-# Tokens that are kept of every choice, the likeliest first.
-_RIVALS = 5
+NUM_RIVALS = 5
+"""Tokens that are kept of every choice, the likeliest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,87 +72,95 @@ class Trace:
 def trace(
     extractor: Extractor, document: str | Mapping[str, Any], schema: type[BaseModel], **options: Any
 ) -> Trace:
-    """Reads one document, and keeps what every pass wrote.
+    """Reads one document, and keeps what every pass wrote for it.
 
-    options: format, template, decoding, examples, as of `Extractor.compile`. The document has the
-    model for itself, so passes are as many as it takes alone.
+    options: format, template, decoding, examples, as of `Extractor.stream`. Passes are shared with
+    whatever else the extractor does; counted are those that wrote for the document.
     Raises what compiling raises, InputError for a document that cannot be read, and ModelError for
     models of servers, whose passes nobody sees.
     """
-    model = extractor.model
-    if not isinstance(model, DecoderModel | ForkModel):
+    if isinstance(extractor.model, RemoteModel):
         raise ModelError("a server does not tell its passes; trace a model of this process")
-    compiled = extractor.compile(schema, **options)
-    (read,) = read_documents([document], Shown())
-    if read.text is None:
-        raise InputError(str(read.problem))
-    (prompt,) = compiled.encode([read.text])
-    recorder = _Recorder(compiled)
-    try:
-        (slots,) = decode(model, [prompt], compiled.stop, compiled.decoding, recorder)
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    output = DocumentOutput(slots, passes_of(slots))
-    written = sum(len(slot.ids) for slot in _all_of(slots))
-    return Trace(
-        read.text,
-        tuple(recorder.passes(prompt, slots)),
-        tuple(recorder.others),
-        len(prompt.instruction) + sum(map(len, prompt.documents)) + len(prompt.opening),
-        written + sum(len(key) for key in prompt.keys[0]),
-        read_out(read, output, compiled, extractor.calibration),
-    )
+    seen: list[Progress] = []
+    watcher = Watcher(seen.append, NUM_RIVALS)
+    found = extractor.extractions([document], schema, watcher=watcher, **options)
+    (compiled,) = found.compiled.values()
+    tracer = Tracer(document, compiled, Shown.of_options(options))
+    (extraction,) = found
+    for progress in seen:
+        tracer.take(progress)
+    return tracer.trace(extraction)
 
 
-def _all_of(slots: tuple[SlotOutput, ...]) -> list[SlotOutput]:
-    return [one for slot in slots for one in (slot, *_all_of(slot.children))]
+class Tracer:
+    """Makes a trace of what passes tell of a document.
 
+    text: what the model is shown; prompt_tokens, passes: see `Trace`.
+    Raises InputError for a document that cannot be read.
+    """
 
-@dataclass(slots=True)
-class _Recorder:
-    """Called with the logits that a pass chooses by; others: see `Trace`."""
-
-    compiled: CompiledSchema
-    others: list[int] = field(default_factory=list)
-    _seen: list[dict[int, tuple[int, list[int], list[float]]]] = field(default_factory=list)
-
-    def __call__(self, index: Tensor, step: Tensor, logits: Tensor) -> None:
-        shares, ids = torch.softmax(logits.float(), dim=-1).topk(_RIVALS)
-        rows = zip(index.tolist(), step.tolist(), ids.tolist(), shares.tolist(), strict=True)
-        found = {slot: (at, near, likely) for slot, at, near, likely in rows}
-        self.others.append(sum(slot < 0 for slot in index.tolist()))
-        found.pop(-1, None)
-        self._seen.append(found)
-
-    def passes(self, prompt: PromptIds, slots: tuple[SlotOutput, ...]) -> list[tuple[Written, ...]]:
-        """What each pass wrote, now that it is known."""
-        codec, names = self.compiled.codec, [item.name for item in self.compiled.attributes]
-        if len(slots) != len(names):
+    def __init__(
+        self, document: str | Mapping[str, Any], compiled: CompiledSchema, shown: Shown
+    ) -> None:
+        (read,) = read_documents([document], shown)
+        if read.text is None:
+            raise InputError(str(read.problem))
+        self.text = read.text
+        (prompt,) = compiled.encode([read.text])
+        parts = prompt.instruction, *prompt.documents, prompt.opening
+        self.prompt_tokens = sum(map(len, parts))
+        self.passes: list[tuple[Written, ...]] = []
+        self._compiled, self._slots = compiled, prompt.slots
+        names = [item.name for item in compiled.attributes]
+        if compiled.decoding.layout == "autoregressive":
             names = ["output"]
-        if self.compiled.waves is not None:  # later ones are among the others
-            first = self.compiled.waves.fields.first
-            names, slots = [names[n] for n in first], tuple(slots[n] for n in first)
-        begun = [len(spec.begun) for spec in prompt.slots] or [0] * len(slots)
-        steps: dict[int, list[int]] = {}
-        for one in self._seen:
-            for slot, (step, _, _) in one.items():
-                steps.setdefault(slot, []).append(step + begun[slot])
+        elif compiled.waves is not None:  # later ones are among the others
+            names = [names[n] for n in compiled.waves.fields.first]
+        self._names = names
+        self._others: list[int] = []
+        self._done: dict[int, SlotOutput] = {}
 
-        def text_of(ids: tuple[int, ...] | list[int]) -> str:
-            return codec.decode_bytes(ids).decode("utf-8", "replace")
+    def take(self, progress: Progress) -> None:
+        """Takes up what a pass wrote; a request that begins again writes all of it once more."""
+        if progress.steps or progress.others:
+            del self.passes[progress.number :], self._others[progress.number :]
+            self.passes.append(tuple(map(self._written, progress.steps)))
+            self._others.append(progress.others)
+        self._done.update(progress.done)
 
-        made = []
-        for one in self._seen:
-            row = []
-            for slot, (step, ids, shares) in sorted(one.items()):
-                output, at = slots[slot], step + begun[slot]
-                end = min((x for x in steps[slot] if x > at), default=len(output.ids))
-                # What was begun already comes with the first.
-                start = 0 if at == begun[slot] else at
-                rivals = tuple(zip(([text_of([id]) for id in ids]), shares, strict=True))
-                mine = output.ids[start:end]
-                row.append(
-                    Written(names[slot], text_of(mine), mine, exp(output.logprobs[at]), rivals)
-                )
-            made.append(tuple(row))
-        return made
+    def trace(self, extraction: Extraction[Any]) -> Trace:
+        """Raises InputError for a document that was not run."""
+        if not extraction.slots:
+            raise InputError("; ".join(error.message for error in extraction.errors))
+        tokens = sum(len(slot.ids) for slot in _all_of(self._done.values()))
+        return Trace(
+            self.text,
+            tuple(self.passes),
+            tuple(self._others),
+            self.prompt_tokens,
+            tokens + sum(map(len, self._compiled.keys[0])),
+            extraction,
+        )
+
+    def _written(self, step: Step) -> Written:
+        codec = self._compiled.codec
+        # What stands at the end of the key already comes with the first token.
+        begun = self._slots[step.place].begun if self._slots and step.start == 0 else ()
+        ids = (*begun, *step.ids)
+        return Written(
+            self._names[step.place],
+            _text(codec, ids),
+            ids,
+            exp(step.logprob),
+            tuple((_text(codec, (id,)), share) for id, share in step.rivals),
+        )
+
+
+def _text(codec: TextCodec, ids: Ids) -> str:
+    return codec.decode_bytes(ids).decode("utf-8", "replace")
+
+
+def _all_of(slots: Iterable[SlotOutput]) -> Iterator[SlotOutput]:
+    for slot in slots:
+        yield slot
+        yield from _all_of(slot.children)

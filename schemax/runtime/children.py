@@ -162,6 +162,11 @@ class ChildQueue:
             taken.append(self._waiting.popleft())
         return taken
 
+    @property
+    def parents(self) -> set[int]:
+        """The numbers of slots that have called for what is in line."""
+        return {child.parent for child in self._waiting}
+
     def cancel(self, rows: Container[int]) -> None:
         """Lets go of what requests in some rows have called for."""
         self._waiting = deque(c for c in self._waiting if c.running.row not in rows)

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from schemax.config import DecodingConfig
 from schemax.runtime.plan import Ids, Ints, lay_out_keys
 from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec, StopTable, Waves
+
+if TYPE_CHECKING:
+    from schemax.runtime.watching import Watcher  # which imports torch
 
 # A shorter instruction is read with every document: attending to it apart would cost more.
 _SHORTEST_PREFIX = 16
@@ -70,6 +74,7 @@ class Request:
     use_long_rope: whether longrope takes its long factors.
     retries, bound: of slots that are called for; see `with_retries`.
     waves: what is asked once the slots are filled.
+    watcher: who is told what passes write, if anybody is.
     """
 
     prefix: Ids
@@ -88,6 +93,7 @@ class Request:
     bound: int | None = None
     waves: Waves | None = None
     num_document_tokens: tuple[int, ...] = field(default=(), repr=False)
+    watcher: Watcher | None = None
 
     @property
     def num_documents(self) -> int:

@@ -9,11 +9,10 @@ in flight: numbers come from free lists, columns have room to spare, totals are 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from schemax.runtime.batch import OWN_ONLY
+from schemax.runtime.batch import OWN_ONLY, Places
 from schemax.runtime.children import ChildQueue
 from schemax.runtime.document_rows import DocumentRows, RunningRequest
 from schemax.runtime.limits import AdmissionControl
@@ -30,27 +29,12 @@ _FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
 _GROWTH = 1.25
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Places:
-    """What the scheduler has allotted to the tokens of the next pass that belong to slots.
-
-    counts: (S,) tokens of each growing slot; columns: (E,) each token's place in its slot.
-    pool: (E,) places in the KV pool, or None where tokens go into rows: then (t,) rows and columns
-    of the tokens of slots that entered earlier.
-    """
-
-    counts: Ints
-    columns: Ints
-    pool: Ints | None = None
-    rows: Ints | None = None
-    row_columns: Ints | None = None
-
-
 class Scheduler:
     """Requests and slots of one flight, within the limits of an admission control.
 
     table: what is known of every slot; growing: (S,) the numbers of those that still grow, those of
-    `entering` requests first, which the next pass reads; num_kv: places of the KV pool.
+    `entering` requests first, which the next pass reads; num_kv: places of the KV pool;
+    children: what slots have called for.
     """
 
     def __init__(
@@ -71,9 +55,9 @@ class Scheduler:
         self._kv = FreeList()
         self._sampler = sampler
         self._control, self._flight = control, flight
-        self._children = ChildQueue(table)
+        self.children = ChildQueue(table)
         self._footprint = self._num_documents = 0
-        self.num_repeated = 0
+        self.num_repeated = self.num_watched = 0
 
     @property
     def requests(self) -> list[Request]:
@@ -159,8 +143,11 @@ class Scheduler:
         self._footprint += running.footprint
         self._num_documents += request.num_documents
         self.num_repeated += len(request.places) - 1
+        if request.watcher is not None:
+            self.num_watched += 1
+            request.watcher.begin()
         self.entering.append(running)
-        self._children.may_come |= layout.may_call or request.waves is not None
+        self.children.may_come |= layout.may_call or request.waves is not None
 
     def _begin(self, slots: Ints, request: Request) -> None:
         """Takes up the grammars of slots; one with an answer is given its tokens."""
@@ -175,10 +162,10 @@ class Scheduler:
 
         Returns how many tokens the next pass reads of these.
         """
-        taken = self._children.take(room, alone=not len(self.growing))
+        taken = self.children.take(room, alone=not len(self.growing))
         if not taken:
             return 0
-        slots = self._children.begin(taken, self._sampler)
+        slots = self.children.begin(taken, self._sampler)
         self._reserve_blocks(1)
         for child, slot in zip(taken, slots.tolist(), strict=True):
             shared = child.slot.shared
@@ -191,7 +178,7 @@ class Scheduler:
     @property
     def is_called_for(self) -> bool:
         """Whether slots that others have called for still wait for room."""
-        return not self._children.is_empty
+        return not self.children.is_empty
 
     # --- one pass --------------------------------------------------------------------------------
 
@@ -253,7 +240,7 @@ class Scheduler:
         found = self.table.newest(slots)
         counts = self.table.num_new[slots]
         # Child slots begin with the pass that reads their keys, in this order.
-        found[np.repeat(self.table.step[slots] == 0, counts)] = self._children.keys
+        found[np.repeat(self.table.step[slots] == 0, counts)] = self.children.keys
         return found
 
     # --- progress --------------------------------------------------------------------------------
@@ -268,7 +255,7 @@ class Scheduler:
         growing = table.is_growing(slots)
         done = slots[~growing]
         self.growing = slots[growing]
-        sharing = self._children.end(done, self.rows.running)
+        sharing = self.children.end(done, self.rows.running)
         if not self.is_causal:
             self._free_pool(done, sharing)
         self._sampler.grammars.end(done)
@@ -277,7 +264,7 @@ class Scheduler:
             running = self.rows.running[row]
             running.num_growing -= count
             if not running.num_growing and not self._goes_on(running):
-                outputs = (*running.outputs, *self._outputs(running, running.slots))
+                outputs = (*running.outputs, *self._released(running))
                 outputs = running.request.settled(outputs)
                 self._let_go(running)
                 yield running.request, outputs
@@ -286,8 +273,8 @@ class Scheduler:
         """Whether a request, whose slots are all done, is asked for more."""
         if running.request.waves is None:
             return False
-        running.end_wave(self._outputs(running, running.slots))
-        return self._children.call_wave(running)
+        running.end_wave(self._released(running))
+        return self.children.call_wave(running)
 
     def cancel(self, requests: Container[Request]) -> None:
         """Lets go of some of the requests in flight, between passes."""
@@ -295,12 +282,12 @@ class Scheduler:
         rows = [running.row for running in leaving]
         leaves = np.isin(self.table.request[self.growing], rows)
         slots, self.growing = self.growing[leaves], self.growing[~leaves]
-        self._children.cancel(rows)
+        self.children.cancel(rows)
         if not self.is_causal:
             self._free_pool(slots, [])
         self._sampler.grammars.end(slots)
         for running in leaving:
-            self._outputs(running, running.slots)
+            self._released(running)
             self._let_go(running)
 
     def _let_go(self, running: RunningRequest) -> None:
@@ -309,8 +296,16 @@ class Scheduler:
         self._footprint -= running.footprint
         self._num_documents -= running.request.num_documents
         self.num_repeated -= len(running.request.places) - 1
+        self.num_watched -= running.request.watcher is not None
         for places in running.kept_kv:
             self._kv.give(places)
+
+    def _released(self, running: RunningRequest) -> tuple[SlotOutput, ...]:
+        """What its slots wrote, whose numbers are free from here on."""
+        found = self.outputs(running, running.slots)
+        called = (*running.children.values(), *running.branches.values())
+        self.table.release(np.concatenate([running.slots, *called]))
+        return found
 
     def _free_pool(self, done: Ints, sharing: list[int]) -> None:
         """Gives back the places of slots that are done; shared ones, once their request is."""
@@ -327,15 +322,15 @@ class Scheduler:
         own[shares] = False
         self._kv.give(blocks[own])
 
-    def _outputs(self, running: RunningRequest, slots: Ints) -> tuple[SlotOutput, ...]:
+    def outputs(self, running: RunningRequest, slots: Ints) -> tuple[SlotOutput, ...]:
+        """Of some slots of a request that are done, with those that they called for."""
         outputs = self.table.outputs(slots)
-        specs = self.table.specs[slots]
-        self.table.release(slots)
         if not running.children and not running.branches:
             return tuple(outputs)
+        specs = self.table.specs[slots]
 
         def called(by: dict[int, list[int]], slot: int) -> tuple[SlotOutput, ...]:
-            return self._outputs(running, np.array(by[slot])) if slot in by else ()
+            return self.outputs(running, np.array(by[slot])) if slot in by else ()
 
         return tuple(
             with_called(

@@ -27,6 +27,7 @@ from schemax.runtime.sampler import Choice, Sampler
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
+from schemax.runtime.watched import WatchedRequests
 from schemax.tokens import SlotOutput
 
 # Cap on documents that wait for an equal one in flight. They take no room there, so that nothing
@@ -183,8 +184,9 @@ class _Flight:
         self.cache = model.new_cache()
         self.prefixes = _Prefixes(model, self.cache)
         self.leaving: set[Request] = set()
-        self.done: list[Filled] = []
+        self.done: list[tuple[Request, tuple[SlotOutput, ...]]] = []
         self._choice: Choice | None = None
+        self._watched: WatchedRequests | None = None
 
     @property
     def requests(self) -> list[Request]:
@@ -204,6 +206,7 @@ class _Flight:
         logits = self.model.run_batch(batch, self.cache)
         if self.trace:
             self._tell(logits)
+        self._watched = WatchedRequests(scheduler, logits) if scheduler.num_watched else None
         self._choice = self.sampler.begin(logits, scheduler.growing)
 
     def finish(self) -> None:
@@ -212,6 +215,8 @@ class _Flight:
         chosen = self.sampler.finish(self._choice)
         self._choice = None
         self.done.extend(self.scheduler.advance(chosen))
+        if self._watched is not None:
+            self._watched.tell(self.done)
         self.control.count(sum(item[0].num_documents for item in self.done))
 
     def take(self) -> list[Filled | Refused]:
