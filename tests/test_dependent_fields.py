@@ -274,7 +274,8 @@ def test_what_is_cut_off_or_no_literal_stands_as_null(
 def test_a_document_is_read_once(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Later waves read their keys, and of values all but the last tokens."""
+    """Later waves read their keys, and of values all but the last tokens; texts of choices the last
+    token of their keys as well."""
     model = decoder_model()
     config = DecodingConfig(branch_threshold=1.0)
     compiled = compile_schema(Offer, codec, template=TEMPLATE, decoding=config)
@@ -287,6 +288,7 @@ def test_a_document_is_read_once(
     keys = compiled.waves.keys_behind([literal_of(compiled, s, a.is_list) for s, a in pairs])
     read = len(prompt.documents[0]) + len(prompt.opening) + sum(map(len, keys))
     read += sum(len(slot.ids) - 1 for slot in output.slots)
+    read += sum(len(slot.as_text.ids) for slot in output.slots if slot.as_text)
     shared = 0 if len(prompt.instruction) > 16 else len(prompt.instruction)
     assert sum(tokens) <= read + shared
     assert output.steps == len(tokens)

@@ -21,6 +21,7 @@ from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, StopRule, Writable, count_in, split_at_stop
+from schemax.reading.choices import Choices as NamedChoices
 from schemax.tokens import ChildSlot, SlotSpec
 
 Path = tuple[str, ...]
@@ -248,9 +249,10 @@ class Compiling:
         if not isinstance(grammar, TokenGrammar) or not grammar.choices:
             return None
         choices = choices_of(asked, place, self.format, config)
-        return Branches(
-            choices, grammar, config.branch_threshold, as_text=self._as_text(asked, place)
-        )
+        as_text, of = self._as_text(asked, place), asked[place]
+        names = as_text and NamedChoices(dict(zip(of.choices, of.choice_values, strict=True)))
+        least = config.branch_threshold
+        return Branches(choices, grammar, least, as_text=as_text, names=names)
 
     def _as_text(self, asked: Sequence[Attribute], place: int) -> SlotSpec | None:
         attribute = asked[place]

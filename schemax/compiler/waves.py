@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from schemax.attributes import Attribute
-from schemax.compiler.choices import with_key
+from schemax.compiler.choices import Branches, with_key
 from schemax.compiler.lists import (
     Compiling,
     Items,
@@ -256,22 +256,31 @@ class Waves:
     def _written(self, group: _Group, m: int) -> Iterator[tuple[Path, str]]:
         attribute, output = asked_of(group.attributes[m]), group.outputs[m]
         assert output is not None
-        yield attribute.labels, self._literal(output, attribute.is_list)
+        yield attribute.labels, self._literal(output, group.fields.specs[m], attribute.is_list)
         for item in group.items.get(m, ()):
             for leaf in range(len(item.outputs)):
                 yield from self._written(item, leaf)
 
-    def _literal(self, output: SlotOutput, is_list: bool) -> str:
-        """A value as it was written; null where it was cut off, or cannot be read."""
-        codec, form = self.compiling.codec, self.compiling.format
-        data, is_complete = split_at_stop(self.compiling.stop_rule, codec.decode_bytes(output.ids))
-        raw = data.decode("utf-8", "replace").rstrip()
+    def _literal(self, output: SlotOutput, spec: SlotSpec, is_list: bool) -> str:
+        """A value as it was written, of a text that names a choice the choice; null where it was
+        cut off, or cannot be read."""
+        form, branching = self.compiling.format, spec.branching
+        if output.as_text is not None and isinstance(branching, Branches):
+            text, is_complete = self._text(output.as_text)
+            if is_complete and (choice := branching.named(text, form)) is not None:
+                return form.escape(choice)
+        raw, is_complete = self._text(output)
         try:
             value = form.unescape(raw, is_list=is_list)
         except Exception:  # a format may be the user's own
             value = None
         cut = output.finish_reason == "length" and not is_complete
         return form.escape(None) if cut or value is None else raw
+
+    def _text(self, output: SlotOutput) -> tuple[str, bool]:
+        data = self.compiling.codec.decode_bytes(output.ids)
+        found, is_complete = split_at_stop(self.compiling.stop_rule, data)
+        return found.decode("utf-8", "replace").rstrip(), is_complete
 
     def _extents(
         self, fields: Fields, attributes: Sequence[Attribute], before: int
