@@ -20,6 +20,7 @@ from schemax.errors import ModelError, SchemaError
 from schemax.familiarity import Familiarity
 from schemax.formats import OutputFormat
 from schemax.progress import track
+from schemax.reading.markup import Html
 from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
 from schemax.servers.remote import RemoteModel
@@ -41,6 +42,7 @@ class Options(TypedDict, total=False):
     template: TemplateLike | None
     decoding: str | DecodingConfig | None
     examples: FewShotExamples | None
+    html: Html
 
 
 class Calls:
@@ -170,10 +172,13 @@ class Calls:
         examples: what the instruction shows: (document, instance) pairs, of several schemas by
             category. A document is a product as in `products`, and may be empty; a mapping that
             validates stands for an instance.
+        html: "strip" shows texts in which HTML is recognised without it (spans are still offsets
+            into the texts as they were given), "keep" all texts as they are.
         A record that cannot be read, or is too long for the model, becomes an extraction without
         a value, whose `errors` say why.
 
-        Raises InputError for a bare str and for examples that do not fit, SchemaError,
+        Raises InputError for a bare str, for examples that do not fit, and for a key in `text` that
+        no record of a list has, where one has a similar key; SchemaError,
         TemplateError, ModelError and ValueError before the first product is read.
         """
         return iter(self._extractions(products, schema, **options))
@@ -212,13 +217,14 @@ class Calls:
         id: str = "id",
         category: str | None = None,
         examples: FewShotExamples | None = None,
+        html: Html = "strip",
         **settings: Any,
     ) -> Extractions:
         mixed = isinstance(schema, Mapping)
         schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
         if not schemas:
             raise SchemaError("schemas", None, "no category is given")
-        shown = Shown.of(text, id, category)
+        shown = Shown.of(text, id, category, html)
         shots = read_few_shot_examples(
             examples, schemas, mixed, lambda document: shown_text(document, shown)[0]
         )

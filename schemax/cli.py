@@ -26,9 +26,10 @@ from schemax.commands.discover import discover
 from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
-from schemax.commands.extract import extract
+from schemax.commands.extract import ExtractCommand, extract
 from schemax.commands.pairwise import pairwise
 from schemax.commands.process import Terminated, make_up_for_closed_streams
+from schemax.commands.report import report
 from schemax.commands.schemas import schemas
 from schemax.commands.serve import serve
 from schemax.commands.trace import trace
@@ -108,11 +109,11 @@ app = typer.Typer(
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
 _VERBS = (
-    *(demo, extract, explain, check, trace, discover, schemas, doctor),
+    *(demo, extract, report, explain, check, trace, discover, schemas, doctor),
     *(data, train, calibrate, evaluate, pairwise, bench, serve),
 )
 for _verb in _VERBS:
-    app.command()(_verb)
+    app.command(cls=ExtractCommand if _verb is extract else None)(_verb)
 
 
 def _show_version(wanted: bool) -> None:

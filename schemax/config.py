@@ -59,6 +59,8 @@ BOUNDS: Mapping[str, Bounds] = MappingProxyType(
         "pack": Bounds(1, 1_000_000),
         "gradient_accumulation": Bounds(1, 1_000_000),
         "lora": Bounds(1, 65_536),
+        "lora_alpha": Bounds(1e-6, 1_000_000, whole=False),
+        "lora_dropout": Bounds(0, 0.99, whole=False),
         "absent": Bounds(0, 1, whole=False),
         "held_out": Bounds(0, 0.99, whole=False),
         "patience": Bounds(1, 2**31),

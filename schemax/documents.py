@@ -7,10 +7,12 @@ import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, get_args
 
 from schemax.errors import InputError
 from schemax.messages import clipped, some_of
+from schemax.reading.markup import Html, plain_text, recognised
 
 # Of one document: tokenizers take some 60 bytes of memory for each, and their regular expressions
 # give up on longer runs.
@@ -22,7 +24,7 @@ class Document:
     """One record, read. text is None where `problem` says why it could not be.
 
     texts: what `text` is made of, by key ("text" for a bare str): strings as the record holds them,
-        other values as they are shown.
+        other values as they are shown. A `MarkedUp` one is shown without its HTML.
     """
 
     index: int
@@ -38,17 +40,27 @@ class Shown:
     """Which keys of a record mean what.
 
     text: keys whose values the model is shown; None shows all but the id and the category.
+    html: whether HTML in texts is left out.
     """
 
     text: tuple[str, ...] | None = None
     id: str = "id"
     category: str = "category"
+    html: Html = "strip"
 
     @classmethod
-    def of(cls, text: str | Sequence[str] | None, id: str, category: str | None) -> Shown:
-        """Accepts one key as well as several."""
+    def of(
+        cls,
+        text: str | Sequence[str] | None,
+        id: str,
+        category: str | None,
+        html: Html = "strip",
+    ) -> Shown:
+        """Accepts one key as well as several. Raises ValueError for an unknown `html`."""
+        if html not in get_args(Html):
+            raise ValueError(f'html must be "strip" or "keep", not {html!r}')
         keys = (text,) if isinstance(text, str) else None if text is None else tuple(text)
-        return cls(keys, id, category or "category")
+        return cls(keys, id, category or "category", html)
 
     @property
     def needed(self) -> tuple[str, ...] | None:
@@ -58,7 +70,30 @@ class Shown:
     @classmethod
     def of_options(cls, options: Mapping[str, Any]) -> Shown:
         """What the options of `Extractor.stream` say of it."""
-        return cls.of(options.get("text"), options.get("id", "id"), options.get("category"))
+        return cls.of(
+            options.get("text"),
+            options.get("id", "id"),
+            options.get("category"),
+            options.get("html", "strip"),
+        )
+
+    def check(self, there: Iterable[str], what: str) -> None:
+        """Raises InputError for a key to be shown that is not among those that there are.
+
+        what: the beginning of the message, such as "the frame has no column".
+        """
+        names = list(there)
+        for key in self.text or ():
+            if names and key not in names:
+                close = get_close_matches(key, names, 1)
+                meant = f", perhaps {close[0]!r}" if close else ""
+                raise InputError(f"{what} {key!r}{meant}; there are {some_of(names)}")
+
+    def unnamed(self, there: Iterable[str]) -> list[str]:
+        """The keys that the model is shown although nobody has named them."""
+        if self.text is not None:
+            return []
+        return [key for key in there if key not in (self.id, self.category)]
 
 
 def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
@@ -77,7 +112,29 @@ def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
         raise InputError(
             f"products must be an iterable of records, not {type(products).__name__}"
         ) from None
+    if isinstance(products, (list, tuple)):
+        _check_named(products, shown)
     return (_read(index, record, shown) for index, record in enumerate(records))
+
+
+def _check_named(records: Sequence[Any], shown: Shown) -> None:
+    """Raises InputError where no record has a key that is to be shown, but a similar one.
+
+    Else the key may be one that these records happen not to have.
+    """
+    missing = dict.fromkeys(shown.text or ())
+    if len(missing) < 2:  # then every record says so
+        return
+    there: dict[str, None] = {}
+    for record in records:
+        if isinstance(record, Mapping):
+            there |= dict.fromkeys(map(str, record))
+            missing = {key: None for key in missing if key not in there}
+        if not missing:
+            return
+    for key in missing:
+        if get_close_matches(key, [name for name in there if name not in (shown.text or ())], 1):
+            shown.check(there, "no record has the key")
 
 
 def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:
@@ -87,7 +144,8 @@ def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:
     than 10,000,000 characters.
     """
     if isinstance(record, str):
-        text, texts = record, {"text": record}
+        source = _source(record, shown)
+        text, texts = plain_text(source), {"text": source}
     elif isinstance(record, Mapping):
         text, texts = _text_of_mapping(record, shown)
     else:
@@ -128,12 +186,19 @@ def _text_of_mapping(record: Mapping[Any, Any], shown: Shown) -> tuple[str, dict
             has = some_of(record) or "nothing"
             raise ValueError(f"the record has no {' or '.join(missing)}; it has {has}")
     values = [(key, record.get(key)) for key in keys]
-    parts = [(str(key), _as_text(key, value), value) for key, value in values]
-    parts = [part for part in parts if part[1]]
-    texts = {key: value if isinstance(value, str) else text for key, text, value in parts}
+    sources = {
+        str(key): _source(value if isinstance(value, str) else _as_text(key, value), shown)
+        for key, value in values
+    }
+    parts = {key: text for key, one in sources.items() if (text := plain_text(one).strip())}
+    texts = {key: sources[key] for key in parts}
     if len(parts) == 1:
-        return parts[0][1], texts
-    return "\n".join(f"{key}: {text}" for key, text, _ in parts), texts
+        return next(iter(parts.values())), texts
+    return "\n".join(f"{key}: {text}" for key, text in parts.items()), texts
+
+
+def _source(text: str, shown: Shown) -> str:
+    return recognised(text) if shown.html == "strip" else text
 
 
 def _as_text(key: Any, value: Any) -> str:

@@ -7,6 +7,7 @@ file, as `prompt.jinja`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,8 @@ def read_trained(path: Path) -> TrainedWith:
             raise ValueError("it is not a JSON object")
         format, decoding = (_text(written, key) for key in ("format", "decoding"))
         config = None if decoding is None else resolve_decoding(decoding)
+        if config is not None and not re.fullmatch(r"[\w-]*", config.template or ""):
+            raise ValueError("decoding may name a ready-made template only")
         schemas = written.get("schemas", {})
         if not isinstance(schemas, dict) or not all(isinstance(s, dict) for s in schemas.values()):
             raise ValueError("schemas must be JSON Schema documents by category")

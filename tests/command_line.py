@@ -69,7 +69,7 @@ def stand_in_runner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The same with the stand-in for the model, where there are many rows."""
     (folder / "shop.py").write_text(DECLARATION)
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(options, "load_extractor", lambda *_: StandIn())
+    monkeypatch.setattr(options, "load_extractor", lambda *_, **__: StandIn())
     return lambda *args: CliRunner().invoke(app, list(args))
 
 

@@ -10,7 +10,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
@@ -47,13 +47,15 @@ class StandIn:
         id: str = "id",
         category: str | None = None,
         format: Any = None,
+        html: Any = "strip",
         **_: Any,
     ) -> Iterator[Extraction[Any]]:
-        documents = read_documents(products, Shown.of(text, id, category))
+        documents = read_documents(products, Shown.of(text, id, category, html))
         return self._stream(documents, schema, get_format(format or "json"))
 
     def _stream(self, documents: Iterator[Any], schema: Any, format: Any) -> Iterator[Any]:
-        attributes = compile_attributes(schema)
+        """Texts with the word "hard" are read in YAML alone."""
+        schemas = schema if isinstance(schema, Mapping) else None
         shuffled = random.Random(1)
         while window := list(islice(documents, 64)):
             shuffled.shuffle(window)
@@ -64,6 +66,14 @@ class StandIn:
                 if document.text is None:
                     yield failed(document.index, document.id, document.problem)
                     continue
+                if schemas is not None and (schema := schemas.get(document.category)) is None:
+                    reason = f"no schema for category {document.category!r}"
+                    yield failed(document.index, document.id, reason)
+                    continue
+                if "hard" in document.text and type(format).__name__ != "YamlFormat":
+                    yield failed(document.index, document.id, "too hard")
+                    continue
+                attributes = compile_attributes(schema)
                 words = document.text.split()
                 slots = [
                     SlotText(format.escape(words[n % len(words)]), "stop", 2, complete=True)
@@ -90,7 +100,7 @@ def use(delay: float = 0.0) -> None:
     """Puts the stand-in in place of every model; $PART_ROWS says how many rows a part has."""
     resumable.PART_ROWS = int(os.environ.get("PART_ROWS", resumable.PART_ROWS))
     made = StandIn(delay)
-    options.load_extractor = lambda *_: made  # type: ignore[assignment, return-value]
+    options.load_extractor = lambda *_, **__: made  # type: ignore[assignment, return-value]
 
 
 def run(args: Sequence[str], delay: float) -> None:

@@ -141,7 +141,7 @@ def test_lines_that_name_attributes_are_enough() -> None:
     """The model lists nothing and reads nothing: what is found is in the documents."""
     lines = "Acme {0}\nWeight: {0}.5 kg\n- Cordless: {1}\n* Colors = red, blue | Gears: 7\nNote: x"
     texts = [lines.format(n, ("yes", "no")[n % 2]) for n in range(8)]
-    found = discovered(texts, "drills", Scripted([], lambda *_: None))  # type: ignore[arg-type]
+    found = discovered(texts, "drills", Scripted([], lambda *_, **__: None))  # type: ignore[arg-type]
     assert {item.title: (item.kind, item.unit, item.lines) for item in found.attributes} == {
         "Weight": ("number", "kilogram", 8),
         "Cordless": ("yes or no", None, 8),
@@ -155,7 +155,7 @@ def test_keys_of_records_are_no_attributes() -> None:
     records = [
         {"title": f"Drill {n}", "maker": "Acme", "body": f"Weight: {n} kg"} for n in range(4)
     ]
-    found = discovered(records, "drills", Scripted([], lambda *_: None))  # type: ignore[arg-type]
+    found = discovered(records, "drills", Scripted([], lambda *_, **__: None))  # type: ignore[arg-type]
     assert [item.title for item in found.attributes] == ["Weight"]
 
 
@@ -262,7 +262,7 @@ def test_any_names_and_texts_can_be_looked_at(lists: list[list[str]], texts: lis
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     monkeypatch.chdir(tmp_path)
     model = Scripted(NAMES, by_pattern)
-    monkeypatch.setattr(options, "load_extractor", lambda *_: model)
+    monkeypatch.setattr(options, "load_extractor", lambda *_, **__: model)
     return lambda *args: CliRunner().invoke(app, ["discover", *args])
 
 

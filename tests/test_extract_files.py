@@ -145,7 +145,7 @@ def test_options_mean_what_they_mean_to_the_command(extractor: Extractor, tmp_pa
         ({"inputs": "absent.jsonl"}, InputError, "cannot read absent.jsonl"),
         ({"inputs": []}, InputError, "no input is named"),
         ({"output": "absent/out.jsonl"}, InputError, "cannot write absent/out.jsonl"),
-        ({"output": "out.xlsx"}, InputError, "cannot write out.xlsx"),
+        ({"output": "out.xls"}, InputError, "cannot write out.xls"),
         ({"schema": dict[str, int]}, SchemaError, "not a class derived"),
         ({"shard": "3/3"}, ValueError, "shard must be"),
         ({"on_too_long": "cut"}, ValueError, "on_too_long must be"),

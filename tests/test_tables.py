@@ -149,9 +149,9 @@ def test_details_stand_beside_the_fields() -> None:
 
     names = schemax.arrow_schema(One, details=True).names
     assert names[:5] == ["_id", "index", "id", "size", "_error"]
-    kinds = ("raw", "confidence", "legal_probability", "span", "note")
-    assert names[6:11] == [f"id.{kind}" for kind in kinds]
-    assert "size.width.span" in names
+    kinds = ("confidence", "raw", "legal_probability", "span", "note")
+    assert names[6:12] == ["_least_confidence", *(f"id__{kind}" for kind in kinds)]
+    assert "size__width__span" in names
 
 
 def test_categories_share_columns_of_one_type() -> None:
@@ -168,7 +168,7 @@ def test_categories_share_columns_of_one_type() -> None:
         name: float | None
 
     found = schemax.arrow_schema({"shoe": Shoe, "tea": Tea})
-    assert found.names[2:5] == ["name", "colour", "grams"]
+    assert found.names[2:6] == ["_schema", "name", "colour", "grams"]
     with pytest.raises(SchemaError, match=r"Odd\.name: cannot share a column with Shoe\.name"):
         schemax.arrow_schema({"shoe": Shoe, "odd": Odd})
 
@@ -198,7 +198,7 @@ def test_cells_of_csv_are_text(tmp_path: Path) -> None:
     assert isinstance(full, dict)
     assert isinstance(lost, dict)
     assert full["name"] == "Räder, 車輪"
-    assert (full["size.width"], full["size.unit"]) == ("1.5", "cm")
+    assert (full["size__width"], full["size__unit"]) == ("1.5", "cm")
     assert (full["price"], full["new"], full["day"]) == ("12.5", "true", "2026-01-02")
     assert json.loads(full["colours"]) == ["red", "dark, blue"]
     assert lost["_error"] == "the text is empty"
@@ -363,7 +363,7 @@ def test_frames_give_frames(kind: str, tmp_path: Path, monkeypatch: pytest.Monke
     assert list(found.index) == ["x", "y", "x"]
     assert str(found["size"].dtype) == "Int64"
     assert str(found["colour"].dtype) == "category"
-    assert found["brand.raw"].tolist()[0].strip() == '"Crocs"'
+    assert found["brand__raw"].tolist()[0].strip() == '"Crocs"'
     plain = found.astype(object).where(found.notna(), None)
     check_frame(plain.to_dict("records"))
     empty = schemax.extract_frame(data[:0], Shoe, extractor=extractor)

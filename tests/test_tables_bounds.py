@@ -24,6 +24,7 @@ from schemax.io.checkpoint import Checkpoint
 from schemax.io.readers import Source, read_file
 from schemax.io.records import LONGEST, bounded_lines
 from schemax.io.resumable import ResumableRun
+from schemax.io.rows import RowForm
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_parts_are_bounded_by_what_their_records_say(
     monkeypatch.setattr(resumable, "PART_LENGTH", 2000)
     made = [{"id": n, "t": "x" * (1500 if n in (3, 4) else 10)} for n in range(300)]
     source = Source.of([jsonl(tmp_path / "in.jsonl", made)])
-    run = ResumableRun(source, Checkpoint(str(tmp_path / "out.jsonl")), False, True, 100)
+    run = ResumableRun(source, Checkpoint(str(tmp_path / "out.jsonl")), RowForm(), True, 100)
     parts = list(run.parts({}))
     rows_of = [[index for index, _, _ in part.pending] for part in parts]
     assert [index for part in rows_of for index in part] == list(range(300))

@@ -180,17 +180,17 @@ def read() -> Extraction[Any]:
 
 def test_details_have_one_set_of_columns_per_list() -> None:
     table = TableSchema.of(Receipt, details=True)
-    names = [column.name for column in table.results[5:]]
+    names = [column.name for column in table.results[6:]]
     fields = ("shop", "notes", "lines")
-    kinds = ("raw", "confidence", "legal_probability", "span", "note")
-    assert names == [f"{field}.{kind}" for field in fields for kind in kinds]
+    kinds = ("confidence", "raw", "legal_probability", "span", "note")
+    assert names == [f"{field}__{kind}" for field in fields for kind in kinds]
     item = read()
     assert "lines.0.price" in item.fields
     cells = table.cells(item.to_row(details=True))
     assert list(cells) == [column.name for column in table.columns]
-    assert cells["notes.raw"] == '"paid"; "late"'
-    assert cells["lines.confidence"] == pytest.approx(0.25)
-    assert cells["lines.span"] == {"start": 5, "end": 10, "field": "t"}
+    assert cells["notes__raw"] == '"paid"; "late"'
+    assert cells["lines__confidence"] == pytest.approx(0.25)
+    assert cells["lines__span"] == {"start": 5, "end": 10, "field": "t"}
 
 
 def test_tokens_of_items_are_counted_once() -> None:
@@ -242,7 +242,11 @@ class Receipt(AttrSchema):
         for field in ("new", "lines"):
             confidence = one["fields"][field]["confidence"]
             assert 0 < confidence <= 1
-            assert typed[f"{field}.confidence"] == pytest.approx(confidence, rel=1e-4)
-            assert float(text[f"{field}.confidence"]) == pytest.approx(confidence, rel=1e-4)
+            assert typed[f"{field.replace('.', '__')}__confidence"] == pytest.approx(
+                confidence, rel=1e-4
+            )
+            assert float(text[f"{field.replace('.', '__')}__confidence"]) == pytest.approx(
+                confidence, rel=1e-4
+            )
     assert table[2]["_error"] == "the text is empty"
-    assert table[2]["lines.confidence"] is None
+    assert table[2]["lines__confidence"] is None

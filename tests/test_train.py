@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import tokenizers
 import torch
-from command_line import jsonl, refused, save_model
+from command_line import jsonl, process, refused, save_model
 from conftest import slow_but
 from safetensors.torch import load_file
 from transformers import TrainerCallback
@@ -30,8 +31,9 @@ from schemax.trained import TrainedWith
 from schemax.training.data import read_training_examples
 from schemax.training.distillation import examples_by_predictions
 from schemax.training.features import make_features
+from schemax.training.held_out import scorer, split_examples
 from schemax.training.lora import add_lora
-from schemax.training.run import TrainingJob, TrainingResult, run_training, split_examples
+from schemax.training.run import TrainingJob, TrainingResult, run_training
 from schemax.training.settings import TrainingSettings
 from schemax.training.training_examples import TrainingExample, gold_examples
 
@@ -97,6 +99,7 @@ def test_a_folder_in_two_commands(
     assert "2 documents of" in done.output
     assert "dropped from training: tea-0, tea-1" in done.output
     assert f"schemax evaluate {data} --model {out}" in done.output
+    assert "held-out F1" in done.output
     card = json.loads((out / "training.json").read_text())
     assert card["settings"]["data"].keys() == {"train", "test"}
     assert card["settings"]["schemas"].endswith("attributes.json")
@@ -198,6 +201,7 @@ def run(
         tell=lambda _: None,
         device="cpu",
         resume=resume,
+        keep_checkpoints=True,
         callbacks=callbacks,
     )
 
@@ -251,13 +255,42 @@ def test_a_checkpoint_cannot_run_code(base: Path, data: Path, name: str) -> None
 def test_an_unfinished_checkpoint_is_passed_over(base: Path, data: Path) -> None:
     run(base, data, "out", steps=4, held_out=0.0)
     folder = data / "out" / "checkpoints"
-    (folder / "checkpoint-4" / "trainer_state.json").unlink()
-    again = run(base, data, "out", steps=4, held_out=0.0, resume=True)
-    assert [row["step"] for row in again.history] == [1, 2, 3, 4]
-    for name in ("checkpoint-2", "checkpoint-4"):
-        (folder / name / "trainer_state.json").unlink()
+    (folder / "checkpoint-6").mkdir()
+    (folder / "checkpoint-6" / "optimizer.pt").write_bytes(b"half of it")
+    again = run(base, data, "out", steps=5, held_out=0.0, resume=True)
+    assert [row["step"] for row in again.history] == [1, 2, 3, 4, 5]
+    for path in folder.glob("*/trainer_state.json"):
+        path.unlink()
     with pytest.raises(InputError, match="no complete checkpoint"):
-        run(base, data, "out", steps=4, held_out=0.0, resume=True)
+        run(base, data, "out", steps=6, held_out=0.0, resume=True)
+
+
+def test_one_optimizer_is_kept(base: Path, data: Path) -> None:
+    """Of the newest checkpoint; the best one, which may be older, is its weights alone."""
+    run(base, data, "out", steps=6, held_out=0.25)
+    found = sorted((data / "out" / "checkpoints").glob("checkpoint-*/optimizer.pt"))
+    assert [path.parent.name for path in found] == ["checkpoint-6"]
+    assert len(list((data / "out" / "checkpoints").glob("checkpoint-*/*.safetensors"))) <= 2
+
+
+def test_a_run_that_the_disk_does_not_hold(
+    base: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+
+    def usage(path: Path) -> Any:
+        return SimpleNamespace(free=sizes[-1])
+
+    monkeypatch.setattr("schemax.training.checkpoints.shutil.disk_usage", usage)
+    count = sum(weight.numel() for weight in weights(base).values())
+    # Three checkpoints, of which the last two have an optimizer's state when they are written.
+    needed = 3 * 4 * count + 2 * 8 * count
+    sizes.append(needed - 1)
+    with pytest.raises(InputError, match=r"out has \d\.\d MB of free .* up to .* MB: checkpoints"):
+        run(base, data, "out", held_out=0.25)
+    assert not list((data / "out" / "checkpoints").glob("checkpoint-*"))
+    sizes.append(needed)
+    run(base, data, "out", held_out=0.25)
 
 
 def test_a_run_is_resumed_with_its_own_settings_only(base: Path, data: Path) -> None:
@@ -303,17 +336,100 @@ def test_lora_trains_and_merges(base: Path, data: Path) -> None:
 def test_lora_names_the_extra_it_needs(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("schemax.runtime.loading.refusals.find_spec", lambda _: None)
     with pytest.raises(ModelError, match=r"peft.*\.\[train\]"):
-        add_lora(None, 8, "a model")
+        add_lora(None, TrainingSettings(lora=8), "a model")
 
 
-def test_early_stopping_keeps_the_best_weights(base: Path, data: Path) -> None:
+@pytest.mark.parametrize("best_by", ["loss", "f1"])
+def test_early_stopping_keeps_the_best_weights(base: Path, data: Path, best_by: str) -> None:
     """A learning rate that ruins the model: the held-out loss soon only grows."""
-    changes = {"learning_rate": 0.5, "held_out": 0.4, "check_every": 1, "steps": 60}
-    outcome = run(base, data, "out", patience=2, **changes)
-    assert outcome.steps < 60
-    checks = [row["held_out_loss"] for row in outcome.history if "held_out_loss" in row]
-    assert outcome.held_out_loss == min(checks)
-    assert min(checks) not in checks[-2:]
+    changes = {"learning_rate": 0.5, "held_out": 0.4, "check_every": 1, "steps": 30}
+    outcome = run(base, data, "out", patience=2, best_by=best_by, **changes)
+    assert outcome.steps < 30
+    checks = [row[f"held_out_{best_by}"] for row in outcome.history if "held_out_loss" in row]
+    best = max(checks) if best_by == "f1" else min(checks)
+    assert getattr(outcome, f"held_out_{best_by}") == best
+    assert best not in checks[-2:] or best == 0
+
+
+def test_curves(base: Path, data: Path) -> None:
+    plot = data / "curves.svg"
+    out = trained(
+        *(data, base, "out", "--held-out", 0.25, "--steps", 4, "--check-every", 2),
+        *("--plot", plot),
+    )
+    card = json.loads((out / "training.json").read_text())
+    logged = [row for row in card["history"] if "loss" in row]
+    assert [row["step"] for row in logged] == [1, 2, 3, 4]
+    assert all(row["tokens_per_second"] > 0 for row in logged)
+    assert logged[-1]["learning_rate"] < logged[0]["learning_rate"]
+    checks = [row for row in card["history"] if "held_out_loss" in row]
+    assert [row["step"] for row in checks] == [2, 4]
+    assert all(0 <= row["held_out_f1"] <= 1 for row in checks)
+    assert card["held_out_f1"] in [row["held_out_f1"] for row in checks]
+    drawn = plot.read_text()
+    assert all(title in drawn for title in ("held out loss", "F1", "tokens per second"))
+    assert not (out / "checkpoints").exists()
+    again = invoke(data / "train.jsonl", "--model", base, "--out", out, "--resume")
+    refused(again, "it is finished, and its checkpoints are gone")
+
+
+def test_f1_is_of_the_weights_as_they_are(base: Path, data: Path) -> None:
+    outcome = run(base, data, "out", **{"held_out": 0.25, "steps": 2})
+    examples = read_examples(data / "train.jsonl")
+    schemas = annotated_schemas(examples)
+    extractor = Extractor.from_pretrained(data / "out", device="cpu")
+    gold = gold_examples(examples, schemas, get_format("json"))
+    _, held_out = split_examples(gold, 0.25, 0)
+    f1 = scorer(extractor, held_out, schemas, DecodingConfig(), template=SHORT)()
+    assert f1 == pytest.approx(outcome.held_out_f1)
+
+
+def test_tensorboard_is_told(base: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tensorboard")
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(data / "runs"))
+    trained(data, base, "out", "--steps", 2, "--report-to", "tensorboard")
+    assert list((data / "runs").glob("events.*"))
+
+
+def test_lora_s_settings(base: Path) -> None:
+    model = Extractor.from_pretrained(base, device="cpu").model.model
+    settings = TrainingSettings(
+        lora=4, lora_alpha=4, lora_dropout=0.25, lora_targets=("q_proj", "v_proj")
+    )
+    tuned = add_lora(model, settings, "a model")
+    config = tuned.peft_config["default"]
+    assert (config.lora_alpha, config.lora_dropout) == (4, 0.25)
+    names = {name.split(".lora_")[0] for name, p in tuned.named_parameters() if p.requires_grad}
+    assert {name.rpartition(".")[2] for name in names} == {"q_proj", "v_proj"}
+    other = Extractor.from_pretrained(base, device="cpu").model.model
+    with pytest.raises(ModelError, match=r"a model cannot be given adapters.*nowhere"):
+        add_lora(other, TrainingSettings(lora=4, lora_targets=("nowhere",)), "a model")
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_with_twice_the_batches(base: Path, data: Path) -> None:
+    """Over gloo, as `accelerate launch` starts them: the same weights, but for rounding."""
+    common = (
+        *("-m", "schemax", "train", data / "train.jsonl", "--model", base, "--device", "cpu"),
+        *("--template", data / "short.jinja", "--steps", 3, "--pack", 2, "--batch-tokens", 200),
+        *("--held-out", 0.25, "--learning-rate", "1e-3"),
+    )
+    two = ("--multi_gpu", "--num_processes", 2, "--num_machines", 1, "--mixed_precision", "no")
+    launch = ("-m", "accelerate.commands.launch", *two, "--dynamo_backend", "no", *common)
+    for name, args in {
+        "two": (*launch, "--out", data / "two"),
+        "one": (*common, "--out", data / "one", "--gradient-accumulation", 2),
+    }.items():
+        done = process(*map(str, args), cwd=data)
+        _, stderr = done.communicate(timeout=600)
+        assert done.returncode == 0, (name, stderr.decode())
+    one, other = weights(data / "one"), weights(data / "two")
+    for name, weight in one.items():
+        torch.testing.assert_close(weight, other[name], rtol=1e-3, atol=2e-4)
+    cards = [json.loads((data / name / "training.json").read_text()) for name in ("one", "two")]
+    assert [card["settings"]["devices"] for card in cards] == [1, 2]
+    assert cards[0]["held_out_loss"] == pytest.approx(cards[1]["held_out_loss"], rel=1e-3)
+    assert cards[0]["held_out_f1"] == cards[1]["held_out_f1"]
 
 
 def test_a_config_with_random_weights(base: Path, data: Path) -> None:
@@ -491,6 +607,11 @@ def test_attributes_files(tmp_path: Path) -> None:
         (["--decoding", "isolated:slots=causal"], "causal"),
         (["--patience", "2", "--held-out", "0"], "held-out"),
         (["--keep-adapter"], "LoRA"),
+        (["--quantization", "nf4"], "quantization requires LoRA"),
+        (["--lora", "4", "--quantization", "nf4"], "nf4 needs a CUDA device"),
+        (["--best-by", "f1", "--held-out", "0"], "held-out part"),
+        (["--report-to", "nothing"], "nothing cannot be used"),
+        (["--plot", "curves.txt"], "ends in .svg"),
         (["--epochs", "0"], "epochs"),
         (["--labels", "teacher", "--teacher", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--resume"], "no run"),

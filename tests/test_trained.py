@@ -121,7 +121,14 @@ def test_names_of_decodings() -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ["[]", "{", '{"format": 3}', '{"decoding": "fast"}', '{"schemas": {"Tea": "shop.py:Tea"}}'],
+    [
+        "[]",
+        "{",
+        '{"format": 3}',
+        '{"decoding": "fast"}',
+        '{"decoding": "isolated:template=/etc/passwd"}',
+        '{"schemas": {"Tea": "shop.py:Tea"}}',
+    ],
 )
 def test_a_broken_file_is_named(folder: Path, tmp_path: Path, written: str) -> None:
     path = folder / FILE

@@ -15,8 +15,10 @@ from command_line import jsonl
 from conftest import TITLES
 from decoding import TEMPLATE, filled
 from test_lists import PLAIN, Port, Television, prompts_with
+from typer.testing import CliRunner
 
 from schemax.attributes import attr
+from schemax.cli import app
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.lists import all_labels
 from schemax.config import DecodingConfig
@@ -114,8 +116,8 @@ def test_labels_of_lists(tmp_path: Path) -> None:
     [
         ({"ports": [{"colour": "red"}]}, "an item has no 'colour'; it has 'kind', 'version'"),
         ({"ports": ["HDMI"]}, "an item must be a JSON object, not 'HDMI'"),
-        ({"ports": [{"kind": "VGA"}]}, "product #1: ports: .*'HDMI' or 'USB'"),
-        ({"ports": [{"kind": "USB", "version": "old"}]}, "product #1: ports: .*number"),
+        ({"ports": [{"kind": "VGA"}]}, "document #1: ports: .*'HDMI' or 'USB'"),
+        ({"ports": [{"kind": "USB", "version": "old"}]}, "document #1: ports: .*number"),
         ({"colors": [f"c{n}" for n in range(7)]}, "7 items, and 6 can be read"),
     ],
 )
@@ -217,3 +219,50 @@ def test_a_model_s_own_lists(
         assert found.errors
     else:
         assert example.values.get("sizes") == (found.fields["sizes"].value or None)
+
+
+SHOP = """
+from schemax import AttrSchema, attr
+
+class Port(AttrSchema):
+    kind: str | None = attr(k_max=12)
+    count: int | None = None
+
+class Set(AttrSchema, template="{% for d in documents %}{{ d.text }}\\n{% endfor %}"):
+    colors: list[str] = attr(long=True, default_factory=list, k_max=12, max_length=4)
+    ports: list[Port] = attr(default_factory=list, max_length=4)
+"""
+SETS = {
+    "Samsung red, two HDMI": {"colors": ["red"], "ports": [{"kind": "HDMI", "count": 2}]},
+    "LG red and blue, USB, HDMI": {
+        "colors": ["red", "blue"],
+        "ports": [{"kind": "USB"}, {"kind": "HDMI"}],
+    },
+    "Sony, nothing": {"colors": None, "ports": None},
+}
+
+
+@pytest.mark.slow
+def test_lists_are_learnt_by_heart(saved_model: Path, tmp_path: Path) -> None:
+    """The whole way: labels in a file, a model in a folder, and rows that the folder reads."""
+    rows = [{"category": "set", "text": t, "attributes": a} for t, a in SETS.items()]
+    (tmp_path / "shop.py").write_text(SHOP)
+    data = jsonl(tmp_path / "train.jsonl", rows)
+    out = str(tmp_path / "out")
+    schema = f"{tmp_path / 'shop.py'}:Set"
+    options = ["--held-out", "0", "--epochs", "120", "--check-every", "1000", "--device", "cpu"]
+    options += ["--learning-rate", "5e-3"]
+    invoke = CliRunner().invoke
+    done = invoke(
+        app,
+        ["train", data, "--model", str(saved_model), "--out", out, "--schemas", schema, *options],
+    )
+    assert done.exit_code == 0, done.output
+    done = invoke(app, ["extract", out, data, "--text", "text"])
+    assert done.exit_code == 0, done.output
+    found = [json.loads(line)["attributes"] for line in done.stdout.splitlines()]
+    assert [row["colors"] for row in found] == [["red"], ["red", "blue"], []]
+    assert found[0]["ports"] == [{"kind": "HDMI", "count": 2}]
+    assert [port["kind"] for port in found[1]["ports"]] == ["USB", "HDMI"]
+    done = invoke(app, ["evaluate", data, "--model", out, "--json"])
+    assert json.loads(done.stdout)[0]["f1"] == 1.0

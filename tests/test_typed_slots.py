@@ -302,7 +302,7 @@ def test_rows_tables_and_reports_show_notes() -> None:
     note = '"140 cm" read as 55.1 (centimeter in inch)'
     row = item.to_row(details=True)
     assert (row["fields"]["size"]["note"], row["fields"]["ports"]["note"]) == (note, None)
-    assert TableSchema.of(Television, details=True).cells(row)["size.note"] == note
+    assert TableSchema.of(Television, details=True).cells(row)["size__note"] == note
     cells = plain_row(item, FieldSets())["c"]
     assert [cell.get("m") for cell in cells][:2] == [note, None]
 

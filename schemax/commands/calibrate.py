@@ -14,10 +14,11 @@ from schemax.calibration import FILE, write_calibration
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say, show, table
 from schemax.commands.datasets import dataset, schemas_for
+from schemax.commands.loading_options import LoadingOptions
+from schemax.commands.option_groups import grouped
 from schemax.config import DecodingConfig
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.schemas import as_declared
-from schemax.extractor import Extractor
 
 if TYPE_CHECKING:
     from schemax.evaluation.calibration_fit import Fit
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _FEW = 300
 
 
+@grouped
 def calibrate(
     data: Annotated[
         Path,
@@ -47,6 +49,8 @@ def calibrate(
     spec: options.Schemas = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    *,
+    loading: LoadingOptions,
     format: Annotated[
         str | None,
         Option(
@@ -75,8 +79,7 @@ def calibrate(
     from schemax.evaluation.calibrate import calibrate
 
     with plain_warnings():
-        options.hush_libraries()
-        extractor = Extractor.from_pretrained(folder, device=device, dtype=dtype)
+        extractor = options.load_extractor(str(folder), device, dtype, **loading.named())
         if (config or extractor.decoding).layout == "autoregressive":
             raise UsageError("values of the autoregressive layout have no confidence to calibrate")
         schemas = schemas_for(found.schemas, examples, [extractor])

@@ -15,6 +15,7 @@ from schemax.catalog import match_of
 from schemax.commands import extract_options as given
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say, table
+from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped, option
 from schemax.commands.server_options import ServerOptions
 from schemax.discovery.discover import Attribute, as_json, discovered
@@ -70,6 +71,7 @@ def discover(
     ],
     samples: SampleOptions,
     prompt: ModelOptions,
+    loading: LoadingOptions,
     server: ServerOptions,
 ) -> None:
     """Makes a schema for documents of INPUT: the attributes that samples of them state.
@@ -78,7 +80,7 @@ def discover(
     in the samples tell their kinds. Look the schema through before you use it. Exit status: 0
     done, 2 bad usage, or nothing was found.
     """
-    server.check(prompt.device, prompt.dtype)
+    server.check(prompt.device, prompt.dtype, loading.named())
     keys = None if samples.text is None else [key.strip() for key in samples.text.split(",")]
     shown = Shown.of(keys, "id", None)
     source = Source.of(input, shown.needed, required=[keys] if keys else [])
@@ -91,7 +93,8 @@ def discover(
         if server.server is not None:
             extractor = server.extractor(prompt.model)
         else:
-            extractor = options.load_extractor(prompt.model, prompt.device, prompt.dtype)
+            named = prompt.model, prompt.device, prompt.dtype
+            extractor = options.load_extractor(*named, **loading.named())
         with refused_settings():
             found = discovered(
                 (record for _, record in source.rows()),

@@ -19,6 +19,7 @@ from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say
 from schemax.commands.datasets import dataset, schemas_for
 from schemax.commands.evaluate_tables import show_comparison, show_runs
+from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped, option
 from schemax.commands.server_options import ServerOptions, by_chat, is_address
 from schemax.config import decoding_name
@@ -32,7 +33,7 @@ from schemax.evaluation.judge import (
     product_cases,
     product_judgement,
 )
-from schemax.evaluation.plots import SUFFIXES, can_plot, plot_reliability
+from schemax.evaluation.plots import check_picture, plot_reliability
 from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
 from schemax.evaluation.schemas import as_declared, parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
@@ -82,14 +83,16 @@ def evaluate(
         Argument(
             metavar="INPUT",
             help='JSONL with one {"category", "text", "attributes": {name: value}} per line, and '
-            'optionally "id" and "description". In a folder: test.jsonl, and attributes.json if '
-            "present.",
+            'optionally "id" and "description"; or a JSON export of Label Studio. In a folder: '
+            "test.jsonl, and attributes.json if present.",
         ),
     ] = None,
     spec: options.Schemas = None,
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    *,
+    loading: LoadingOptions,
     format: options.Format = None,
     template: options.Template = None,
     decoding: Annotated[
@@ -126,7 +129,7 @@ def evaluate(
     """
     picture = report.reliability
     if picture is not None:
-        _check_picture(picture)
+        check_picture("--reliability", picture)
     if saved is not None:
         if data is not None:
             raise UsageError("give INPUT or --compare, not both")
@@ -136,7 +139,7 @@ def evaluate(
         raise UsageError("INPUT is missing")
     if report.details and not report.as_json:
         raise UsageError("--details requires --json")
-    server.check(device, dtype)
+    server.check(device, dtype, loading.named())
     names = [name.strip() for name in (decoding or "").split(",")]
     checked = [
         options.checked_settings(format, template, name.removesuffix(_ALONE) or None)
@@ -150,7 +153,7 @@ def evaluate(
         extractors = {
             name: server.extractor(name)
             if server.server is not None
-            else options.load_extractor(name, device, dtype)
+            else options.load_extractor(name, device, dtype, **loading.named())
             for name in models
         }
         schemas = schemas_for(found.schemas, examples, extractors.values())
@@ -185,13 +188,6 @@ def evaluate(
         show_runs(runs, comparisons, setting, by=report.by)
     if picture is not None:
         _draw(runs, picture)
-
-
-def _check_picture(path: Path) -> None:
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"--reliability takes a file that ends in {', '.join(SUFFIXES)}: {path}")
-    if not can_plot():
-        raise UsageError("--reliability requires matplotlib; pip install '.[plots]' in a checkout")
 
 
 def _draw(runs: Sequence[EvaluationRun], path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, cast
 
 import typer
+from typer.core import TyperCommand
 
 from schemax.calls import Options
 from schemax.commands import extract_options as given
@@ -21,34 +22,71 @@ from schemax.commands.console import UsageError, plain_warnings, refused_setting
 from schemax.commands.declarations import is_trained, read_schemas
 from schemax.commands.extract_model import actors_for, task_of
 from schemax.commands.few_shot import few_shot
+from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped
 from schemax.commands.process import terminable
 from schemax.commands.server_options import ServerOptions
+from schemax.io.column_notes import column_notes
 from schemax.io.columns import Schemas
 from schemax.io.estimate import estimate
 from schemax.io.job import Job, is_resumable, source_of
 from schemax.io.readers import CSV, Shard
 from schemax.io.records import STANDARD
+from schemax.io.retry import Retry
+from schemax.io.rows import Details
+from schemax.io.run_record import read_run_record
 from schemax.io.storage import suffixes
-from schemax.io.summary import reasons
+from schemax.io.summary import reason_of, reasons
 from schemax.io.task import in_process
 from schemax.messages import clipped, harmless
 from schemax.report import Report, open_report
+from schemax.report.overview import facts_of
+from schemax.report.table import add_table
 from schemax.results import Extraction
 
-_MOST_REPORTS = 20
+_MOST_TOLD = 20
+
+
+# What of a command is not repeated when its failed rows are done again.
+_ONCE = ("retry_failed", "overwrite", "quiet", "report", "dry_run", "price_per_hour", "api_key")
+
+
+class ExtractCommand(TyperCommand):
+    """Lets --details stand alone; --retry-failed repeats what the table was made with."""
+
+    def invoke(self, ctx: Any) -> Any:
+        if output := ctx.params["retry_failed"]:
+            before = {**read_run_record(output).command, "output": output}
+            for name, value in before.items():
+                source = ctx.get_parameter_source(name)
+                if source.name == "DEFAULT":
+                    ctx.params[name] = value
+                    ctx.set_parameter_source(name, type(source).COMMANDLINE)
+        return super().invoke(ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        following = [*args[1:], ""]
+        return super().parse_args(
+            ctx,
+            [
+                "--details=all" if one == "--details" and after != "confidence" else one
+                for one, after in zip(args, following, strict=False)
+            ],
+        )
 
 
 @grouped
 def extract(
-    schema: given.Schema,
-    input: given.Input,
+    context: typer.Context,
     files: given.FileOptions,
     prompt: given.ModelOptions,
+    loading: LoadingOptions,
     server: ServerOptions,
     run: given.RunOptions,
     pool: given.RayOptions,
     dry: given.DryRunOptions,
+    schema: given.Schema = None,
+    input: given.OptionalInput = None,
 ) -> None:
     """Reads the attributes of SCHEMA from every record of INPUT.
 
@@ -60,14 +98,16 @@ def extract(
     failed rows than --max-errors allows, 2 bad usage or input that stops the run.
     """
     allowed = _allowance(run.max_errors)
-    keys = files.text and [key.strip() for key in files.text.split(",") if key.strip()]
+    keys, keep = _keys(files.text), tuple(_keys(files.keep) or ())
     name, quiet = files.output or STANDARD, run.quiet
     _check(files, pool, dry, keys)
-    if prompt.model is None and server.server is None and is_trained(schema):
+    if prompt.model is None and server.server is None and schema and is_trained(schema):
         prompt = replace(prompt, model=schema)
-    server.check(prompt.device, prompt.dtype)
+    server.check(prompt.device, prompt.dtype, loading.named())
     if pool.ray and server.server is not None:
         raise UsageError("--ray computes on machines of its own; ask a --server without it")
+    if schema is None or not input:
+        raise UsageError(f"{'SCHEMA' if schema is None else 'INPUT'} is missing")
     with plain_warnings(quiet=quiet):
         is_auto = schema == AUTO
         schemas: Schemas = {} if is_auto else read_schemas(schema)
@@ -75,16 +115,20 @@ def extract(
             prompt.format, prompt.template, prompt.decoding, prompt.batch_size
         )
         category = files.category or ("category" if is_auto else None)
-        settings |= {"text": keys, "id": files.id, "category": category}
+        settings |= {"text": keys, "id": files.id, "category": category, "html": files.html}
         wanted = cast(Options, settings)
         with refused_settings():
             shard = None if files.shard is None else Shard.parse(files.shard)
-        source = source_of(input, wanted, files.limit, shard)
+        source = source_of(input, wanted, files.limit, shard, keep)
         if is_auto:
             schemas = schemas_by_category(source, str(category), quiet=quiet)
         wanted["examples"] = few_shot(prompt.examples, schemas)
-        more: Any = {"details": files.details, "on_too_long": run.on_too_long}
-        task = task_of(prompt, server, schemas, wanted, **more)
+        more: Any = {"details": _details(files.details), "on_too_long": run.on_too_long}
+        more["keep"] = keep
+        task = task_of(prompt, server, schemas, wanted, loading=loading.named(), **more)
+        if not quiet:
+            for note in column_notes(source.there, task.shown, schemas):
+                say(f"note: {note}")
         if dry.dry_run:
             for line in estimate(source, task, dry.price_per_hour):
                 print(harmless(line))
@@ -94,18 +138,26 @@ def extract(
         title = "stdin" if source.is_stdin else Path(source.files[0]).name
         report = nullcontext() if files.report is None else open_report(files.report, title)
         with report as page, terminable():
+            teller = _Teller(page)
             summary = Job(
                 task,
                 source,
                 name,
                 csv_formulas=files.csv_formulas,
                 overwrite=run.overwrite,
+                retry=None if run.retry_failed is None else Retry.of(run.retry_failed),
+                command=_named(context),
                 backend=partial(actors_for, prompt, pool) if pool.ray else in_process,
-                on_extraction=_Teller(page),
-                on_resume=None if quiet else partial(_say_resumed, page is not None),
+                on_extraction=teller,
+                on_resume=None if quiet else _say_resumed,
                 # A bar would be in the way of rows on the same terminal.
                 show_progress=not quiet and not (name == STANDARD and sys.stdout.isatty()),
             ).run()
+            if page is not None and is_resumable(source, name):
+                record = read_run_record(name)
+                page.overview.facts += facts_of(record)
+                if summary.computed < summary.rows:
+                    add_table(page, name, record, teller.indexes)
         if not quiet:
             for line in summary.lines():
                 say(line)
@@ -131,30 +183,56 @@ def _check(
         raise UsageError("--csv-formulas requires -o with a .csv or .tsv file")
 
 
-def _say_resumed(has_report: bool, rows: int, place: str) -> None:
+def _named(context: typer.Context) -> dict[str, Any]:
+    """What of the command line was named."""
+    return {
+        name: value
+        for name, value in context.params.items()
+        if name not in _ONCE and context.get_parameter_source(name).name != "DEFAULT"  # type: ignore[union-attr]
+    }
+
+
+def _keys(text: str | None) -> list[str] | None:
+    return None if text is None else [key.strip() for key in text.split(",") if key.strip()]
+
+
+def _details(text: str | None) -> Details:
+    """Raises UsageError."""
+    if text in (None, "all"):
+        return text is not None
+    if text != "confidence":
+        raise UsageError(f"--details takes nothing or confidence, not {text!r}")
+    return "confidence"
+
+
+def _say_resumed(rows: int, place: str) -> None:
     say(f"note: {rows:,} finished rows are in {place}; the run goes on after them")
-    if has_report:
-        say("note: the report shows the rows of this run only")
 
 
 class _Teller:
-    """Says on stderr which rows failed, and puts all on the page."""
+    """Says on stderr which rows failed, the first of each kind, and puts all on the page."""
 
     def __init__(self, page: Report | None) -> None:
         self._page = page
-        self._failed = 0
+        self._told: set[str] = set()
+        self.indexes: set[int] = set()  # of the rows on the page
 
     def __call__(self, item: Extraction[Any]) -> None:
         if self._page is not None:
             self._page.add(item)
+            self.indexes.add(item.index)
         if item.value is not None:
             return
-        self._failed += 1
-        if self._failed <= _MOST_REPORTS:
-            name = "" if item.document_id is None else f" ({clipped(item.document_id)})"
-            say(f"failed: record {item.index}{name}: {reasons(item.errors)}")
-        elif self._failed == _MOST_REPORTS + 1:
-            say("failed: more records, whose rows say why")
+        errors = [asdict(error) for error in item.errors]
+        kind = reason_of(errors)
+        if kind in self._told or len(self._told) > _MOST_TOLD:
+            return
+        self._told.add(kind)
+        if len(self._told) > _MOST_TOLD:
+            say("failed: more records for other reasons, which their rows tell")
+            return
+        name = "" if item.document_id is None else f" ({clipped(item.document_id)})"
+        say(f"failed: record {item.index}{name}: {reasons(errors)}")
 
 
 def _allowance(text: str) -> Callable[[int], float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -28,7 +28,7 @@ def task_of(
     model: ModelOptions, server: ServerOptions, schemas: Schemas, settings: Options, **more: Any
 ) -> Task:
     """What to extract with a model; more: the other fields of the task."""
-    load = partial(_load, model, schemas, settings, server)
+    load = partial(_load, model, schemas, settings, more["loading"], server)
     place = options.model_place(model.model) if server.server is None else None
     return Task(schemas, settings, load, place, **more)
 
@@ -46,7 +46,7 @@ def actors_for(model: ModelOptions, wanted: RayOptions, task: Task) -> Iterator[
             assert isinstance(template, (str, Path))
             settings["template"] = template_source(template)
         there = replace(model, model=name, device=pool.device(model.device))
-        load = partial(_load, there, task.schemas, settings)
+        load = partial(_load, there, task.schemas, settings, task.loading)
         place = options.model_place(name)
         with on_ray(replace(task, options=settings, load=load, place=place), pool) as backend:
             yield backend
@@ -56,15 +56,15 @@ def _load(
     model: ModelOptions,
     schemas: Schemas,
     settings: Options,
+    loading: Mapping[str, Any],
     server: ServerOptions | None = None,
 ) -> Extractor:
     """Raises UsageError for settings that do not go together, or not with the model."""
     if server is not None and server.server is not None:
         extractor = server.extractor(model.model)
     else:
-        extractor = options.load_extractor(
-            model.model, model.device, model.dtype, compile=model.compile
-        )
+        place = model.model, model.device, model.dtype
+        extractor = options.load_extractor(*place, compile=model.compile, **loading)
     options.note_trained(model.model, extractor, settings)
     with refused_settings():
         if model.batch_size is not None and settings.get("decoding") is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, get_args
 
 from typer import Argument
 
@@ -11,9 +11,11 @@ from schemax.commands import options
 from schemax.commands.option_groups import option
 from schemax.io.csv_out import Formulas
 from schemax.io.long_documents import TooLong
+from schemax.reading.markup import Html
 
+# --retry-failed needs none: its table tells.
 Schema = Annotated[
-    str,
+    str | None,
     Argument(
         metavar="SCHEMA",
         show_default=False,
@@ -26,9 +28,12 @@ Input = Annotated[
         metavar="INPUT...",
         show_default=False,
         help="Files, addresses (s3://...) and patterns ('*.parquet'): JSON Lines (also .gz, "
-        ".zst), .csv, .parquet, .arrow, .feather. - reads JSON Lines from stdin.",
+        ".zst), .csv, .xlsx, .parquet, .arrow, .feather. - reads JSON Lines from stdin.",
     ),
 ]
+
+
+OptionalInput = Annotated[list[str] | None, get_args(Input)[1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,12 @@ class FileOptions:
         "Also write a page to look through the results: HTML, all in that one file.",
         metavar="FILE",
     )
-    details: bool = option(
-        "Add every field's raw text, confidence and place in the text.", default=False
+    details: str | None = option(
+        "Add every field's raw text, confidence and place in the text; of `--details confidence`, "
+        "its confidence alone, and the least of a row.",
+        metavar="[confidence]",
     )
+    keep: str | None = option("Keys of a record that stand in its row as well.", metavar="KEY,KEY")
     id: str = option("Key of a record's id.", default="id", metavar="KEY")
     text: str | None = option(
         "Keys that the model is shown. Default: all but id and category.", metavar="KEY,KEY"
@@ -56,6 +64,9 @@ class FileOptions:
         "Key of a record's category, for SCHEMA of several: Shoes=shoes,Tea=tea. Default with "
         "auto: category.",
         metavar="KEY",
+    )
+    html: Html = option(
+        "HTML in texts: recognised and left out, or shown to the model as it is.", default="strip"
     )
     limit: int | None = option("Read the first so many records only.", min=0)
     shard: str | None = option(
@@ -101,6 +112,11 @@ class RunOptions:
         "Failed rows (a number or a percentage) that still give exit status 0.",
         default="0",
         metavar="N or P%",
+    )
+    retry_failed: str | None = option(
+        "Do the failed rows of a finished table again, and nothing else: with the SCHEMA, INPUT "
+        "and options that it was made with, but for those that are named now.",
+        metavar="OUT",
     )
     overwrite: bool = option(
         "Start anew where an unfinished run has left rows (OUT.parts).", default=False

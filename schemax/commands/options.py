@@ -104,16 +104,20 @@ def checked_settings(
 
 
 def load_extractor(
-    model: str | None, device: str = "auto", dtype: str = "auto", *, compile: bool = False
+    model: str | None, device: str = "auto", dtype: str = "auto", **loading: Any
 ) -> Extractor:
-    """The model that was named, else the default one. Raises UsageError, ModelError."""
+    """The model that was named, else the default one. Raises UsageError, ModelError.
+
+    loading: compile, and what `LoadingOptions.named` gives.
+    """
     hush_libraries()
     place = model_place(model)
-    if model is None and device == dtype == "auto" and not compile:
+    if model is None and device == dtype == "auto" and not any(loading.values()):
         return Extractor.default()
     if isinstance(place, Path):
         warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
-    return Extractor.from_pretrained(place, device=device, dtype=dtype, compile=compile)
+    with refused_settings():
+        return Extractor.from_pretrained(place, device=device, dtype=dtype, **loading)
 
 
 def note_trained(name: str | None, extractor: Extractor, settings: Mapping[str, Any]) -> None:

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from schemax.commands import options
-from schemax.commands.console import UsageError, say
+from schemax.commands.console import UsageError, plain_warnings, say
+from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped, option
 from schemax.commands.process import terminable
 from schemax.errors import InputError
@@ -57,6 +58,7 @@ def serve(
     *,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    loading: LoadingOptions,
     template: options.Template = None,
     decoding: options.Decoding = None,
     listening: Listening,
@@ -83,7 +85,8 @@ def serve(
             "SCHEMAX_API_KEY, or say --without-key"
         )
     settings = options.checked_settings(None, template, decoding)
-    extractor = options.load_extractor(model, device, dtype)
+    with plain_warnings():
+        extractor = options.load_extractor(model, device, dtype, **loading.named())
     extractor.template = template or extractor.template
     extractor.decoding = settings["decoding"] or extractor.decoding
     limits = Limits(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,14 +31,14 @@ class ServerOptions:
     )
     concurrency: int = option("Requests in flight.", default=32, min=1)
 
-    def check(self, device: str, dtype: str) -> None:
+    def check(self, device: str, dtype: str, loading: Mapping[str, object]) -> None:
         """Raises UsageError for options that do not go together."""
         if self.server is None:
             if self.tokenizer is not None or self.server_kind != "auto":
                 name = "server-kind" if self.tokenizer is None else "tokenizer"
                 raise UsageError(f"--{name} requires --server")
-        elif (device, dtype) != ("auto", "auto"):
-            raise UsageError("--device and --dtype are up to the server: leave them out")
+        elif (device, dtype) != ("auto", "auto") or loading:
+            raise UsageError("device, dtype and loading are up to the server: leave them out")
 
     def extractor(self, model: str | None) -> Extractor:
         """What asks the server. Raises UsageError, and ModelError where the server does not do."""

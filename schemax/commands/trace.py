@@ -13,16 +13,21 @@ from schemax.attributes import settings_of
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say, show, table
 from schemax.commands.declarations import read_schema
+from schemax.commands.loading_options import LoadingOptions
+from schemax.commands.option_groups import grouped
 
 _TOKENS = 24  # characters of a cell
 
 
+@grouped
 def trace(
     schema: options.Schema,
     text: Annotated[str, typer.Argument(metavar="TEXT", help='The document; "-" reads stdin.')],
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    *,
+    loading: LoadingOptions,
     format: options.Format = None,
     template: options.Template = None,
     decoding: options.Decoding = None,
@@ -44,7 +49,7 @@ def trace(
     settings = options.checked_settings(format, template, decoding)
     document = sys.stdin.read() if text == "-" else text
     with plain_warnings():
-        extractor = options.load_extractor(model, device, dtype)
+        extractor = options.load_extractor(model, device, dtype, **loading.named())
         from schemax.diagnosis.tracing import trace as traced  # which imports torch
 
         with refused_settings():

@@ -21,6 +21,7 @@ from schemax.commands.server_options import by_chat, is_address
 from schemax.config import PRESETS, DecodingConfig, resolve_decoding
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
+from schemax.evaluation.plots import check_picture
 from schemax.evaluation.schemas import as_declared
 from schemax.extractor import Extractor
 from schemax.formats import get_format
@@ -39,6 +40,7 @@ def train(
     labelling: given.LabelOptions,
     weights: given.WeightOptions,
     loop: given.LoopOptions,
+    records: given.RecordOptions,
     model: options.Model = None,
     device: given.Device = "auto",
     format: options.Format = None,
@@ -58,7 +60,11 @@ def train(
         chosen = TrainingSettings(
             decoding=decoding or PRESETS["isolated"],
             lora=weights.lora,
+            lora_alpha=weights.lora_alpha,
+            lora_dropout=weights.lora_dropout,
+            lora_targets=_targets(weights.lora_targets),
             keep_adapter=weights.keep_adapter,
+            quantization=weights.quantization,
             from_scratch=weights.from_scratch is not None,
             absent=labelling.absent,
             held_out=source.held_out,
@@ -67,8 +73,11 @@ def train(
         named = labelling.teacher_decoding
         teaching = None if named is None else resolve_decoding(named)
     _check_folder(out, resume)
+    if records.plot is not None:
+        check_picture("--plot", records.plot)
     # Imported here because it imports torch, which takes seconds.
     from schemax.training.card import trained_with
+    from schemax.training.curves import plot_training
     from schemax.training.run import TrainingJob, run_training
 
     with plain_warnings(quiet=_rank() > 0):
@@ -105,15 +114,28 @@ def train(
             examples=examples,
             template=source_text,
             trained=trained,
+            options={"format": format, "template": template},
             card=_card(found.file, test, found.schemas, labelling, name, format),
         )
         is_first = _rank() == 0
-        tell = say if is_first else (lambda _: None)
-        outcome = run_training(work, out, chosen, tell=tell, device=device, resume=resume)
+        outcome = run_training(
+            work,
+            out,
+            chosen,
+            tell=say if is_first else (lambda _: None),
+            device=device,
+            resume=resume,
+            report_to=_trackers(records.report_to, out),
+            keep_checkpoints=records.keep_checkpoints,
+        )
         if is_first:
+            if records.plot is not None:
+                plot_training(outcome.history, records.plot)
             test_data = data if data.is_dir() else Path("TEST.jsonl")
             loss = outcome.held_out_loss
             held_out = "" if loss is None else f", held-out loss {loss:.4f}"
+            if outcome.held_out_f1 is not None:
+                held_out += f", F1 {outcome.held_out_f1:.3f}"
             say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} documents{held_out}")
             say(f"next: schemax evaluate {test_data} --model {out}")
             _calibrate(out, annotated, declared, work, chosen, labelling.labels, loading, settings)
@@ -129,6 +151,26 @@ def _check_labels(labelling: given.LabelOptions) -> None:
             "with several processes, each would predict the labels again; write them with "
             "`schemax extract` first, and give the file as --teacher"
         )
+
+
+def _targets(text: str) -> str | tuple[str, ...]:
+    return text if text == "all-linear" else tuple(name.strip() for name in text.split(","))
+
+
+def _trackers(text: str | None, out: Path) -> list[str]:
+    """The trackers that were named. Raises UsageError for those that are not installed."""
+    from transformers.integrations import integration_utils
+
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    there = integration_utils.get_available_reporting_integrations()  # type: ignore[no-untyped-call]
+    if lacking := [name for name in names if name not in there]:
+        raise UsageError(
+            f"--report-to: {', '.join(lacking)} cannot be used; install the package of that name. "
+            f"Installed are: {', '.join(there) or 'none'}"
+        )
+    # Else among the checkpoints, which are removed in the end.
+    os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(out / "runs"))
+    return names
 
 
 def _check_folder(out: Path, resume: bool) -> None:
@@ -157,7 +199,13 @@ def _load(
     place = options.model_place(model)
     # Weights that adapters leave alone need no more precision than the pass itself.
     dtype = "bfloat16" if settings.bf16 and settings.lora is not None else "float32"
-    loaded = Extractor.from_pretrained(place, device=device, dtype=dtype, template=template)
+    if settings.quantization is not None and _num_processes() > 1:
+        device = (
+            f"cuda:{os.environ.get('LOCAL_RANK', '0')}"  # quantized weights stay where they are
+        )
+    loaded = Extractor.from_pretrained(
+        place, device=device, dtype=dtype, template=template, quantization=settings.quantization
+    )
     return loaded, place if isinstance(place, str) else "the embedded model"
 
 
@@ -238,7 +286,7 @@ def _calibrate(
     """Writes a calibration into the folder, fitted on the held-out products if they suffice."""
     from schemax.calibration import FILE, write_calibration
     from schemax.evaluation.calibrate import FEWEST, calibrate
-    from schemax.training.run import split_examples
+    from schemax.training.held_out import split_examples
 
     (out / FILE).unlink(missing_ok=True)  # of a run that is taken up again
     if labels != "gold" or settings.decoding.layout == "autoregressive" or not settings.held_out:
@@ -248,7 +296,7 @@ def _calibrate(
     pairs = zip(annotated, work.examples, strict=True)
     held_out = [one for one, example in pairs if example.text in texts]
     labelled = sum(len(one.attributes) for one in held_out)
-    if labelled < FEWEST or not (out / "config.json").is_file():
+    if labelled < FEWEST:
         say(f"not calibrated: {labelled} held-out labels are too few; it takes {FEWEST}")
         return
     extractor = Extractor.from_pretrained(out, device=device)

@@ -48,7 +48,7 @@ class DataOptions:
     schemas: options.Schemas = None
     held_out: float = option(
         "Share of TRAIN that is never trained on; the weights with the lowest loss on it are kept. "
-        "0 keeps the last weights.",
+        "0 keeps the last weights, and measures nothing.",
         default=0.1,
         min=0,
         max=0.99,
@@ -101,7 +101,37 @@ class WeightOptions:
         min=1,
         metavar="RANK",
     )
+    lora_alpha: float | None = option("Scale of the adapters times RANK. Default: twice RANK.")
+    lora_dropout: float = option("Of what adapters read.", default=0.0, min=0, max=0.99)
+    lora_targets: str = option(
+        "Modules that get an adapter, by the ends of their names: q_proj,v_proj. Default: all "
+        "linear layers but the output head.",
+        default="all-linear",
+        metavar="NAME,NAME",
+    )
     keep_adapter: bool = option("Write the adapter to FOLDER/adapter as well.", default=False)
+    quantization: Literal["nf4"] | None = option(
+        "Keep the weights beneath the adapters in 4 bits (QLoRA; CUDA): FOLDER is then an adapter."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """What is recorded and kept"""
+
+    plot: Path | None = option(
+        "Draw loss, F1, learning rate and tokens per second: a .svg, .png or .pdf file. Requires "
+        "matplotlib (the extra plots).",
+        metavar="FILE",
+    )
+    report_to: str | None = option(
+        "Trackers that transformers knows and that are installed: tensorboard,wandb,mlflow.",
+        metavar="NAME,NAME",
+    )
+    keep_checkpoints: bool = option(
+        "Keep the checkpoints of a finished run, so that --resume can go on with more --epochs.",
+        default=False,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +151,12 @@ class LoopOptions:
     pack: int = option("Isolated documents behind one instruction.", default=16, min=1)
     gradient_accumulation: int = option("Passes per step.", default=1, min=1)
     bf16: bool = option("Compute in bfloat16, and write the model in it.", default=False)
-    patience: int | None = option(
-        "Stop after this many checks without a lower held-out loss.", min=1
+    best_by: Literal["loss", "f1"] = option(
+        "What the weights are chosen by, and --patience goes by: the loss or F1 on held-out "
+        "products.",
+        default="loss",
     )
+    patience: int | None = option("Stop after this many checks without a better one.", min=1)
     check_every: int | None = option(
         "Steps between checks, each of which also saves a checkpoint. Default: an epoch.",
         min=1,

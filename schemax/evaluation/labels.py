@@ -71,7 +71,7 @@ def typed_labels(
         try:
             by_name[attribute.name] = _items(attribute, value) if attribute.is_list else value
         except ValueError as error:
-            raise InputError(f"product {name}: {label}: {error}") from error
+            raise InputError(f"document {name}: {label}: {error}") from error
     errors = _refused(schema, attributes, by_name, output)
     wrong = {error.field for error in errors}
     leaves = field_tree_of(schema).leaves

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from schemax.errors import InputError
 from schemax.evaluation.reliability import Reliability
 
 SUFFIXES = (".svg", ".png", ".pdf")
@@ -19,18 +21,35 @@ def can_plot() -> bool:
     return find_spec("matplotlib") is not None
 
 
+def check_picture(option: str, path: Path) -> None:
+    """Raises InputError for a file of another kind than is drawn here, and without matplotlib."""
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"{option} takes a file that ends in {', '.join(SUFFIXES)}: {path}")
+    if not can_plot():
+        raise InputError(f"{option} requires matplotlib; pip install '.[plots]' in a checkout")
+
+
+@contextmanager
+def drawing(path: Path, size: tuple[float, float]) -> Iterator[Any]:
+    """A figure of that size in inches, which is written to `path` in the end."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure  # pyplot would look for a display
+
+    # Text stays text in an SVG, and equal runs give equal files.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "schemax"}):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        # The date in the file would make every one of them different.
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
 def plot_reliability(runs: Sequence[tuple[str, Reliability]], path: Path) -> None:
     """Draws runs by name; the format follows the suffix of `path`, one of `SUFFIXES`.
 
     Left: accuracy over confidence, a dot per bin, its area by the number of values. Right: the
     share of wrong values among the most confident ones.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure  # pyplot would look for a display
-
-    # Text stays text in an SVG, and equal runs give equal files.
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "schemax"}):
-        figure = Figure(figsize=(9, 4.5 + 0.25 * len(runs)), layout="constrained")
+    with drawing(path, (9, 4.5 + 0.25 * len(runs))) as figure:
         left, right = figure.subplots(1, 2)
         left.plot([0, 1], [0, 1], linestyle="--", color="0.7")
         for name, found in runs:
@@ -48,8 +67,6 @@ def plot_reliability(runs: Sequence[tuple[str, Reliability]], path: Path) -> Non
         for axes in (left, right):
             axes.spines[["top", "right"]].set_visible(False)
         figure.legend(loc="outside lower left", frameon=False)
-        # The date in the file would make every one of them different.
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def _draw_bins(axes: Any, found: Reliability, label: str) -> None:

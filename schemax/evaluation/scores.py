@@ -126,7 +126,9 @@ def as_text(value: Any) -> str | None:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, list | tuple | set | frozenset):
-        return json.dumps([_plain(item) for item in value], ensure_ascii=False)
+        items = [_plain(item) for item in value]
+        # Without items nothing is stated, which labels call null.
+        return json.dumps(items, ensure_ascii=False) if items else None
     return str(value)
 
 
@@ -141,7 +143,7 @@ def _plain(value: Any) -> Any:
         inner = _plain(part) if isinstance(part, BaseModel | Mapping) else as_text(part)
         if isinstance(inner, dict):
             found |= {f"{name}.{key}": text for key, text in inner.items()}
-        elif inner not in (None, "[]"):
+        elif inner is not None:
             found[name] = inner
     return dict(sorted(found.items()))
 

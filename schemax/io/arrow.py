@@ -8,15 +8,17 @@ from itertools import zip_longest
 from typing import Any
 
 from schemax.io.columns import Column, Schemas
+from schemax.io.rows import Details
 from schemax.io.storage import optional
 from schemax.io.table_schema import TableSchema
 
 
-def arrow_schema(schema: Schemas, *, details: bool = False) -> Any:
+def arrow_schema(schema: Schemas, *, details: Details = False) -> Any:
     """The pyarrow schema of the table that `schemax extract -o OUT.parquet` writes.
 
     schema: a Pydantic model, or one per category: then the table has the fields of all of them.
-    details: with the raw text, the confidence and the place of every value.
+    details: with the raw text, the confidence and the place of every value; "confidence": with the
+        confidences alone.
 
     Text is string, int int64, float double, bool bool, date date32; Enum and Literal are
     dictionaries; lists are lists and nested models structs. Decimal is decimal128 of the declared

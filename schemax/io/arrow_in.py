@@ -62,6 +62,16 @@ def _bytes_of_row(metadata: Any, columns: Sequence[str] | None) -> float:
     return longest
 
 
+def arrow_schema_of(handle: BinaryIO, name: str, *, is_parquet: bool) -> Any:
+    """The pyarrow schema of a Parquet or Arrow file."""
+    if is_parquet:
+        return optional("pyarrow.parquet", name).read_schema(handle)
+    pyarrow = optional("pyarrow", name)
+    is_file = handle.read(6) == b"ARROW1"
+    handle.seek(0)
+    return (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(handle).schema
+
+
 def _open_arrow(handle: BinaryIO, name: str) -> tuple[Sequence[str], Iterable[Any]]:
     """Columns and batches: of the file format (Feather, version 2), or else the stream format."""
     pyarrow = optional("pyarrow", name)

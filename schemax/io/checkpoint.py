@@ -89,7 +89,7 @@ class Checkpoint:
         Raises InputError if that has other settings or another input, and names what differs; and
         for a manifest that no run has written.
         """
-        before = self._written() if self.has_rows() else None
+        before = self.manifest() if self.has_rows() else None
         if before is not None and (found := differences(before, now)):
             raise InputError(
                 f"{self.name} holds an unfinished run with other settings or another input: "
@@ -105,7 +105,7 @@ class Checkpoint:
         go on with. Raises InputError, also for a folder that holds what no run has written.
         """
         with self._folder.locked():
-            self._written()
+            self.manifest()
             for name in self._folder.names():
                 if not self._is_own(name):
                     raise self._not_ours(name)
@@ -145,7 +145,7 @@ class Checkpoint:
     def _is_own(self, name: str) -> bool:
         return bool(_OWN.fullmatch(name)) and self._folder.is_file(name)
 
-    def _written(self) -> dict[str, Any] | None:
+    def manifest(self) -> dict[str, Any] | None:
         """The manifest, if there is one. Raises InputError for one that no run has written."""
         try:
             found = json.loads(self._folder.read(_MANIFEST))

@@ -86,7 +86,7 @@ def _rows(handle: BinaryIO, name: str) -> Generator[tuple[int, list[str] | None]
             cells = None if row is None else next(csv.reader((row,), delimiter=delimiter), [])
             if header is None and cells != []:
                 header = cells
-                _check_header(header, name)
+                check_header(header, name)
             if cells != []:
                 yield number, cells
     finally:
@@ -141,7 +141,8 @@ def _delimiter(start: str, name: str) -> str:
     return max(DELIMITERS, key=header.count)  # the first of equals
 
 
-def _check_header(header: Sequence[str] | None, name: str) -> None:
+def check_header(header: Sequence[str] | None, name: str) -> None:
+    """Raises InputError for a header that cannot be one."""
     if header is None:
         raise InputError(f"cannot read {name}: its header is {TOO_LONG}")
     if any(map(_is_broken, header)):

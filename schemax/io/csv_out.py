@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 
 from schemax.io.columns import at, leaves, printable
 from schemax.io.csv_in import DELIMITERS
-from schemax.io.table_schema import TableSchema
+from schemax.io.table_schema import SEPARATOR, TableSchema
 
 Formulas: TypeAlias = Literal["keep", "escape"]
 """What becomes of texts that a spreadsheet would take for formulas."""
@@ -34,7 +34,7 @@ class CsvWriter:
         self._escapes = formulas == "escape"
         self._paths = leaves(table.columns)
         self._handle = handle
-        header = [".".join(path) for path in self._paths]
+        header = [SEPARATOR.join(path) for path in self._paths]
         # Readers tell what divides cells by the header, outside of quotes.
         is_clear = not set("".join(header)) & ({*DELIMITERS} - {delimiter})
         self._put(header, csv.QUOTE_MINIMAL if is_clear else csv.QUOTE_ALL)
@@ -44,7 +44,7 @@ class CsvWriter:
         self._put([self._cell(at(cells, path)) for path in self._paths])
 
     def _cell(self, value: Any) -> str:
-        text = _text(value)
+        text = cell_text(value)
         return escaped(text) if self._escapes and isinstance(value, str) else text
 
     def _put(self, cells: Sequence[str], quoting: Literal[0, 1] = csv.QUOTE_MINIMAL) -> None:
@@ -63,13 +63,14 @@ def escaped(text: str) -> str:
     return text
 
 
-def _text(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """A value as text; lists as JSON, null as nothing."""
     if value is None or value == []:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return printable(json.dumps(value, ensure_ascii=False, default=_text))
+        return printable(json.dumps(value, ensure_ascii=False, default=cell_text))
     if isinstance(value, Decimal):  # without the zeros that fill the column's places
         return format(value.normalize(), "f")
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import islice, repeat
@@ -12,14 +13,16 @@ from typing import Any, Unpack
 from schemax.calls import Options
 from schemax.documents import Shown
 from schemax.errors import InputError
-from schemax.extractor import Extractor
+from schemax.extractor import Extractor, loaded
 from schemax.io.arrow import record_batch
 from schemax.io.arrow_in import as_record, read_cells
 from schemax.io.arrow_times import holds_times
-from schemax.io.columns import Schemas
+from schemax.io.column_notes import tell_of_columns
+from schemax.io.columns import Column, Schemas
 from schemax.io.records import Record
+from schemax.io.rows import Details, RowForm, check_details, check_kept
 from schemax.io.storage import optional
-from schemax.io.stream import as_row, in_order
+from schemax.io.stream import in_order
 from schemax.io.table_schema import TableSchema
 from schemax.progress import track
 from schemax.results import Extraction
@@ -34,7 +37,8 @@ def extract_frame(
     *,
     model: str | Path | None = None,
     extractor: Extractor | None = None,
-    details: bool = False,
+    details: Details = False,
+    keep: Sequence[str] = (),
     show_progress: bool = False,
     **options: Unpack[Options],
 ) -> Any:
@@ -43,9 +47,11 @@ def extract_frame(
     frame: a DataFrame of pandas or polars, or a Dataset of Hugging Face's `datasets`. The model is
         shown all columns but `id` and `category`, or those named by `text`.
     schema: a Pydantic model, or one per category.
-    model: a folder or Hub id, loaded for this call; extractor: one that is loaded already. Without
-        either, `Extractor.default()`.
-    details: with the raw text, the confidence and the place of every value.
+    model: a folder or Hub id, which stays loaded until another one is named; extractor: one that is
+        loaded already. Without either, `Extractor.default()`.
+    details: with the raw text, the confidence and the place of every value; "confidence": with the
+        confidences alone.
+    keep: columns of the frame that stand before the results.
     options: those of `Extractor.stream`.
 
     Gives a frame of the same kind with a column per field, typed as `arrow_schema` says, `_error`
@@ -64,27 +70,49 @@ def extract_frame(
         )
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
+    check_details(details)
     pyarrow = optional("pyarrow", "extract_frame")
-    table_schema = TableSchema.of(schema, details=details)
+    shown = Shown.of_options(options)
+    there = [str(name) for name in (frame.column_names if kind == "datasets" else frame.columns)]
+    shown.check(there, "the frame has no column")
+    tell_of_columns(there, shown, schema)
+    keep = [keep] if isinstance(keep, str) else list(keep)
+    check_kept(keep, there, "the frame")
+    form = RowForm.of(schema, shown, details, ())
+    kept = [Column(name, "string") for name in keep]
+    table_schema = TableSchema.of(schema, details=details, keep=kept)  # which refuses names twice
     if extractor is None:
-        extractor = Extractor.default() if model is None else Extractor.from_pretrained(model)
-    wanted = Shown.of_options(options).needed
-    records = _records(frame, kind) if kind != "datasets" else _records_of_dataset(frame, wanted)
+        extractor = Extractor.default() if model is None else loaded(str(model))
+    records = (
+        _records(frame, kind) if kind != "datasets" else _records_of_dataset(frame, shown.needed)
+    )
     extract = partial(extractor.stream, schema=schema, **options)
-    stream: Iterator[Extraction[Any]] = in_order(extract, enumerate(records))
+    besides: deque[dict[str, Any]] = deque()  # of the rows that are under way, in order
+
+    def numbered() -> Iterator[tuple[int, Record]]:
+        for index, record in enumerate(records):
+            besides.append(form.beside(record))
+            yield index, record
+
+    stream: Iterator[Extraction[Any]] = in_order(extract, numbered())
     if show_progress:
         stream = track(stream, total=len(frame), unit="rows")
-    cells = (table_schema.cells(as_row(item, details=details)[1]) for item in stream)
+    cells = (table_schema.cells(form.row(item, besides.popleft())[1]) for item in stream)
     columns = table_schema.results
     gathered = iter(lambda: list(islice(cells, _BATCH)), [])
     batches = [record_batch(columns, some) for some in gathered]
     # One batch at least: `datasets` cannot cast a table of none.
     table = pyarrow.Table.from_batches(batches or [record_batch(columns, [])])
+    module = optional(kind, "extract_frame")
     if kind == "datasets":
-        return _to_dataset(table)
+        found = _to_dataset(table)
+        parts = [frame.with_format(None).select_columns(keep), found]
+        return module.concatenate_datasets(parts, axis=1) if keep else found
     if kind == "polars":
-        return optional("polars", "extract_frame").from_arrow(table)
-    return _to_pandas(table).set_index(frame.index)
+        found = module.from_arrow(table)
+        return frame.select(keep).hstack(found) if keep else found
+    found = _to_pandas(table).set_index(frame.index)
+    return module.concat([frame[keep], found], axis=1) if keep else found
 
 
 def _records(frame: Any, kind: str) -> Iterator[Record]:

@@ -1,15 +1,19 @@
-"""What a run would take, from a look at the beginning of its input."""
+"""What a run would take, from a look at its input and from reading some of it."""
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
+from math import sqrt
+from statistics import mean, stdev
 from typing import Any
 
-from schemax.documents import read_documents
+from schemax.documents import Document, read_documents
 from schemax.errors import InputError
 from schemax.io.long_documents import compiled_schemas, fits_model
 from schemax.io.readers import Source
@@ -17,31 +21,41 @@ from schemax.io.records import Record
 from schemax.io.summary import Duplicates, counted
 from schemax.io.task import Task
 
-SAMPLE = 1000
-"""Rows that are looked at."""
+# Rows are drawn as blocks that follow each other, so that repeats stay among them.
+_BLOCK, _MOST_BLOCKS = 64, 32
+_MOST_SECONDS_READING = 30.0
+_FIRST_ROUND = 16  # rows; every round has twice as many as the one before
+_SECONDS, _MOST_SECONDS = 10.0, 60.0  # of extracting; the latter until there are enough rows
+_ENOUGH = 64
+_WHEN_FULL = 0.7  # of what a row of a round takes, where many more are in flight
+_UNCERTAINTY = 0.25  # of a machine's speed from one minute to the next
 
-_MOST_SECONDS = 10.0  # of extracting some of them
-_MOST_TIMED = 128
+
+@dataclass(slots=True)
+class _Look:
+    """What a look at the rows has found. all_of_them: whether it has reached the end."""
+
+    rows: int = 0
+    repeats: int = 0
+    all_of_them: bool = True
+    duplicates: Duplicates = field(default_factory=Duplicates)
+    blocks: list[list[tuple[Record, Document]]] = field(default_factory=list)
 
 
 def estimate(source: Source, task: Task, price_per_hour: float | None = None) -> Iterator[str]:
-    """Lines of figures: counts, and the speed of up to 128 rows in at most about ten seconds.
+    """Lines of figures: counts, and the time as a range, by extracting from a sample of all rows.
 
     Raises what `Extractor.stream` raises.
     """
     extractor = task.loaded()
     compiled = compiled_schemas(extractor, task.schemas, task.options)
     fits = fits_model(extractor.model, compiled)
-    with closing(source.rows()) as numbered:
-        sample = [record for _, record in islice(numbered, SAMPLE)]
-        rows = source.count()
-        if rows is None:
-            rows = len(sample) + sum(1 for _ in numbered)
-    duplicates = Duplicates()
+    look = _look(source, task)
+    rows = look.rows if look.all_of_them else source.count() or look.rows
+    sample = list(chain(*look.blocks))
     sizes: list[int] = []
     fit = 0
-    for document in read_documents(sample, task.shown):
-        duplicates.add(document.id)
+    for _, document in sample:
         name = (document.category or "") if isinstance(task.schemas, Mapping) else ""
         if document.text is None or name not in compiled:
             continue
@@ -51,37 +65,93 @@ def estimate(source: Source, task: Task, price_per_hour: float | None = None) ->
             continue
         fit += fits(name, document.text)
     readable = len(sizes)
-    mean = sum(sizes) / max(1, readable)
     instruction = max(len(item.instruction) for item in compiled.values())
-    yield f"rows: {rows:,}"
-    yield f"sample: the first {counted(len(sample), 'row')}"
-    yield f"duplicates: {duplicates.note() or 'none'}"
+    at_least = "" if rows > look.rows or look.all_of_them else "at least "
+    yield f"rows: {at_least}{rows:,}"
+    extent = "all rows" if look.all_of_them else f"the first {counted(look.rows, 'row')}"
+    yield f"sample: {counted(len(sample), 'row')} out of {extent}"
+    yield f"duplicates: {look.duplicates.note() or 'none'}"
+    yield f"repeats: {counted(look.repeats, 'row')} with the text of an earlier row"
     yield (
-        f"tokens: {mean:,.1f} per document (the longest {max(sizes, default=0):,}), and "
-        f"{instruction:,} of instructions, read once"
+        f"tokens: {sum(sizes) / max(1, readable):,.1f} per document (the longest "
+        f"{max(sizes, default=0):,}), and {instruction:,} of instructions, read once"
     )
     yield f"tokens of all documents: about {sum(sizes) * rows / max(1, len(sample)):,.0f}"
     unreadable = len(sample) - readable
     yield f"fit the context: {fit:,} of {readable:,}; cannot be read: {unreadable:,}"
-    timed, seconds = _timed(partial(task.stream, extractor), sample)
-    if not timed:
+    if not sample:
         return
-    hours = seconds / timed * rows / 3600
-    speed = timed / max(1e-9, seconds)
-    yield f"speed: {speed:,.1f} documents/s, measured on {counted(timed, 'row')}"
-    yield f"expected: {hours:,.3g} hours"
+    rounds = _rounds(partial(task.stream, extractor), [record for record, _ in sample])
+    timed = sum(number for number, _ in rounds)
+    low, high = (one * rows for one in _seconds_per_row(rounds, look.blocks))
+    seconds = sum(spent for _, spent in rounds)
+    yield f"speed: {timed / seconds:,.1f} documents/s, measured on {counted(timed, 'row')}"
+    yield f"expected: {low / 3600:,.3g} to {high / 3600:,.3g} hours"
     if price_per_hour is not None:
-        yield f"expected cost: {hours * price_per_hour:,.2f}"
+        costs = (f"{one / 3600 * price_per_hour:,.2f}" for one in (low, high))
+        yield f"expected cost: {' to '.join(costs)}"
 
 
-def _timed(run: Any, sample: list[Record]) -> tuple[int, float]:
-    """(rows, seconds): the first row alone pays for what is made once."""
+def _look(source: Source, task: Task) -> _Look:
+    """Reads the input, for half a minute at most, and draws blocks of it, each as probable."""
+    found, drawn, texts = _Look(), random.Random(0), set[int]()
+    started = time.monotonic()
+    with closing(source.rows()) as numbered:
+        while block := [record for _, record in islice(numbered, _BLOCK)]:
+            documents = list(read_documents(iter(block), task.shown))
+            for document in documents:
+                found.duplicates.add(document.id)
+                key = hash((document.category, document.text))
+                found.repeats += document.text is not None and key in texts
+                texts.add(key)
+            number = found.rows // _BLOCK
+            found.rows += len(block)
+            pairs = list(zip(block, documents, strict=True))
+            if len(found.blocks) < _MOST_BLOCKS:
+                found.blocks.append(pairs)
+            elif (place := drawn.randrange(number + 1)) < _MOST_BLOCKS:
+                found.blocks[place] = pairs
+            if time.monotonic() - started > _MOST_SECONDS_READING:
+                found.all_of_them = next(numbered, None) is None
+                break
+    drawn.shuffle(found.blocks)
+    return found
+
+
+def _rounds(run: Any, sample: list[Record]) -> list[tuple[int, float]]:
+    """(rows, seconds) of rounds, each twice as long as the one before; after the first row, which
+    alone pays for what is made once."""
     for _ in run(sample[:1]):
         pass
-    timed, started = 0, time.monotonic()
-    with closing(run(sample[:_MOST_TIMED])) as items:
-        for _ in items:
-            timed += 1
-            if time.monotonic() - started > _MOST_SECONDS:
-                break
-    return timed, time.monotonic() - started
+    rounds: list[tuple[int, float]] = []
+    at, size, spent = 0, _FIRST_ROUND, 0.0
+    while at < len(sample) and (spent < _SECONDS or (at < _ENOUGH and spent < _MOST_SECONDS)):
+        some = sample[at : at + size]
+        started = time.monotonic()
+        for _ in run(some):
+            pass
+        rounds.append((len(some), max(1e-9, time.monotonic() - started)))
+        at, size, spent = at + len(some), 2 * size, spent + rounds[-1][1]
+    return rounds
+
+
+def _seconds_per_row(
+    rounds: list[tuple[int, float]], blocks: list[list[tuple[Record, Document]]]
+) -> tuple[float, float]:
+    """The least and the most that a row of a long run takes.
+
+    A round begins and ends with few rows in flight, which a long run does once: its rows take what
+    the longest round took, or less, as the rows took by which that was longer than another one.
+    """
+    ordered = sorted(rounds)
+    rows, seconds = ordered[-1]
+    rates = [seconds / rows, _WHEN_FULL * seconds / rows]
+    for fewer, less in ordered[:-1]:
+        if rows >= 2 * fewer and seconds > less:
+            rates.append(max((seconds - less) / (rows - fewer), rates[0] / 2))
+    lengths = [mean(len(document.text or "") for _, document in block) for block in blocks]
+    spread = 0.0
+    if len(lengths) > 1:
+        spread = 2 * stdev(lengths) / max(1e-9, mean(lengths)) / sqrt(len(lengths))
+    width = 1 + _UNCERTAINTY + min(1.0, spread)
+    return min(rates) / width, max(rates) * width

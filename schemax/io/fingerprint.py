@@ -74,7 +74,7 @@ def _of_schema(schema: type[Any]) -> str:
         if base.__module__.partition(".")[0] not in ("builtins", "pydantic", "schemax", "typing"):
             said.append(_source(base))  # validators are code
     # Objects without a text of their own show their address, which changes with every process.
-    return _digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(said)))
+    return digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(said)))
 
 
 def _classes(schema: type[Any]) -> Iterator[type]:
@@ -108,14 +108,14 @@ def of_prompt(format: str | OutputFormat, template: TemplateLike) -> tuple[str, 
     """The name of a format, and a digest of a template."""
     name = format if isinstance(format, str) else type(format).__qualname__
     source = template_source(template) if isinstance(template, (str, Path)) else repr(template)
-    return name, _digest(source)
+    return name, digest(source)
 
 
 def of_examples(examples: FewShotExamples | None) -> str | None:
     """A digest of what the prompt shows, wherever it came from."""
     if examples is None:
         return None
-    return _digest(json.dumps(to_jsonable_python(examples, fallback=str), sort_keys=True))
+    return digest(json.dumps(to_jsonable_python(examples, fallback=str), sort_keys=True))
 
 
 def of_model(name: str | Path, loaded: Any) -> str:
@@ -139,7 +139,7 @@ def of_model(name: str | Path, loaded: Any) -> str:
     if adapter.is_file():
         base = json.loads(adapter.read_text("utf-8")).get("base_model_name_or_path")
         said.append(of_model(str(base), loaded))
-    return _digest("\n".join(said))
+    return digest("\n".join(said))
 
 
 def of_weights(model: Any, tokenizer: Any, eos_ids: Sequence[int]) -> str:
@@ -155,7 +155,7 @@ def of_weights(model: Any, tokenizer: Any, eos_ids: Sequence[int]) -> str:
         with suppress(RuntimeError, NotImplementedError):
             values = tensor.detach().contiguous().flatten().view(torch.uint8).cpu().numpy()
             said.append(blake2b(values, digest_size=16).hexdigest())
-    return _digest("\n".join(said))
+    return digest("\n".join(said))
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -173,7 +173,8 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """Of a text, in 32 digits."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
+from schemax.attributes import settings_of
 from schemax.calls import Options
 from schemax.documents import Shown
-from schemax.extractor import Extractor
+from schemax.errors import InputError, SchemaxError
+from schemax.extractor import Extractor, loaded
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint
+from schemax.io.column_notes import tell_of_columns
 from schemax.io.columns import Schemas
 from schemax.io.csv_out import Formulas
+from schemax.io.kept import kept_columns
 from schemax.io.long_documents import TooLong
 from schemax.io.readers import Shard, Source
-from schemax.io.records import STANDARD
+from schemax.io.records import STANDARD, Record
 from schemax.io.resumable import ResumableRun
+from schemax.io.retry import Retry
+from schemax.io.rows import Details, check_details, check_kept
+from schemax.io.run_record import RunRecord
 from schemax.io.storage import check_folder, is_replaceable
-from schemax.io.stream import as_row, in_order
+from schemax.io.stream import in_order
 from schemax.io.summary import Summary, Tally
 from schemax.io.table_schema import TableSchema
 from schemax.io.task import Backend, Task, in_process
 from schemax.io.writers import Writer, check_target, is_typed, open_writer
+from schemax.messages import some_of
 from schemax.progress import track
 from schemax.resources import resource_dir
 from schemax.results import Extraction
@@ -44,12 +52,14 @@ def extract_files(
     *,
     model: str | Path | None = None,
     extractor: Extractor | None = None,
-    details: bool = False,
+    details: Details = False,
+    keep: Sequence[str] = (),
     limit: int | None = None,
     shard: str | None = None,
     on_too_long: TooLong = "error",
     csv_formulas: Formulas = "keep",
     overwrite: bool = False,
+    retry_failed: bool = False,
     on_extraction: Callable[[Extraction[Any]], None] | None = None,
     show_progress: bool = False,
     **options: Unpack[Options],
@@ -66,7 +76,9 @@ def extract_files(
         JSON Lines; a run that reads stdin or writes to stdout cannot be resumed.
     model: a folder or Hub id; extractor: one that is loaded already. Without either,
         `Extractor.default()`.
-    details: with the raw text, the confidence and the place of every value.
+    details: with the raw text, the confidence and the place of every value; "confidence": with the
+        confidences alone.
+    keep: keys of the records that stand in their rows, in a table as columns.
     limit: read the first so many records only.
     shard: "I/N" reads every N-th record only, from the I-th on.
     on_too_long: what becomes of documents that the model's context does not hold: "error" is a
@@ -74,6 +86,8 @@ def extract_files(
     csv_formulas: "escape" puts an apostrophe before texts of CSV that a spreadsheet would take for
         formulas, such as =1+1; "keep" writes all as they are.
     overwrite: start anew where an unfinished run has left rows.
+    retry_failed: do only those rows again that have failed in OUTPUT, which an earlier call or
+        command has finished; all others stay as they are. Model and options may be others.
     on_extraction: is called with every extraction that this run computes, as it finishes.
     show_progress: on stderr.
     options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
@@ -89,6 +103,7 @@ def extract_files(
     if strange := sorted(options.keys() - Options.__annotations__.keys()):
         known = ", ".join(Options.__annotations__)
         raise TypeError(f"extract_files() has no option {strange[0]!r}; it has {known}")
+    check_details(details)
     if on_too_long not in ("error", "truncate", "chunk"):
         raise ValueError(f'on_too_long must be "error", "truncate" or "chunk", not {on_too_long!r}')
     if csv_formulas not in ("keep", "escape"):
@@ -98,35 +113,47 @@ def extract_files(
     if extractor is not None:
         load, place = lambda: extractor, None
     elif model is not None:
-        load, place = partial(Extractor.from_pretrained, model), model
+        load, place = partial(loaded, str(model)), model
     else:
         load = Extractor.default
         place = os.environ.get("SCHEMAX_MODEL") or resource_dir("embedded")
     names = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
-    source = source_of(names, options, limit, None if shard is None else Shard.parse(shard))
-    task = Task(schema, options, load, place, details, on_too_long)
+    kept = (keep,) if isinstance(keep, str) else tuple(keep)
+    source = source_of(names, options, limit, None if shard is None else Shard.parse(shard), kept)
+    task = Task(schema, options, load, place, details, on_too_long, kept)
+    tell_of_columns(source.there, task.shown, schema)
     return Job(
         task,
         source,
         os.fspath(output),
         csv_formulas=csv_formulas,
         overwrite=overwrite,
+        retry=Retry.of(os.fspath(output)) if retry_failed else None,
         on_extraction=on_extraction,
         show_progress=show_progress,
     ).run()
 
 
 def source_of(
-    inputs: Iterable[Place], options: Options, limit: int | None = None, shard: Shard | None = None
+    inputs: Iterable[Place],
+    options: Options,
+    limit: int | None = None,
+    shard: Shard | None = None,
+    keep: tuple[str, ...] = (),
 ) -> Source:
     """The records of some files. Raises InputError, also for columns that the options name in vain.
 
-    options: those of `Extractor.stream`.
+    options: those of `Extractor.stream`; keep: columns that are needed beside those. Every key in
+    `text` must be in one of the files, and every file must have one of them.
     """
     shown, category = Shown.of_options(options), options.get("category")
     named = [[] if shown.id == "id" else [shown.id], shown.text, [category] if category else []]
     files = [os.fspath(place) for place in inputs]
-    return Source.of(files, shown.needed, limit, shard, required=[*filter(None, named)])
+    needed = None if shown.needed is None else (*shown.needed, *keep)
+    source = Source.of(files, needed, limit, shard, required=[*filter(None, named)])
+    check_kept(keep, source.there, "the input")
+    shown.check(source.there, f"cannot read {some_of(source.files)}: no column is called")
+    return source
 
 
 def is_resumable(source: Source, output: str) -> bool:
@@ -139,6 +166,8 @@ class Job:
     """Like a call of `extract_files`, of a task.
 
     backend: what computes the rows of a run that can go on; others compute them in this process.
+    retry: a finished table whose failed rows are done again; else all rows are done.
+    command: what was named on the command line, to be recorded.
     on_resume: is called with the number of rows that an earlier run has finished, and their place.
     """
 
@@ -150,6 +179,8 @@ class Job:
     backend: Callable[[Task], AbstractContextManager[Backend]] = in_process
     on_extraction: Callable[[Extraction[Any]], None] | None = None
     on_resume: Callable[[int, str], None] | None = None
+    retry: Retry | None = None
+    command: Mapping[str, Any] = field(default_factory=dict)
     show_progress: bool = False
 
     def run(self) -> Summary:
@@ -157,29 +188,52 @@ class Job:
         tally, table = Tally(), None
         if self.output != STANDARD:
             check_target(self.output)
-            if is_typed(self.output):
-                table = TableSchema.of(self.task.schemas, details=self.task.details)
+            table = self._table()
+        if self.retry is not None and not self.retry.failed and self.retry.output == self.output:
+            for row in self.retry.others():
+                tally.add_row(row)
+            return tally.summary(self.source.files, self.output)
         written = partial(open_writer, self.output, table, csv_formulas=self.csv_formulas)
         if is_resumable(self.source, self.output):
-            self._in_parts(written, tally)
+            self._in_parts(written, tally, table)
+        elif self.retry is not None:
+            raise InputError("failed rows are done again from files to a file")
         else:
             self._in_order(written, tally)
         return tally.summary(self.source.files, self.output)
+
+    def _table(self) -> TableSchema | None:
+        """The columns of the output; of JSON Lines, which need none, if rows have any in common."""
+        try:
+            kept = kept_columns(self.source, self.task.keep)
+            return TableSchema.of(self.task.schemas, details=self.task.details, keep=kept)
+        except SchemaxError:
+            if is_typed(self.output):
+                raise
+            return None
 
     def _in_order(self, written: _Written, tally: Tally) -> None:
         """Rows as soon as all before them are there; nothing to go on with."""
         task = self.task
         with written() as writer:
             extract = task.extract(task.loaded())
-            with closing(in_order(extract, self.source.rows())) as stream:
-                for found in self._tracked(stream, tally):
-                    item, row = as_row(found, details=task.details)
+            besides: dict[int, dict[str, Any]] = {}
+
+            def rows() -> Iterator[tuple[int, Record]]:
+                for index, record in self.source.rows():
+                    besides[index] = task.form.beside(record)
+                    yield index, record
+
+            with closing(in_order(extract, rows())) as stream:
+                for found in self._tracked(stream, tally, self.source):
+                    item, row = task.form.row(found, besides.pop(found.index))
                     writer.write(row)
                     self._add(item, tally)
                     tally.add_row(row)
 
-    def _in_parts(self, written: _Written, tally: Tally) -> None:
+    def _in_parts(self, written: _Written, tally: Tally, table: TableSchema | None) -> None:
         """Rows as they finish, kept in parts, which become the output in the end."""
+        source, overwrite, retry = self.source, self.overwrite, self.retry
         check_folder(self.output)
         checkpoint = Checkpoint(self.output)
         part_rows = resumable.PART_ROWS
@@ -191,31 +245,50 @@ class Job:
             "part rows": part_rows,
             "part length": resumable.PART_LENGTH,
         }
-        if not self.overwrite:
+        if retry is not None:
+            retry.check(known, table)
+            known["retried"] = retry.digest
+            source = replace(source, only=retry.failed)
+            overwrite = overwrite or retry.is_over(checkpoint)
+        if not overwrite:
             checkpoint.can_go_on(known)  # before a model is loaded
         with self.backend(self.task) as engine:
             manifest = {**known, **engine.fingerprint}
             seen = (manifest["decoding documents"], manifest["decoding slots"])
             independent = seen == ("isolated", "independent")
-            run = ResumableRun(self.source, checkpoint, self.task.details, independent, part_rows)
-            with checkpoint.opened(manifest, overwrite=self.overwrite) as goes_on:
+            run = ResumableRun(source, checkpoint, self.task.form, independent, part_rows)
+            with checkpoint.opened(manifest, overwrite=overwrite) as goes_on:
                 finished = checkpoint.finished_rows() if goes_on else 0
                 if finished and self.on_resume is not None:
                     self.on_resume(finished, checkpoint.name)
                 with _noting(checkpoint), closing(engine.fill(run)) as stream:
-                    for item in self._tracked(stream, tally, finished):
+                    for item in self._tracked(stream, tally, source, finished):
                         self._add(item, tally)
                 scratch = checkpoint.scratch
                 with _noting(checkpoint), written(scratch=scratch) as writer:
-                    for row in run.assemble(writer):
+                    for row in run.assemble(writer, () if retry is None else retry.others()):
                         tally.add_row(row)
+                    # Before the table, which the rows that are kept can make once more.
+                    self._record(tally, manifest, table)
                 checkpoint.remove()
 
+    def _record(self, tally: Tally, settings: Mapping[str, Any], table: TableSchema | None) -> None:
+        summary = tally.summary(self.source.files, self.output)
+        place = self.task.place
+        model = None if place is None else str(place)
+        schemas = self.task.schemas
+        category = None if isinstance(schemas, Mapping) else settings_of(schemas).category
+        RunRecord(summary, settings, model, table, category, self.command).write()
+
     def _tracked(
-        self, stream: Iterable[Extraction[Any]], tally: Tally, finished: int = 0
+        self,
+        stream: Iterable[Extraction[Any]],
+        tally: Tally,
+        source: Source,
+        finished: int = 0,
     ) -> Iterable[Extraction[Any]]:
-        """The same, with progress; that many rows are finished already."""
-        total = self.source.count() if self.show_progress else None
+        """The same, with progress; that many rows of the source are finished already."""
+        total = source.count() if self.show_progress else None
         tally.start()
         if not self.show_progress:
             return stream

@@ -14,7 +14,8 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
 
     The text is that of `text` among the task's data, else its only text. Of several annotations
     the last one counts that was not cancelled. Labelled regions give their label the text that they
-    cover, other controls the value that was entered; what was entered several times is a list.
+    cover, unless the value was entered in another control; what is there several times is a list.
+    `fields` among the data are those that were asked for: without a value they are null.
 
     Raises ValueError for what is no task.
     """
@@ -25,11 +26,14 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
     annotations = [one for one in found or () if not one.get("was_cancelled")]
     if not annotations:
         return None
-    values: dict[str, list[Any]] = {}
+    regions: dict[str, list[Any]] = {}
+    entered: dict[str, list[Any]] = {}
     for item in annotations[-1].get("result") or ():
         name, stated = _stated(item)
         if name is not None:
+            values = regions if item["type"] in _REGIONS else entered
             values.setdefault(name, []).extend(stated)
+    said = {name: some if len(some) > 1 else some[0] for name, some in (regions | entered).items()}
     texts = [key for key, value in data.items() if isinstance(value, str)]
     shown = [key for key in texts if key not in ("id", "category", "description")]
     if "text" not in data and len(shown) != 1:
@@ -39,7 +43,7 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
         "category": data.get("category"),
         "text": data["text"] if "text" in data else data[shown[0]],
         "description": data.get("description"),
-        "attributes": {name: some if len(some) > 1 else some[0] for name, some in values.items()},
+        "attributes": dict.fromkeys(data.get("fields") or ()) | said,
     }
 
 

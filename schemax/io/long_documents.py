@@ -18,6 +18,7 @@ from schemax.formats import OutputFormat
 from schemax.io.columns import Schemas, named_schemas
 from schemax.io.records import Record
 from schemax.io.stream import Extract
+from schemax.reading.markup import as_plain, plain_text
 from schemax.results import Extraction, FieldError, build
 
 TooLong = Literal["error", "truncate", "chunk"]
@@ -101,14 +102,14 @@ class _Shaper:
         if not texts or self.fits(category, text):
             return [record]
         key = max(texts, key=lambda name: len(texts[name]))
-        whole = texts[key]
+        whole = plain_text(texts[key])
         found: list[Record] = []
         start = 0
         while start < len(whole):
             length = self._most(record, key, whole[start:], category)
             if not length:
                 return [record]  # the rest of the record alone is too long
-            found.append(_with(record, key, whole[start : start + length]))
+            found.append(_with(record, key, as_plain(whole[start : start + length])))
             if self.mode == "truncate" or start + length == len(whole):
                 break
             start += max(1, length - int(length * _OVERLAP))
@@ -118,7 +119,8 @@ class _Shaper:
         """Of how many characters a beginning of the text fits; 0 if none does."""
 
         def is_too_much(length: int) -> bool:
-            shown = shown_text(_with(record, key, text[:length]), self.shown)[0]
+            piece = as_plain(text[:length])
+            shown = shown_text(_with(record, key, piece), self.shown)[0]
             return not self.fits(category, shown)
 
         most = bisect_left(range(1, len(text) + 1), True, key=is_too_much)
@@ -131,16 +133,12 @@ class _Shaper:
         if row.chunks[0] is row.record or any(not item.fields for item in found):
             return next((item for item in found if not item.fields), first)
         texts = shown_text(row.record, self.shown)[1]
-        if self.mode == "truncate":
-            kept, all_of_it = (sum(map(len, item.values())) for item in (first.texts, texts))
-            message = f"too long for the model: cut to {kept:,} of {all_of_it:,} characters"
-            return replace(first, errors=(*first.errors, FieldError(None, message)))
         schema = self.compiled[self.category(row.record)]
         slots = [
             max(found, key=lambda item: _rank(item, place, attribute, schema.format)).slots[place]
             for place, attribute in enumerate(schema.attributes)
         ]
-        return build(
+        item = build(
             schema.schema,
             schema.attributes,
             slots,
@@ -151,6 +149,13 @@ class _Shaper:
             texts=texts,
             strict=schema.decoding.strict,
         )
+        if self.mode == "chunk":
+            return item
+        kept, all_of_it = (
+            sum(map(len, map(plain_text, some.values()))) for some in (first.texts, texts)
+        )
+        message = f"too long for the model: cut to {kept:,} of {all_of_it:,} characters"
+        return replace(item, errors=(*item.errors, FieldError(None, message)))
 
 
 def _with(record: Record, key: str, text: str) -> Record:

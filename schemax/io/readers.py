@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, TypeAlias
 from schemax.errors import InputError
 from schemax.io.arrow_in import read_arrow, read_parquet
 from schemax.io.csv_in import read_csv, read_header
+from schemax.io.excel import EXCEL, openpyxl_for, read_excel, read_sheet_header
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, optional, reading, suffixes
 from schemax.messages import some_of
@@ -31,7 +32,7 @@ CSV = (".csv", ".tsv")
 # What is surely not JSON Lines, which any other suffix stands for.
 _FOREIGN = (
     *(".7z", ".avro", ".bz2", ".db", ".docx", ".gz", ".html", ".ipc", ".ods", ".orc", ".pdf"),
-    *(".sqlite", ".tar", ".xls", ".xlsx", ".xml", ".xz", ".zip", ".zst"),
+    *(".sqlite", ".tar", ".xls", ".xml", ".xz", ".zip", ".zst"),
 )
 
 # What readers raise for bytes that are not what they should be; pyarrow's errors are ValueErrors.
@@ -72,12 +73,17 @@ class Source:
     files: places, or "-" alone for stdin, which holds JSON Lines.
     columns: those that are needed, where a format can leave others unread; None for all.
     limit: the first so many rows of all files; the shard is taken of these.
+    only: the rows with these indexes alone; None for all.
+    there: the columns that the files have, of JSON Lines the keys of their first 1,000 records;
+        empty where nothing is known of them.
     """
 
     files: tuple[str, ...]
     columns: tuple[str, ...] | None = None
     limit: int | None = None
     shard: Shard = Shard()
+    there: tuple[str, ...] = ()
+    only: frozenset[int] | None = None
 
     @classmethod
     def of(
@@ -100,10 +106,11 @@ class Source:
             raise InputError("stdin (-) cannot be read together with other inputs")
         if STANDARD in files and sys.stdin is None:
             raise InputError("cannot read stdin: it is closed")
+        there: dict[str, None] = {}
         for file in files:
             if file != STANDARD:
-                _check_columns(file, required)
-        return cls(files, columns, limit, shard or Shard())
+                there |= dict.fromkeys(_checked_columns(file, required))
+        return cls(files, columns, limit, shard or Shard(), tuple(there))
 
     @property
     def is_stdin(self) -> bool:
@@ -114,10 +121,14 @@ class Source:
         """(index, record) in order: of the limit, then of the shard. Raises InputError."""
         with closing(self._records()) as records:
             numbered = enumerate(islice(records, self.limit))
-            yield from islice(numbered, self.shard.number, None, self.shard.count)
+            for index, record in islice(numbered, self.shard.number, None, self.shard.count):
+                if self.only is None or index in self.only:
+                    yield index, record
 
     def count(self) -> int | None:
         """How many rows that gives; None where nothing less than reading all would tell."""
+        if self.only is not None:
+            return len(self.only)
         total = 0
         for file in self.files:
             if (found := count_rows(file)) is None:
@@ -160,6 +171,8 @@ def columns_of(name: str) -> list[str] | None:
     with _opened(name, "at all") as handle:
         if suffix in CSV:
             return read_header(handle, name)
+        if suffix in EXCEL:
+            return read_sheet_header(handle, name)
         records = read(handle, name, None)
         if suffix not in (*PARQUET, *ARROW):
             return _first_keys(records)
@@ -177,14 +190,15 @@ def _first_keys(records: Iterator[Record]) -> list[str] | None:
     return list(found) or None
 
 
-def _check_columns(name: str, required: Sequence[Sequence[str]]) -> None:
-    there = columns_of(name)
+def _checked_columns(name: str, required: Sequence[Sequence[str]]) -> list[str]:
+    there = columns_of(name) or []
     for group in required:
         if there and not any(key in there for key in group):
             raise InputError(
                 f"cannot read {name}: it has no column {' or '.join(map(repr, group))}; "
                 f"it has {some_of(there)}"
             )
+    return there
 
 
 @contextmanager
@@ -203,7 +217,7 @@ def _opened(name: str, extent: str) -> Iterator[Any]:
 def count_rows(name: str) -> int | None:
     """Rows of a file where that is cheap to know: Parquet, and plain local JSON Lines."""
     suffix, compression = suffixes(name)
-    if name == STANDARD or compression or suffix in (*CSV, *ARROW):
+    if name == STANDARD or compression or suffix in (*CSV, *ARROW, *EXCEL):
         return None
     try:
         with reading(name) as handle:
@@ -233,6 +247,9 @@ def _reader(name: str) -> Reader:
         optional("pyarrow", "a .zst file")
     if suffix in CSV:
         return read_csv
+    if suffix in EXCEL:
+        openpyxl_for(f"a {suffix} file")
+        return read_excel
     if suffix not in (*PARQUET, *ARROW):
         return _json_lines
     optional("pyarrow", f"a {suffix} file")
@@ -242,10 +259,10 @@ def _reader(name: str) -> Reader:
 def unusable(name: str) -> str | None:
     """Why a file of this name is neither read nor written; None if it is."""
     suffix, compression = suffixes(name)
-    if compression and suffix in (*PARQUET, *ARROW):
+    if compression and suffix in (*PARQUET, *ARROW, *EXCEL):
         return f"{suffix} files are compressed inside; leave {compression} out of the name"
     if suffix in _FOREIGN:
-        return f"unknown format {suffix}; use CSV, Parquet, Arrow or JSON Lines"
+        return f"unknown format {suffix}; use CSV, Parquet, Arrow, Excel (.xlsx) or JSON Lines"
     return None
 
 

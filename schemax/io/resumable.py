@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from heapq import merge
 from itertools import count, islice
 from typing import Any
 
@@ -20,7 +21,8 @@ from schemax.io.checkpoint import (
 )
 from schemax.io.readers import Source
 from schemax.io.records import Record
-from schemax.io.stream import Extract, row_to_keep, stream_rows
+from schemax.io.rows import RowForm
+from schemax.io.stream import Extract, stream_rows
 from schemax.io.writers import Writer
 from schemax.results import Extraction
 
@@ -48,7 +50,7 @@ class Part:
 class ResumableRun:
     """Rows of a source on their way to an output.
 
-    details: of every field, see `Extraction.to_row`.
+    form: of the rows.
     independent: whether a row is the same, whichever others it is computed with. Then all go
         through one stream, and each is kept as it finishes; else parts are computed one by one,
         and kept as a whole.
@@ -56,7 +58,7 @@ class ResumableRun:
 
     source: Source
     checkpoint: Checkpoint
-    details: bool
+    form: RowForm
     independent: bool
     part_rows: int = PART_ROWS
 
@@ -112,7 +114,7 @@ class ResumableRun:
     ) -> Generator[Extraction[Any], None, None]:
         filling: set[OpenPart] = set()
 
-        def pending() -> Iterator[tuple[tuple[OpenPart, int, str], Record]]:
+        def pending() -> Iterator[tuple[tuple[OpenPart, int, str, dict[str, Any]], Record]]:
             for part in parts:
                 opened = self.checkpoint.open_part(
                     part.number, part.digest, len(part.pending), row_by_row=self.independent
@@ -122,12 +124,12 @@ class ResumableRun:
                     continue
                 filling.add(opened)
                 for index, known, record in part.pending:
-                    yield (opened, index, known), record
+                    yield (opened, index, known, self.form.beside(record)), record
 
         try:
             with closing(stream_rows(extract, pending())) as stream:
-                for (opened, index, known), found in stream:
-                    item, row = row_to_keep(replace(found, index=index), details=self.details)
+                for (opened, index, known, beside), found in stream:
+                    item, row = self.form.row_to_keep(found, index, beside)
                     opened.add(to_line(known, row))
                     if not opened.missing:
                         filling.discard(opened)
@@ -136,15 +138,21 @@ class ResumableRun:
             for opened in filling:
                 opened.close()
 
-    def assemble(self, writer: Writer) -> Iterator[Row]:
-        """Writes all rows, in order, and passes them on. Raises InputError if some are missing."""
+    def assemble(self, writer: Writer, others: Iterable[Row] = ()) -> Iterator[Row]:
+        """Writes all rows, in order, and passes them on. Raises InputError if some are missing.
+
+        others: rows that were finished before, in order, to go between them.
+        """
+        for row in merge(self._rows(), others, key=lambda row: row["index"]):
+            writer.write(row)
+            yield row
+
+    def _rows(self) -> Iterator[Row]:
         finished = self.checkpoint.finished()
         for number in range(len(finished)):
             if number not in finished:
                 raise InputError(f"{self.checkpoint.name} lacks part {number}; {REMEDY}")
-            for row in self.checkpoint.rows(number, finished[number]):
-                writer.write(row)
-                yield row
+            yield from self.checkpoint.rows(number, finished[number])
 
     def _changed(self, first: int, last: int) -> InputError:
         return InputError(

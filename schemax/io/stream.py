@@ -7,9 +7,9 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
-from schemax.errors import InputError, ServerError
+from schemax.errors import InputError
 from schemax.io.records import Record
-from schemax.results import Extraction, failed
+from schemax.results import Extraction
 
 K = TypeVar("K")
 
@@ -86,20 +86,3 @@ def in_order(
             while due in waiting:
                 yield waiting.pop(due)
                 due += 1
-
-
-def as_row(item: Extraction[Any], *, details: bool) -> tuple[Extraction[Any], dict[str, Any]]:
-    """The row of an extraction, and the extraction: failed, if its own serializers raise."""
-    try:
-        return item, item.to_row(details=details)
-    except Exception as error:  # a serializer's of the user's schema: costs this row only
-        reason = f"cannot be written: {type(error).__name__}: {error}"
-        item = failed(item.index, item.document_id, reason, steps=item.steps)
-        return item, item.to_row(details=details)
-
-
-def row_to_keep(item: Extraction[Any], *, details: bool) -> tuple[Extraction[Any], dict[str, Any]]:
-    """As `as_row`. Raises ServerError for a row that another run may still read."""
-    if item.is_gone:
-        raise ServerError(item.errors[0].message, is_gone=True)
-    return as_row(item, details=details)

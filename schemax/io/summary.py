@@ -19,8 +19,9 @@ _MOST_KINDS = 5
 _MOST_KNOWN = 500_000
 _MOST_COUNTED = 10_000
 _OTHER = "of other kinds"
-# Of a message, what differs from row to row.
+# Of a message, what differs from row to row; of why a row failed, quotations tell what to mend.
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
+_NUMBERS = re.compile(r"\d[\d.,]*")
 _SEVERAL = re.compile(r"…(?:, …)+")
 _ITEM = re.compile(r"(?<=\.)\d+(?=\.|$)")  # in the field of an error, of a list of nested models
 
@@ -33,7 +34,7 @@ class Summary:
     rows: of the output; computed: those that this run has computed, the others are an earlier
         run's.
     failed: rows without an instance; their `_error`, or in JSON Lines `errors`, says why;
-        failure_kinds: the kinds of these reasons, as `error_kinds`.
+        failure_kinds: the reasons, as (reason, how many), commonest first; numbers are left out.
     field_errors: what could not be used of the other rows; error_kinds: the kinds of these, as
         (field and message, how many), commonest first; numbers and quotations are left out.
     duplicates: rows with an id that an earlier row has; duplicate_ids: some of these ids. Looked
@@ -62,11 +63,8 @@ class Summary:
         """The summary as text: duplicate ids, the commonest kinds of errors, the numbers."""
         if self.duplicates:
             yield f"note: {duplicates_note(self.duplicates, self.duplicate_ids)}"
-        for name, kinds in (("failed", self.failure_kinds), ("field errors", self.error_kinds)):
-            for kind, number in kinds[:_MOST_KINDS]:
-                yield f"{name}: {number:,} times {kind}"
-            if rest := len(kinds[_MOST_KINDS:]):
-                yield f"{name}: and {rest:,} more kinds"
+        yield from _kinds("failed", self.failure_kinds)
+        yield from _kinds("field errors", self.error_kinds)
         parts = [
             counted(self.rows, "row"),
             f"{self.failed:,} failed",
@@ -81,13 +79,20 @@ class Summary:
         yield ", ".join(parts)
 
 
+def _kinds(what: str, kinds: Sequence[tuple[str, int]]) -> Iterator[str]:
+    for kind, number in kinds[:_MOST_KINDS]:
+        yield f"{what}: {number:,} times {kind}"
+    if rest := len(kinds[_MOST_KINDS:]):
+        yield f"{what}: and {rest:,} more kinds"
+
+
 class Tally:
     """Counts rows, what they cost, and what went wrong; the clock starts with it."""
 
     def __init__(self) -> None:
         self._counts = Counter(rows=0, failed=0, computed=0, decoded=0, passes=0, tokens=0)
         self._kinds: Counter[str] = Counter()
-        self._failures: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
         self._ids = Duplicates()
         self.start()
 
@@ -106,26 +111,43 @@ class Tally:
         """Counts a row of the output, whichever run has computed it."""
         self._counts["rows"] += 1
         self._ids.add(row["id"])
-        failed = row["attributes"] is None
-        self._counts["failed"] += failed
-        kinds = self._failures if failed else self._kinds
-        for error in row["errors"]:
-            kind = kind_of(error)
-            full = len(kinds) >= _MOST_COUNTED and kind not in kinds
-            kinds[_OTHER if full else kind] += 1
+        if row["attributes"] is None:
+            self._counts["failed"] += 1
+            _count(self._reasons, reason_of(row["errors"]))
+        else:
+            for error in row["errors"]:
+                _count(self._kinds, kind_of(error))
 
     def summary(self, inputs: Sequence[str] = (), output: str = "-") -> Summary:
         return Summary(
             **self._counts,
             inputs=tuple(inputs),
             output=output,
-            failure_kinds=tuple(self._failures.most_common()),
+            failure_kinds=tuple(self._reasons.most_common()),
             field_errors=self._kinds.total(),
             error_kinds=tuple(self._kinds.most_common()),
             duplicates=self._ids.rows,
             duplicate_ids=tuple(self._ids.some),
             seconds=max(1e-9, time.monotonic() - self._started),
         )
+
+
+def _count(kinds: Counter[str], kind: str) -> None:
+    full = len(kinds) >= _MOST_COUNTED and kind not in kinds
+    kinds[_OTHER if full else kind] += 1
+
+
+def reason_of(errors: Iterable[Mapping[str, Any]]) -> str:
+    """Why a row failed, without numbers: what rows that failed alike have in common."""
+    return _NUMBERS.sub("…", clipped(reasons(errors)))
+
+
+def reasons(errors: Iterable[Mapping[str, Any]]) -> str:
+    """Why a row failed."""
+    return "; ".join(
+        f"{error['field']}: {error['message']}" if error["field"] else str(error["message"])
+        for error in errors
+    )
 
 
 def kind_of(error: Mapping[str, Any]) -> str:
@@ -164,13 +186,6 @@ def duplicates_note(rows: int, ids: Collection[str]) -> str:
     return (
         f"duplicate ids, all rows kept: {counted(rows, 'row')} with an id that an earlier row has: "
         f"{', '.join(map(clipped, ids))}{more}"
-    )
-
-
-def reasons(errors: Iterable[Any]) -> str:
-    """Of a failed extraction, on one line."""
-    return "; ".join(
-        f"{error.field}: {error.message}" if error.field else error.message for error in errors
     )
 
 

@@ -1,23 +1,34 @@
 """Rows of results as rows of a table: flat columns beside the fields, and what does not fit.
 
-A table has `id` and `index`, the columns of the schema, `_error` (why a row failed, else null) and
-`_field_errors` (what could not be used of a row that did not). With details, every field has
-`NAME.raw`, `NAME.confidence`, `NAME.legal_probability`, `NAME.span` and `NAME.note` as well.
+A table has `id` and `index`, the columns that were kept of the input, `_schema` where there are
+several, the columns of the schema, `_error` (why a row failed, else null) and `_field_errors` (what
+could not be used of a row that did not). With details, there is `_least_confidence`, and every
+field has `NAME__confidence`; with all of them also `NAME__raw`, `NAME__legal_probability`,
+`NAME__span` and `NAME__note`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from schemax.attributes import compile_attributes
+from schemax.errors import InputError
 from schemax.io.columns import Column, Schemas, columns_of, named_schemas
+from schemax.io.rows import Details
+from schemax.io.summary import reasons
+
+SEPARATOR = "__"
+"""Between the parts of a column's name: of dots, databases make something of their own."""
 
 _FAULT = tuple(Column(name, "string") for name in ("field", "message", "raw"))
 _ERROR = Column("_error", "string")
 _FIELD_ERRORS = Column("_field_errors", "struct", is_list=True, children=_FAULT)
+_SCHEMA = Column("_schema", "string")
+_LEAST = Column("_least_confidence", "number")
 _SPAN = (Column("start", "integer"), Column("end", "integer"), Column("field", "string"))
 
 
@@ -25,18 +36,34 @@ _SPAN = (Column("start", "integer"), Column("end", "integer"), Column("field", "
 class TableSchema:
     """The columns of a table of results.
 
-    fields: those of the schema; details: the fields whose results stand beside them.
+    fields: those of the schema; read: those whose results stand beside them, as `details` says.
+    kept: columns of the input. is_mixed: whether rows tell their schema.
     """
 
     fields: tuple[Column, ...]
-    details: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    details: Details = False
+    kept: tuple[Column, ...] = ()
+    is_mixed: bool = False
 
     @classmethod
-    def of(cls, schemas: Schemas, *, details: bool = False) -> TableSchema:
-        """Raises SchemaError for schemas that cannot be compiled, or not share a table."""
+    def of(
+        cls, schemas: Schemas, *, details: Details = False, keep: Sequence[Column] = ()
+    ) -> TableSchema:
+        """Raises SchemaError for schemas that cannot be compiled, or not share a table; InputError
+        for columns of the same name."""
         models = named_schemas(schemas).values()
         names = [attribute.name for model in models for attribute in compile_attributes(model)]
-        return cls(columns_of(schemas), tuple(dict.fromkeys(names)) if details else ())
+        read = tuple(dict.fromkeys(names)) if details else ()
+        is_mixed = isinstance(schemas, Mapping)
+        made = cls(columns_of(schemas), read, details, tuple(keep), is_mixed)
+        called = Counter(column.name for column in made.columns)
+        if twice := [name for name, number in called.items() if number > 1]:
+            raise InputError(
+                f"two columns would be called {twice[0]!r}: rename the field, or the column of the "
+                "input, or do not keep that"
+            )
+        return made
 
     @cached_property
     def own(self) -> tuple[Column, Column]:
@@ -47,53 +74,80 @@ class TableSchema:
 
     @cached_property
     def results(self) -> tuple[Column, ...]:
-        """What was read and how it went: all columns but id and index."""
-        details = [
-            column
-            for name in self.details
-            for column in (
-                Column(f"{name}.raw", "string"),
-                Column(f"{name}.confidence", "number"),
-                Column(f"{name}.legal_probability", "number"),
-                Column(f"{name}.span", "struct", children=_SPAN),
-                Column(f"{name}.note", "string"),
-            )
-        ]
-        return (*self.fields, _ERROR, _FIELD_ERRORS, *details)
+        """What was read and how it went: all columns but id, index and those of the input."""
+        least = (_LEAST,) if self.details else ()
+        schema = (_SCHEMA,) if self.is_mixed else ()
+        details = (column for _, _, column in self._read_columns())
+        return (*schema, *self.fields, _ERROR, _FIELD_ERRORS, *least, *details)
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        return (*self.own, *self.results)
+        return (*self.own, *self.kept, *self.results)
+
+    def _read_columns(self) -> Iterator[tuple[str, str, Column]]:
+        """(field, key of its result, column)."""
+        for field in self.read:
+            name = field.replace(".", SEPARATOR)
+            yield field, "confidence", Column(f"{name}__confidence", "number")
+            if self.details is True:
+                yield field, "raw", Column(f"{name}__raw", "string")
+                yield field, "legal_probability", Column(f"{name}__legal_probability", "number")
+                yield field, "span", Column(f"{name}__span", "struct", children=_SPAN)
+                yield field, "note", Column(f"{name}__note", "string")
 
     def cells(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A row of `Extraction.to_row`, by column.
+        """A row of `RowForm.row`, by column.
 
         A value that its column cannot hold is null, and `_field_errors` says so.
         """
         id, index = self.own
         failed = row["attributes"] is None
-        attributes = row["attributes"] or {}
         faults = [] if failed else [dict(error) for error in row["errors"]]
         cells: dict[str, Any] = {id.name: id.cell(row["id"]), index.name: row["index"]}
-        for column in self.fields:
-            value = attributes.get(column.name)
+        kept, attributes = row.get("kept") or {}, row["attributes"] or {}
+        held = [(column, kept) for column in self.kept]
+        held += [(column, attributes) for column in self.fields]
+        for column, values in held:
+            value = values.get(column.name)
             try:
                 cells[column.name] = column.cell(value)
             except (ValueError, TypeError, OverflowError) as error:
                 cells[column.name] = None
                 reason = f"does not fit its column: {error}"
                 faults.append({"field": column.name, "message": reason, "raw": str(value)})
-        cells["_error"] = _ERROR.cell(_reasons(row["errors"])) if failed else None
-        cells["_field_errors"] = _FIELD_ERRORS.cell(faults)
-        read = row.get("fields") or {}
-        for column in self.results[len(self.fields) + 2 :]:
-            name, _, key = column.name.rpartition(".")
-            cells[column.name] = column.cell(read.get(name, {}).get(key))
+        if self.is_mixed:
+            cells[_SCHEMA.name] = row.get("schema")
+        cells[_ERROR.name] = _ERROR.cell(reasons(row["errors"])) if failed else None
+        cells[_FIELD_ERRORS.name] = _FIELD_ERRORS.cell(faults)
+        if self.details:
+            cells[_LEAST.name] = row.get("least_confidence")
+        read = row.get("fields") or {
+            field: {"confidence": known} for field, known in row.get("confidences", {}).items()
+        }
+        for field, key, column in self._read_columns():
+            cells[column.name] = column.cell(read.get(field, {}).get(key))
         return cells
 
-
-def _reasons(errors: Sequence[Mapping[str, Any]]) -> str:
-    return "; ".join(
-        f"{error['field']}: {error['message']}" if error["field"] else str(error["message"])
-        for error in errors
-    )
+    def row(self, cells: Mapping[str, Any]) -> dict[str, Any]:
+        """The inverse of `cells`, of values as JSON has them: a row with the same cells."""
+        id, index = self.own
+        error, faults = cells[_ERROR.name], cells[_FIELD_ERRORS.name] or []
+        failed = error is not None
+        row: dict[str, Any] = {"id": cells[id.name], "index": cells[index.name]}
+        if self.kept:
+            row["kept"] = {column.name: cells[column.name] for column in self.kept}
+        if self.is_mixed:
+            row["schema"] = cells[_SCHEMA.name]
+        values = {column.name: cells[column.name] for column in self.fields}
+        row["attributes"] = None if failed else values
+        row["errors"] = [{"field": None, "message": error, "raw": None}] if failed else faults
+        if self.details:
+            row["least_confidence"] = cells[_LEAST.name]
+        fields: dict[str, dict[str, Any]] = {}
+        for field, key, column in self._read_columns():
+            fields.setdefault(field, {})[key] = cells[column.name]
+        if self.details == "confidence":
+            row["confidences"] = {field: found["confidence"] for field, found in fields.items()}
+        elif self.details:
+            row["fields"] = fields
+        return row

@@ -6,7 +6,7 @@ import json
 import platform
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from schemax.io.columns import Schemas, named_schemas
 from schemax.io.long_documents import TooLong, compiled_schemas, fits_model, fitted
 from schemax.io.records import Record
 from schemax.io.resumable import ResumableRun
+from schemax.io.rows import Details, RowForm
 from schemax.io.stream import Extract
 from schemax.resources import version
 from schemax.results import Extraction
@@ -32,21 +33,29 @@ class Task:
     """What to extract, and with what.
 
     options: those of `Extractor.stream`.
+    loading: what was named for that: its adapter and quantization count.
     load: gives the model; place: its folder or Hub id, None for a model that is only in memory.
-    details: of every field, see `Extraction.to_row`.
+    details: of every field; keep: keys of a record that stand in its row, see `RowForm`.
     """
 
     schemas: Schemas
     options: Options
     load: Callable[[], Extractor]
     place: str | Path | None
-    details: bool = False
+    details: Details = False
     on_too_long: TooLong = "error"
+    keep: tuple[str, ...] = ()
+    loading: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shown(self) -> Shown:
         """Which keys of a record mean what."""
         return Shown.of_options(self.options)
+
+    @property
+    def form(self) -> RowForm:
+        """What rows hold."""
+        return RowForm.of(self.schemas, self.shown, self.details, self.keep)
 
     def loaded(self) -> Extractor:
         """The model, once it is sure that it takes these schemas and options.
@@ -87,7 +96,9 @@ class Task:
             "text": None if shown.text is None else list(shown.text),
             "id": shown.id,
             "category": self.options.get("category"),
+            "html": shown.html,
             "details": self.details,
+            "keep": list(self.keep),
             "on too long": self.on_too_long,
         }
 
@@ -110,6 +121,9 @@ class Task:
             if self.place is None
             else fingerprint.of_model(self.place, model)
         )
+        adapter = self.loading.get("adapter")
+        found["adapter"] = None if adapter is None else fingerprint.of_model(adapter, model)
+        found["quantization"] = self.loading.get("quantization")
         return found | {"dtype": str(extractor.model.dtype).removeprefix("torch.")}
 
     def facts(self) -> dict[str, Any]:

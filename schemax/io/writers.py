@@ -1,4 +1,4 @@
-"""Rows out, as JSON Lines, CSV, Parquet or Arrow, by the name of the file.
+"""Rows out, as JSON Lines, CSV, Parquet, Arrow or Excel, by the name of the file.
 
 A file gets its name only when all of its rows are written, so that it is never half a result and
 may be the file that is being read.
@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Protocol
 from schemax.errors import InputError
 from schemax.io.arrow import record_batch, schema_of
 from schemax.io.csv_out import CsvWriter, Formulas
+from schemax.io.excel import EXCEL, ExcelWriter, openpyxl_for
 from schemax.io.readers import ARROW, CSV, PARQUET, unusable
 from schemax.io.records import STANDARD
 from schemax.io.storage import is_replaceable, optional, suffixes, writing
@@ -37,7 +38,7 @@ class Writer(Protocol):
 
 def is_typed(name: str) -> bool:
     """Whether a file of this name holds typed columns, and so needs one type per field."""
-    return suffixes(name)[0] in (*CSV, *PARQUET, *ARROW)
+    return suffixes(name)[0] in (*CSV, *PARQUET, *ARROW, *EXCEL)
 
 
 def check_target(name: str) -> None:
@@ -47,6 +48,8 @@ def check_target(name: str) -> None:
         raise InputError(f"cannot write {name}: {reason}")
     if compression == ".zst" or suffix in (*PARQUET, *ARROW):
         optional("pyarrow", f"a {compression or suffix} file")
+    if suffix in EXCEL:
+        openpyxl_for(f"a {suffix} file")
 
 
 @contextmanager
@@ -83,9 +86,13 @@ def open_writer(
         if suffix in CSV:
             yield CsvWriter(handle, table, "\t" if suffix == ".tsv" else ",", csv_formulas)
             return
-        arrow = _Arrow(handle, table, parquet=suffix in PARQUET)
-        yield arrow
-        arrow.close()
+        made: ExcelWriter | _Arrow
+        if suffix in EXCEL:
+            made = ExcelWriter(handle, table, name)
+        else:
+            made = _Arrow(handle, table, parquet=suffix in PARQUET)
+        yield made
+        made.close()
 
 
 def _compressed(raw: BinaryIO, compression: str) -> Any:

@@ -18,11 +18,12 @@ from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.io.arrow import record_batch
 from schemax.io.arrow_in import batch_records
+from schemax.io.column_notes import tell_of_columns
 from schemax.io.columns import Schemas
 from schemax.io.long_documents import shown_examples
 from schemax.io.records import Record
 from schemax.io.resumable import PART_ROWS
-from schemax.io.stream import as_row
+from schemax.io.rows import Details, RowForm, check_details, check_kept
 from schemax.io.table_schema import TableSchema
 from schemax.ray.parcel import Parcel
 from schemax.ray.pool import Concurrency, Loaded, Pool, named_for_actors, ray_module
@@ -41,7 +42,7 @@ def extract(
     num_cpus: float | None = None,
     batch_rows: int = PART_ROWS,
     keep: Sequence[str] | None = None,
-    details: bool = False,
+    details: Details = False,
     device: str = "auto",
     dtype: str = "auto",
     **options: Unpack[Options],
@@ -61,7 +62,8 @@ def extract(
     batch_rows: rows that an actor computes at a time. Few leave its passes half empty, and are what
         is computed again if it dies.
     keep: the columns of the dataset that stand beside the results. None keeps all, [] none.
-    details: with the raw text, the confidence and the place of every value.
+    details: with the raw text, the confidence and the place of every value; "confidence": with the
+        confidences alone.
     device, dtype: as `Extractor.from_pretrained` takes them.
     options: those of `Extractor.stream`.
 
@@ -83,8 +85,13 @@ def extract(
     if batch_rows < 1:
         raise ValueError(f"batch_rows must be at least 1, not {batch_rows}")
     settings = _checked(schema, options)
+    check_details(details)
+    shown = Shown.of_options(settings)
+    form = RowForm.of(schema, shown, details, ())
     table = TableSchema.of(schema, details=details)
     if (columns := dataset.columns(fetch_if_missing=False)) is not None:
+        shown.check(columns, "the dataset has no column")
+        tell_of_columns(columns, shown, schema)
         _kept(columns, keep, table)
     pool = Pool.of(concurrency, num_gpus, num_cpus)
     if pool.is_greedy():
@@ -96,7 +103,7 @@ def extract(
         )
     name = model if callable(model) else named_for_actors(model)
     load = _Load(name, pool.device(device), dtype)
-    reader = _Reader(load, schema, settings, table, details, None if keep is None else [*keep])
+    reader = _Reader(load, schema, settings, table, form, None if keep is None else [*keep])
     return dataset.map_batches(
         _Actor,
         fn_constructor_args=(Parcel.of(reader, schema),),
@@ -148,7 +155,7 @@ class _Reader:
     schema: Schemas
     settings: Mapping[str, Any]
     table: TableSchema
-    details: bool
+    form: RowForm
     keep: list[str] | None
 
     def __call__(self) -> Callable[[Any], Any]:
@@ -160,8 +167,10 @@ class _Reader:
     def read(self, extractor: Extractor, batch: Any) -> Any:
         kept = _kept(batch.column_names, self.keep, self.table)
         cells: list[Any] = [None] * batch.num_rows
-        for item in extractor.stream(self._records(batch), self.schema, **self.settings):
-            cells[item.index] = self.table.cells(as_row(item, details=self.details)[1])
+        records = self._records(batch)
+        for item in extractor.stream(records, self.schema, **self.settings):
+            row = self.form.row(item, self.form.beside(records[item.index]))[1]
+            cells[item.index] = self.table.cells(row)
         found = record_batch(self.table.results, cells)
         columns = [batch.column(name) for name in kept]
         names = [*kept, *found.schema.names]
@@ -177,9 +186,7 @@ class _Reader:
 def _kept(columns: Sequence[str], keep: Sequence[str] | None, table: TableSchema) -> list[str]:
     """The columns that stand beside the results. Raises InputError."""
     kept = list(columns if keep is None else keep)
-    for name in kept:
-        if name not in columns:
-            raise InputError(f"keep names {name!r}, but the dataset has {', '.join(columns)}")
+    check_kept(kept, columns, "the dataset")
     taken = {column.name for column in table.results}
     if twice := [name for name in kept if name in taken]:
         rest = [name for name in kept if name not in taken]

@@ -20,7 +20,8 @@ from schemax.errors import InputError, SchemaxError
 from schemax.io.checkpoint import to_line
 from schemax.io.columns import Schemas
 from schemax.io.resumable import Part, ResumableRun
-from schemax.io.stream import Extract, row_to_keep, stream_rows
+from schemax.io.rows import RowForm
+from schemax.io.stream import Extract, stream_rows
 from schemax.io.task import Backend, Task
 from schemax.ray.parcel import Parcel
 from schemax.ray.pool import Loaded, Pool, ray_module
@@ -70,7 +71,7 @@ def _fill(
         )
         computed = parts.map_batches(
             _Actor,
-            fn_constructor_args=(Parcel.of(load, schemas), run.details),
+            fn_constructor_args=(Parcel.of(load, schemas), run.form),
             batch_size=1,
             batch_format="pyarrow",
             **pool.settings,
@@ -144,19 +145,20 @@ class _Reader:
 class _Actor(Loaded):
     """Holds a model, and computes parts with it; errors that are meant are passed on as rows."""
 
-    def __init__(self, load: Parcel, details: bool) -> None:
+    def __init__(self, load: Parcel, form: RowForm) -> None:
         super().__init__(load)
-        self._details = details
+        self._form = form
 
     def __call__(self, batch: Any) -> Any:
         part: Part | SchemaxError = _unpacked(batch)
         if isinstance(part, SchemaxError) or self.problem is not None:
             return _packed(self.problem or part)
         lines, items = [], []
-        rows = (((index, known), record) for index, known, record in part.pending)
+        beside = self._form.beside
+        rows = (((index, known, beside(record)), record) for index, known, record in part.pending)
         try:
-            for (index, known), found in stream_rows(self.made, rows):
-                item, row = row_to_keep(replace(found, index=index), details=self._details)
+            for (index, known, more), found in stream_rows(self.made, rows):
+                item, row = self._form.row_to_keep(found, index, more)
                 lines.append(to_line(known, row))
                 items.append(replace(item, slots=()))  # which nobody asks for any more
         except SchemaxError as error:

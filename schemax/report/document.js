@@ -12,7 +12,10 @@ function documentView(row, active) {
   if (row.layout !== null) {
     const { name, fields } = layouts[row.layout];
     const passes = row.steps ? ` · ${counted(row.steps, "forward pass", "forward passes")}` : "";
-    const items = fields.map((field) => fieldItem(row, field, field === active));
+    const items = fields.flatMap((field) => {
+      const item = fieldItem(row, field, field === active);
+      return field === active ? [item, correction(row, field)] : [item];
+    });
     parts.push(make("h3", { text: `${name ?? "Fields"}${passes}` }), make("div", { classes: "list" }, ...items));
   }
   return parts;
@@ -23,6 +26,7 @@ function documentTop(row) {
   const title = row.id === null ? `Document ${row.index}` : `${row.id} (document ${row.index})`;
   return panelTop(
     make("h2", { text: title }),
+    checkButton(row),
     step(-1, "↑", "Previous document (k)"),
     step(1, "↓", "Next document (j)"),
   );
@@ -99,6 +103,7 @@ function fieldItem(row, field, active) {
     top.append(meter, make("span", { classes: "figure", text: cell.c.toFixed(2), title: "confidence" }));
   }
   const more = make("span", { classes: "more" });
+  if (row.labels?.has(field)) more.append(make("strong", { text: `corrected: ${row.labels.get(field) ?? "null"}` }), make("br"));
   for (const [, message] of cell.errors ?? []) more.append(make("span", { text: message }), make("br"));
   if (cell.r !== undefined) more.append("wrote ", make("code", { text: cell.r }), " · ");
   const facts = [counted(cell.t ?? 0, "token"), ENDS[cell.f ?? "stop"], grounding(cell), otherwise(cell)];

@@ -144,7 +144,9 @@ function notice() {
 find("summary").textContent = summary();
 find("notice").textContent = notice();
 find("notice").hidden = !notice();
+setUpOverview();
 setUpControls();
+setUpExport();
 setUpGrid();
 grid.layOut();
 update();

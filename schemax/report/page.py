@@ -14,6 +14,7 @@ from typing import Any
 
 from schemax.errors import InputError
 from schemax.io.storage import writing
+from schemax.report.overview import Overview
 from schemax.report.rows import FieldSets, plain_row, to_json
 from schemax.results import Extraction
 
@@ -28,6 +29,9 @@ _SCRIPTS = (
     "grid.js",
     "document.js",
     "distribution.js",
+    "overview.js",
+    "labels.js",
+    "export.js",
     "panel.js",
     "keys.js",
     "main.js",
@@ -44,11 +48,13 @@ class Report:
         self._limit = limit
         self._field_sets = FieldSets()
         self._rows: list[str] = []
+        self.overview = Overview()
         self._room = _MOST_CHARACTERS
 
     def add(self, item: Extraction[Any]) -> None:
         """Takes up a row, or counts it. Rows may come in any order: the page sorts by index."""
         self.total += 1
+        self.overview.add(item)
         if len(self._rows) >= self._limit or self._room <= 0:
             return
         row = to_json(plain_row(item, self._field_sets))
@@ -69,6 +75,7 @@ class Report:
             "cut": self.cut,
             "fields": list(self._field_sets.fields),
             "layouts": self._field_sets.plain(),
+            "overview": self.overview.plain(),
         }
         return f'{to_json(head)[:-1]},"rows":[{",".join(self._rows)}]}}'
 

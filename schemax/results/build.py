@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from schemax.attributes import Attribute
 from schemax.formats import OutputFormat
+from schemax.reading.markup import plain_text
 from schemax.results.extraction import Extraction, FieldResult, LaterResults, SlotText, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
 from schemax.results.finals import MOVED, final, of_other_kinds
@@ -79,7 +80,7 @@ def row_of(
     """The slots as they were read; see `build`."""
     if len(slots) != len(attributes):
         raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
-    row = Row(field_tree_of(schema), strict, (texts or {}).values())
+    row = Row(field_tree_of(schema), strict, [*map(plain_text, (texts or {}).values())])
     for attribute, slot in zip(attributes, slots, strict=True):
         leaf = row.tree.leaves.get(attribute.path)
         if leaf is None:

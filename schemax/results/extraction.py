@@ -186,12 +186,12 @@ class Extraction(Generic[T]):
         """
         row: dict[str, Any] = {"id": self.document_id, "index": self.index, "attributes": None}
         if self.value is not None:
-            row["attributes"] = _json_ready(dumped(self.value, mode="json"))
+            row["attributes"] = json_ready(dumped(self.value, mode="json"))
         row["errors"] = [_as_dict(error) for error in self.errors]
         if details:
             row["fields"] = {name: _details(result) for name, result in self.fields.items()}
             if self.partial:
-                row["partial"] = _json_ready(to_jsonable_python(dict(self.partial), fallback=str))
+                row["partial"] = json_ready(to_jsonable_python(dict(self.partial), fallback=str))
         return row
 
 
@@ -225,7 +225,7 @@ class SlotText:
 
 def _as_dict(item: FieldError | FieldResult) -> dict[str, Any]:
     plain = {one.name: getattr(item, one.name) for one in fields(item)}
-    return {name: _json_ready(to_jsonable_python(x, fallback=str)) for name, x in plain.items()}
+    return {name: json_ready(to_jsonable_python(x, fallback=str)) for name, x in plain.items()}
 
 
 def _details(result: FieldResult) -> dict[str, Any]:
@@ -251,13 +251,14 @@ def _place(span: Span | None) -> dict[str, Any] | None:
     return None if span is None else span._asdict()
 
 
-def _json_ready(value: Any) -> Any:
+def json_ready(value: Any) -> Any:
+    """The value with None for NaN and the infinities, which JSON lacks."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _json_ready(item) for key, item in value.items()}
+        return {key: json_ready(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_json_ready(item) for item in value]
+        return [json_ready(item) for item in value]
     return value
 
 

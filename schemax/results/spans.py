@@ -24,6 +24,7 @@ from rapidfuzz import fuzz
 
 from schemax.reading.folding import Folded, bare, folded, is_mark, loose, occurrences, units_of
 from schemax.reading.likeness import numbers_in, reads_alike
+from schemax.reading.markup import MarkedUp, plain_text
 from schemax.results.extraction import Span
 
 # Values of so few characters stand inside the words of any longer text by chance. They count only
@@ -50,15 +51,23 @@ _BETWEEN, _NUMBER_AND_UNIT, _THROUGH = range(3)
 class Source:
     """The texts of one row, by field, to be searched for its values.
 
-    Folds a text once, and only if a value is not found exactly.
+    Folds a text once, and only if a value is not found exactly. Of texts with HTML, what is seen of
+    them is searched; places are those in the whole.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = texts
+        self._texts = {field: plain_text(text) for field, text in texts.items()}
+        self._marked_up = {f: text for f, text in texts.items() if isinstance(text, MarkedUp)}
         self._work_left = _FUZZY_WORK
 
     def locate(self, value: str) -> Span | None:
         """The place that states `value`, a text as a model wrote it; None if no place does."""
+        found = self._located(value)
+        if found is None or (source := self._marked_up.get(found.field)) is None:
+            return found
+        return Span(*source.place(found.start, found.end), found.field)
+
+    def _located(self, value: str) -> Span | None:
         value = value.strip()
         short = len(value) <= _SHORT
         allowed = _NUMBER_AND_UNIT if short else _THROUGH

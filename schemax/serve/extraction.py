@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
+from schemax.reading.markup import Html
 from schemax.serve.completion import Sampling
 from schemax.serve.errors import ApiError
 from schemax.serve.service import Service, while_connected
@@ -22,14 +23,15 @@ class ExtractRequest(Sampling):
     """Documents and a schema.
 
     schema: the name of a ready-made one, or a JSON Schema object. documents: texts, or objects
-    whose values are shown. text: the keys that are shown; id: the key of the id. details: whether
-    rows have every field's raw text, confidence and span.
+    whose values are shown. text: the keys that are shown; id: the key of the id; html: whether HTML
+    in texts is left out. details: whether rows have every field's raw text, confidence and span.
     """
 
     declared: str | dict[str, Any] = Field(alias="schema")
     documents: list[str | dict[str, Any]] = Field(min_length=1)
     text: str | list[str] | None = None
     id: str = "id"
+    html: Html = "strip"
     details: bool = True
 
 
@@ -55,6 +57,7 @@ def extraction_routes(service: Service) -> APIRouter:
             schema,
             text=body.text,
             id=body.id,
+            html=body.html,
             decoding=service.decoding(**sampling),
         )
         rows = _rows(items, body.details)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -52,6 +53,10 @@ def trained_with(
     compiled, templates: by category; None is the default template. What cannot be written down,
     such as a template that was given as an object, is warned of and left out.
     """
+    decoding = next(iter(compiled.values())).decoding
+    if not re.fullmatch(r"[\w-]*", decoding.template or ""):  # a path or a text
+        templates = {name: one or decoding.template for name, one in templates.items()}
+        decoding = replace(decoding, template=None)
     sources: dict[str, str | None] = {}
     for category, template in templates.items():
         sources[category] = None
@@ -74,7 +79,6 @@ def trained_with(
         else:
             kept = {key: value for key, value in document.items() if key not in own}
             schemas[category] = kept | {key: value for key, value in own.items() if value}
-    decoding = next(iter(compiled.values())).decoding
     format = formats.pop() if len(formats) == 1 else None
     return TrainedWith(format, decoding, schemas), next(iter(sources.values())) if shared else None
 
@@ -127,7 +131,9 @@ def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> No
         path.write_text(json.dumps(plain, indent=2) + "\n", "utf-8")
         return
     if not path.is_file():
-        raise InputError(f"there is no run in {folder.parent} to resume")
+        done = (folder.parent / CARD).is_file()
+        why = "it is finished, and its checkpoints are gone" if done else "none was begun there"
+        raise InputError(f"there is no run in {folder.parent} to resume: {why}")
     before = json.loads(path.read_text("utf-8"))
     changed = [key for key in {**before, **plain} if before.get(key) != plain.get(key)]
     if odd := [key for key in changed if key not in _MAY_CHANGE]:

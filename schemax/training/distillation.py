@@ -15,6 +15,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record
 from schemax.evaluation.labels import as_stated, flat
+from schemax.evaluation.scores import as_text
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
 from schemax.io.records import bounded_lines, read_records
@@ -100,7 +101,9 @@ def _example(
     """found: values by field; bad: fields whose value is unknown."""
     stated = {field: as_stated(value) for field, value in found.items() if field not in bad}
     example, _ = training_example(name, annotated, stated, schemas, output)
-    return replace(example, unknown=example.unknown | (bad & found.keys()))
+    unknown = example.unknown | (bad & found.keys())
+    labels = {field: as_text(value) for field, value in stated.items() if field not in unknown}
+    return replace(example, unknown=unknown, labels=labels)
 
 
 def examples_by_predictions(

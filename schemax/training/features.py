@@ -27,6 +27,8 @@ class Features:
     """A training example as token ids.
 
     document: the ids of its text. literals: (N,) values as they are written.
+    chances: (N,) how likely each value is learnt in an epoch: 1 where it was annotated.
+    items: what the counts among the literals call for, of lists in two phases.
     tokens: what it adds to a row behind the instruction; extent: position ids it needs there.
     long_rope: whether longrope takes its long factors.
     """
@@ -105,9 +107,6 @@ def _features(
     if (problem := model.misfit(plan)) is not None:
         notes["left out, too long for the model"].append(f"{example.name} ({problem})")
         return None
-    values = [example.values.get(attribute.name) for attribute in compiled.attributes]
-    literals = tuple(map(compiled.format.escape, map(count_or_value, compiled.attributes, values)))
-    items = tuple(item_targets(compiled, values))
     chances = tuple(
         0.0
         if any(".".join(path) in example.unknown for path in attribute.after)

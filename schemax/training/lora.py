@@ -8,29 +8,34 @@ from pathlib import Path
 from typing import Any
 
 from schemax.runtime.loading.refusals import need, refusing
+from schemax.training.settings import TrainingSettings
 
 EXTRA = "'.[train]' in a checkout of schemax"
 
 
-def add_lora(model: Any, rank: int, name: str) -> Any:
+def add_lora(model: Any, settings: TrainingSettings, name: str) -> Any:
     """The model with adapters, which alone will be trained; peft's wrapper around it.
 
-    rank: of the adapters; their scale is 2. The output head and the embeddings get none.
-    name: of the base model, which a kept adapter refers to. Raises ModelError without peft.
+    The output head and the embeddings get none, unless they are named.
+    name: of the base model, which a kept adapter refers to. Raises ModelError without peft, and for
+    targets that the model has not got.
     """
+    rank, targets = settings.lora or 1, settings.lora_targets
     need("peft", name, "LoRA", EXTRA)
     with refusing(name, "cannot be given adapters"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         peft = import_module("peft")
-        settings = peft.LoraConfig(
+        if settings.quantization is not None:
+            model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+        config = peft.LoraConfig(
             r=rank,
-            lora_alpha=2 * rank,
-            lora_dropout=0.0,
-            target_modules="all-linear",
+            lora_alpha=settings.lora_alpha or 2 * rank,
+            lora_dropout=settings.lora_dropout,
+            target_modules=targets if isinstance(targets, str) else list(targets),
             task_type="CAUSAL_LM",
             base_model_name_or_path=name,
         )
-        return peft.get_peft_model(model, settings)
+        return peft.get_peft_model(model, config)
 
 
 def merge_lora(tuned: Any, keep: Path | None) -> Any:

@@ -5,33 +5,40 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
-from transformers.trainer import TRAINER_STATE_NAME
+from transformers import EarlyStoppingCallback, TrainerCallback
 
 from schemax.compiler import CompiledSchema
 from schemax.errors import InputError, ModelError
 from schemax.extractor import Extractor
-from schemax.runtime.loading import pick_device
 from schemax.runtime.loading.refusals import need
 from schemax.runtime.model import DecoderModel
 from schemax.trained import TrainedWith, write_trained
+from schemax.training.arguments import training_arguments
 from schemax.training.batching import RowLimits, batches_of
 from schemax.training.card import begin_run, versions, write_card
+from schemax.training.checkpoints import (
+    CHECKPOINTS,
+    OneOptimizer,
+    check_space,
+    last_checkpoint,
+    remove_checkpoints,
+)
+from schemax.training.curves import History, history_of
 from schemax.training.features import make_features
 from schemax.training.forward import TrainableModel
+from schemax.training.held_out import scorer, split_examples
 from schemax.training.lora import EXTRA, add_lora, merge_lora
 from schemax.training.schedule import BatchDataset, padding_share, plan_schedule
 from schemax.training.settings import TrainingSettings
 from schemax.training.trainer import ParallelTrainer, Tell
 from schemax.training.training_examples import TrainingExample
 
-CHECKPOINTS = "checkpoints"
 ADAPTER = "adapter"
 
 
@@ -39,15 +46,17 @@ ADAPTER = "adapter"
 class TrainingResult:
     """steps: taken in all. held_out_loss: of the weights that were kept; None without such a part.
 
-    trained, held_out: products. padding: share of all tokens in training. history: losses by step.
+    trained, held_out: products. padding: share of all tokens in training. history: curves by step.
+    held_out_f1: as the loss.
     """
 
     steps: int
     trained: int
     held_out: int
     held_out_loss: float | None
+    held_out_f1: float | None
     padding: float
-    history: tuple[Mapping[str, float], ...]
+    history: History
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,7 @@ class TrainingJob:
     template: source of the prompt, written beside the weights; None for the default one.
     trained: what else is written there.
     card: what else the card should say, data digests for one.
+    options: format and template, as `Extractor.stream` takes them.
     """
 
     extractor: Extractor
@@ -67,6 +77,7 @@ class TrainingJob:
     template: str | None
     trained: TrainedWith
     card: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_training(
@@ -77,17 +88,21 @@ def run_training(
     tell: Tell,
     device: str = "auto",
     resume: bool = False,
+    report_to: Sequence[str] = (),
+    keep_checkpoints: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> TrainingResult:
     """Trains a model, and writes it with its tokenizer, prompt and card.
 
-    Checkpoints go to a folder of their own in `out`; resume continues from the last one.
+    Checkpoints go to a folder of their own in `out`, which is removed in the end unless they are to
+    be kept; resume continues from the last one.
+    report_to: trackers that transformers knows, such as "tensorboard".
 
     Raises ModelError for models that cannot be trained like this, InputError where nothing is left
-    to train on or a run cannot be resumed.
+    to train on, a run cannot be resumed or the disk has no room for it.
     """
     need("accelerate", work.name, "training", EXTRA)
-    model = trainable(work.extractor, work.name)
+    model = trainable(work.extractor, work.name, settings)
     parts = split_examples(work.examples, settings.held_out, settings.seed)
     features, held_out = (
         make_features(part, work.compiled, model, settings.absent) if part else {} for part in parts
@@ -96,6 +111,8 @@ def run_training(
     checkpoints = out / CHECKPOINTS
     peak = settings.peak(model.model.num_parameters())
     arguments = training_arguments(checkpoints, settings, device, peak, checked=bool(held_out))
+    arguments.report_to = list(report_to)
+    arguments.run_name = out.name
     told = {"learning_rate": peak, "devices": arguments.world_size}
     described = asdict(settings) | told | dict(work.card)
     if arguments.process_index == 0 or resume:
@@ -124,9 +141,13 @@ def run_training(
     arguments.eval_steps = arguments.save_steps = every
     arguments.logging_steps = max(1, min(every, schedule.steps // 20))
     torch.manual_seed(settings.seed)
-    tuned = model.model.requires_grad_(True)
+    tuned = model.model
     if settings.lora is not None:
-        tuned = add_lora(tuned, settings.lora, work.name)
+        tuned = add_lora(tuned, settings, work.name)
+    else:
+        tuned.requires_grad_(True)
+    if arguments.process_index == 0:
+        check_space(out, tuned, settings, -(-schedule.steps // every))
     remembered = getattr(tuned.config, "use_cache", True)
     patience = settings.patience
     stopping = [] if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)]
@@ -138,8 +159,14 @@ def run_training(
         train_dataset=BatchDataset(schedule.batches, work.compiled, settings.seed),
         eval_dataset=BatchDataset(checks, work.compiled, None) if held_out else None,
         tell=tell,
-        callbacks=[*stopping, *callbacks],
+        callbacks=[OneOptimizer(), *stopping, *callbacks],
     )
+    sharded = trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled
+    if sharded and settings.best_by == "f1":
+        raise InputError("F1 is not measured where weights are sharded: choose them by their loss")
+    if held_out and not sharded:
+        schemas = {name: item.schema for name, item in work.compiled.items()}
+        trainer.f1 = scorer(work.extractor, parts[1], schemas, settings.decoding, **work.options)
     padding = padding_share(schedule.batches)
     tell(
         f"training on {trained:,} documents of {len(features)} categories, {kept_back:,} held out; "
@@ -147,25 +174,25 @@ def run_training(
         f"{padding:.1%} of the tokens are padding"
     )
     started = time.monotonic()
-    _train(trainer, _last_checkpoint(checkpoints) if resume else None)
+    _train(trainer, last_checkpoint(checkpoints) if resume else None)
     tuned.config.use_cache = remembered
+    history = history_of(trainer.state.log_history)
+    best = [row for row in history if row["step"] == trainer.state.best_global_step]
     outcome = TrainingResult(
         steps=trainer.state.global_step,
         trained=trained,
         held_out=kept_back,
-        held_out_loss=trainer.state.best_metric,
+        held_out_loss=next((r["held_out_loss"] for r in best if "held_out_loss" in r), None),
+        held_out_f1=next((r["held_out_f1"] for r in best if "held_out_f1" in r), None),
         padding=padding,
-        history=tuple(
-            {"step": entry["step"], name: entry[key]}
-            for entry in trainer.state.log_history
-            for key, name in (("loss", "loss"), ("eval_loss", "held_out_loss"))
-            if key in entry
-        ),
+        history=history,
     )
     _save(trainer, tuned, work, out, settings)
     if trainer.is_world_process_zero():
         seconds = round(time.monotonic() - started, 1)
         write_card(out, _card(work, described, outcome, seconds))
+        if not keep_checkpoints:
+            remove_checkpoints(checkpoints)
     trainer.accelerator.wait_for_everyone()
     return outcome
 
@@ -180,18 +207,7 @@ def _train(trainer: ParallelTrainer, checkpoint: str | None) -> None:
         ) from error
 
 
-def _last_checkpoint(folder: Path) -> str:
-    """The newest complete checkpoint: the Trainer writes its own state last.
-
-    Raises InputError if no checkpoint is complete.
-    """
-    complete = [path.parent for path in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}")]
-    if not complete:
-        raise InputError(f"there is no complete checkpoint in {folder} to resume from")
-    return str(max(complete, key=lambda path: int(path.name.rpartition("-")[2])))
-
-
-def trainable(extractor: Extractor, name: str) -> TrainableModel:
+def trainable(extractor: Extractor, name: str, settings: TrainingSettings) -> TrainableModel:
     """The extractor's model, to be trained. Raises ModelError for those that cannot be."""
     if not isinstance(extractor.model, DecoderModel):
         raise ModelError(
@@ -199,77 +215,12 @@ def trainable(extractor: Extractor, name: str) -> TrainableModel:
             "document cannot be trained in one pass; train such a model with other tools"
         )
     model = extractor.model.model
-    if getattr(model, "is_quantized", False):
+    if getattr(model, "is_quantized", False) and settings.quantization is None:
         raise ModelError(
             f"{name} is quantized, and such weights cannot be trained; name the model that it was "
-            "made from"
+            "made from, or train adapters upon it with quantization nf4"
         )
     return TrainableModel(model)
-
-
-def split_examples(
-    examples: Sequence[TrainingExample], share: float, seed: int
-) -> tuple[list[TrainingExample], list[TrainingExample]]:
-    """(to be trained on, held out). Equal texts stay together. Raises InputError if none is left.
-
-    A share above 0 holds back one text at least.
-    """
-    texts = sorted({example.text for example in examples})
-    random.Random(f"{seed}, held out").shuffle(texts)
-    count = max(1, round(share * len(texts))) if share else 0
-    if count >= len(texts):
-        raise InputError(
-            f"{len(texts)} different texts are too few to hold {share:.0%} back and train on others"
-        )
-    kept_back = set(texts[:count])
-    return (
-        [example for example in examples if example.text not in kept_back],
-        [example for example in examples if example.text in kept_back],
-    )
-
-
-def training_arguments(
-    folder: Path, settings: TrainingSettings, device: str, peak: float, *, checked: bool
-) -> TrainingArguments:
-    """transformers' own settings; how many steps there are is filled in later.
-
-    peak: the highest learning rate. Raises ModelError for a device that is not there.
-    """
-    strategy = "steps" if checked else "no"
-    place = pick_device(device).type
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        per_device_train_batch_size=1,  # one batch of ours
-        per_device_eval_batch_size=1,
-        gradient_accumulation_steps=settings.gradient_accumulation,
-        max_steps=1,
-        learning_rate=peak,
-        lr_scheduler_type="cosine",
-        weight_decay=0.01,
-        max_grad_norm=1.0,
-        bf16=settings.bf16,
-        use_cpu=place == "cpu",
-        seed=settings.seed,
-        data_seed=settings.seed,
-        eval_strategy=strategy,
-        eval_steps=1,
-        save_strategy="steps",
-        save_steps=1,
-        save_total_limit=2,
-        load_best_model_at_end=checked,
-        metric_for_best_model="eval_loss" if checked else None,
-        greater_is_better=False if checked else None,
-        restore_callback_states_from_checkpoint=True,
-        remove_unused_columns=False,
-        label_names=["labels"],
-        report_to="none",
-        disable_tqdm=True,
-        log_level="error",
-        dataloader_pin_memory=place == "cuda",
-    )
-    # Without a launcher, one device: DataParallel would run the model in threads of its own.
-    arguments._n_gpu = min(1, arguments.n_gpu)
-    return arguments
 
 
 def _save(
@@ -281,11 +232,11 @@ def _save(
         trainer.save_model(str(out / ADAPTER if settings.lora is not None else out))
     elif trainer.is_world_process_zero():
         model = tuned
-        if settings.lora is not None:
+        if settings.lora is not None and settings.quantization is None:
             model = merge_lora(tuned, out / ADAPTER if settings.keep_adapter else None)
-        if settings.bf16:
+        if settings.bf16 and settings.quantization is None:
             model.to(torch.bfloat16)
-        model.save_pretrained(out)
+        model.save_pretrained(out)  # into weights of 4 bits nothing is merged: the adapter alone
     if trainer.is_world_process_zero():
         work.extractor.tokenizer.save_pretrained(out)
         for folder in (out, out / ADAPTER):
@@ -309,6 +260,7 @@ def _card(
         "products": {"trained": outcome.trained, "held_out": outcome.held_out},
         "steps": outcome.steps,
         "held_out_loss": outcome.held_out_loss,
+        "held_out_f1": outcome.held_out_f1,
         "padding": round(outcome.padding, 4),
         "seconds": seconds,
         "history": list(outcome.history),

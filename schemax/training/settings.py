@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Literal
 
 from schemax.config import PRESETS, DecodingConfig, check_numbers
 
@@ -28,10 +29,14 @@ class TrainingSettings:
     pack: how many isolated documents share a row and its instruction, at most.
     gradient_accumulation: passes per optimizer step.
     lora: rank of adapters; None trains all weights. keep_adapter: write them beside the model.
+    lora_alpha: their scale times the rank; None for twice the rank. lora_dropout: of what adapters
+        read. lora_targets: the modules that get one, by the ends of their names, or "all-linear".
+    quantization: "nf4" keeps the weights beneath adapters in 4 bits (QLoRA).
     bf16: computes in bfloat16, and writes the model so.
     absent: the share of values without an annotation that are learnt as null; 0 ignores them.
-    held_out: the share of products that are never trained on; their loss chooses the weights.
-    patience: stops after this many checks without a better held-out loss; None never stops early.
+    held_out: the share of products that are never trained on; best_by says whether their loss or
+        their F1 chooses the weights.
+    patience: stops after this many checks without a better one; None never stops early.
     check_every: steps between checks, which also save; None checks once an epoch.
 
     Raises ValueError for settings that make no sense, and for numbers outside `config.BOUNDS`.
@@ -45,10 +50,15 @@ class TrainingSettings:
     pack: int = 16
     gradient_accumulation: int = 1
     lora: int | None = None
+    lora_alpha: float | None = None
+    lora_dropout: float = 0.0
+    lora_targets: str | tuple[str, ...] = "all-linear"
     keep_adapter: bool = False
+    quantization: Literal["nf4"] | None = None
     bf16: bool = False
     absent: float = 1.0
     held_out: float = 0.1
+    best_by: Literal["loss", "f1"] = "loss"
     patience: int | None = None
     check_every: int | None = None
     seed: int = 0
@@ -61,8 +71,18 @@ class TrainingSettings:
             raise ValueError("patience requires a held-out part: set held_out above 0")
         if self.lora is not None and self.from_scratch:
             raise ValueError("LoRA requires trained weights; from scratch, train all weights")
-        if self.keep_adapter and self.lora is None:
-            raise ValueError("keep_adapter requires LoRA")
+        changed = {
+            "keep_adapter": self.keep_adapter,
+            "lora_alpha": self.lora_alpha is not None,
+            "lora_dropout": self.lora_dropout > 0,
+            "lora_targets": self.lora_targets != "all-linear",
+            "quantization": self.quantization is not None,
+        }
+        for name, is_changed in changed.items():
+            if is_changed and self.lora is None:
+                raise ValueError(f"{name} requires LoRA: name a rank, such as lora=16")
+        if self.best_by == "f1" and not self.held_out:
+            raise ValueError("best_by='f1' requires a held-out part: set held_out above 0")
 
     def peak(self, num_parameters: int) -> float:
         """The learning rate at its peak, for a model with this many parameters."""

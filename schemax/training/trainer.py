@@ -6,6 +6,7 @@ stopping; what is ours is what a batch is and what its loss is.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -31,14 +32,22 @@ class ParallelTrainer(Trainer):
         datasets are `BatchDataset`s.
     A batch's loss is the mean over all labels of an optimizer step, over devices and accumulated
     batches alike, so that neither how rows are packed nor how batches are cut changes it.
+    f1: of held-out documents, measured at every check on the first process; None measures none.
     """
 
     def __init__(
-        self, *, reader: TrainableModel, config: DecodingConfig, tell: Tell, **options: Any
+        self,
+        *,
+        reader: TrainableModel,
+        config: DecodingConfig,
+        tell: Tell,
+        **options: Any,
     ) -> None:
         super().__init__(data_collator=only, **options)
         self._reader = reader
         self._config = config
+        self.f1: Callable[[], float] | None = None
+        self._tokens, self._since = 0, time.perf_counter()  # of what is not logged yet
         # The loss is divided by the labels of a whole step, below.
         self.model_accepts_loss_kwargs = True
         self.remove_callback(PrinterCallback)
@@ -56,6 +65,7 @@ class ParallelTrainer(Trainer):
         batches = list(islice(epoch_iterator, num_batches))
         counts = [(batch["labels"] != IGNORE).sum() for batch in batches]
         count = torch.stack(counts).sum().to(device)
+        self._tokens += sum(int(batch["real"].sum()) for batch in batches) * self.args.world_size
         if self.args.world_size > 1:
             count = self.accelerator.gather(count).sum()
         return batches, count
@@ -85,6 +95,7 @@ class ParallelTrainer(Trainer):
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
         """The mean loss over all labels; the usual mean over batches would weigh short ones up."""
+        started = time.perf_counter()
         model = self.model_wrapped
         model.eval()
         totals = torch.zeros(2, dtype=torch.float64)
@@ -97,24 +108,52 @@ class ParallelTrainer(Trainer):
             gathered = self.accelerator.gather_for_metrics(pair)
             totals += gathered.cpu().double().sum(dim=0)
         metrics = {f"{metric_key_prefix}_loss": float(totals[0] / totals[1].clamp(min=1))}
+        if self.f1 is not None:
+            found = self.f1() if self.is_world_process_zero() else -1.0
+            everywhere = self.accelerator.gather(torch.tensor([found], device=self.args.device))
+            metrics[f"{metric_key_prefix}_f1"] = float(everywhere.max())
         self.log(dict(metrics))
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
+        self._since += time.perf_counter() - started  # a check is no training
         return metrics
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """With the tokens per second of the steps since the last entry, over all devices."""
+        if "loss" in logs:
+            now = time.perf_counter()
+            rate = self._tokens / max(1e-9, now - self._since)
+            logs = logs | {"tokens_per_second": round(rate, 1)}
+            self._tokens, self._since = 0, now
+        super().log(logs, start_time)
+
+
+_CURVES = {
+    "loss": "loss {:.4f}",
+    "learning_rate": "learning rate {:.2g}",
+    "tokens_per_second": "{:,.0f} tokens/s",
+    "eval_loss": "held-out loss {:.4f}",
+    "eval_f1": "held-out F1 {:.3f}",
+}
+"""Of what the Trainer logs, what is shown, and how."""
 
 
 class Progress(TrainerCallback):
-    """Steps, losses and checks, told on the first process only."""
+    """Steps with the latest curves, and every check; told on the first process only."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._steps: Iterator[int] = iter(())
+        self._notes: dict[str, str] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero:
             left = state.max_steps - state.global_step
-            self._steps = track(range(left), total=left, unit="steps")
+            notes = self._notes
+            self._steps = track(
+                range(left), total=left, unit="steps", note=lambda: ", ".join(notes.values())
+            )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         next(self._steps, None)
@@ -124,10 +163,10 @@ class Progress(TrainerCallback):
     ) -> None:
         if not state.is_world_process_zero or not logs:
             return
+        said = {name: text.format(logs[name]) for name, text in _CURVES.items() if name in logs}
+        self._notes |= said
         if "eval_loss" in logs:
-            self._tell(f"step {state.global_step}: held-out loss {logs['eval_loss']:.4f}")
-        elif "loss" in logs:
-            self._tell(f"step {state.global_step} of {state.max_steps}: loss {logs['loss']:.4f}")
+            self._tell(f"step {state.global_step}: {', '.join(said.values())}")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         close = getattr(self._steps, "close", None)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel
 
 from schemax.compiler.lists import Rows
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, canonical, row_ids
+from schemax.evaluation.examples import Example, Label, canonical, row_ids
 from schemax.evaluation.labels import Stated, shown_text, typed_labels
 from schemax.formats import OutputFormat, Writable
 from schemax.results import FieldError
@@ -23,6 +23,7 @@ class TrainingExample:
     values: attribute name -> value, ready to be written; None is an explicit null. An attribute
         that was not annotated is missing.
     unknown: attributes whose values are not known, so nothing is learnt about them.
+    labels: what predictions are compared with.
     """
 
     name: str
@@ -30,6 +31,7 @@ class TrainingExample:
     text: str
     values: Mapping[str, Writable | Rows]
     unknown: frozenset[str] = frozenset()
+    labels: Mapping[str, Label] = field(default_factory=dict)
 
 
 def gold_examples(
@@ -46,7 +48,7 @@ def gold_examples(
         example, errors = training_example(name, one, stated, schemas, output)
         if errors:
             raise InputError(f"document {name}: {errors[0].field}: {errors[0].message}")
-        examples.append(example)
+        examples.append(replace(example, labels=one.attributes))
     return examples
 
 

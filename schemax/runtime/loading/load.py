@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 from schemax.calibration import FILE as CALIBRATION
 from schemax.calibration import Calibration, read_calibration
@@ -238,7 +240,7 @@ def _weights(
             'executed here; use "sdpa", "eager" or "flex_attention"'
         )
     options = placement(name, config, place, dtype, device_map, quantization)
-    with refusing(name):
+    with refusing(name), _no_bars():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=config,
@@ -257,6 +259,18 @@ def _weights(
         _check_loaded(name, model, report)
         # With options it is in place already, and quantized weights cannot even be moved.
         return model if options else model.to(place)
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Keeps transformers' bars of weights that lie on this machine off the terminal."""
+    was_on = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if was_on:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _check_loaded(name: str, model: Any, report: Mapping[str, Any]) -> None:

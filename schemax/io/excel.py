@@ -1,0 +1,133 @@
+"""Workbooks of Excel, in and out: the first sheet's rows as records, and rows as sheets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, BinaryIO
+from xml.etree.ElementTree import ParseError
+from zipfile import BadZipFile
+
+from schemax.errors import InputError
+from schemax.io.columns import at, leaves
+from schemax.io.csv_in import check_header
+from schemax.io.csv_out import cell_text
+from schemax.io.records import Record
+from schemax.io.storage import optional
+from schemax.io.table_schema import SEPARATOR, TableSchema
+
+logger = logging.getLogger(__name__)
+
+EXCEL = (".xlsx",)
+
+MOST_ROWS = 1_048_576
+"""Of a sheet, its header among them."""
+
+_MOST_CHARACTERS = 32_767  # of a cell
+_MOST_DIGITS = 15  # of a number
+_FIRST_YEAR = 1900
+
+
+def openpyxl_for(name: str) -> Any:
+    return optional("openpyxl", name, "excel")
+
+
+def read_sheet_header(handle: BinaryIO, name: str) -> list[str]:
+    """The names of the columns of the first sheet; none of an empty one. Raises InputError."""
+    return next(_rows(handle, name), [])
+
+
+def read_excel(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
+    """Cells as numbers, truth values or texts, dates as ISO 8601; of formulas what they gave."""
+    rows = _rows(handle, name)
+    header = next(rows, [])
+    for cells in rows:
+        if len(cells) > len(header):
+            yield InputError(f"a row has {len(cells)} cells, but the header has {len(header)}")
+        else:
+            filled = [*map(_value, cells), *[None] * (len(header) - len(cells))]
+            yield dict(zip(header, filled, strict=True))
+
+
+def _rows(handle: BinaryIO, name: str) -> Iterator[list[Any]]:
+    """The header, as texts, and all rows that are not empty, without what is empty at their end."""
+    openpyxl = openpyxl_for(name)
+    try:
+        book = openpyxl.load_workbook(handle, read_only=True, data_only=True)
+        sheet = book.worksheets[0]
+        if len(book.worksheets) > 1:
+            logger.warning("%s: only the first of its sheets is read, %r", name, sheet.title)
+        sheet.reset_dimensions()  # which many programs do not state rightly
+        header: list[str] | None = None
+        for row in sheet.iter_rows(values_only=True):
+            cells = list(row)
+            while cells and cells[-1] is None:
+                cells.pop()
+            if not cells:
+                continue
+            if header is None:
+                header = ["" if cell is None else str(_value(cell)) for cell in cells]
+                check_header(header, name)
+                yield header
+            else:
+                yield cells
+    except (BadZipFile, KeyError, IndexError, ParseError, TypeError) as error:
+        raise ValueError(f"not a workbook: {error}") from error
+
+
+def _value(cell: Any) -> Any:
+    return cell.isoformat() if hasattr(cell, "isoformat") else cell
+
+
+class ExcelWriter:
+    """A cell per value, as in CSV, but typed; further sheets for rows that one does not hold."""
+
+    def __init__(self, handle: BinaryIO, table: TableSchema, name: str) -> None:
+        openpyxl = openpyxl_for(name)
+        self._handle, self._table, self._name = handle, table, name
+        self._cell_of = openpyxl.cell.WriteOnlyCell
+        self._illegal = openpyxl.cell.cell.ILLEGAL_CHARACTERS_RE
+        self._paths = leaves(table.columns)
+        self._book = openpyxl.Workbook(write_only=True)
+        self._is_cut = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._sheet = self._book.create_sheet()
+        self._sheet.append([self._cell(SEPARATOR.join(path)) for path in self._paths])
+        self._left = MOST_ROWS - 1
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        if not self._left:
+            self._begin()
+        cells = self._table.cells(row)
+        self._sheet.append([self._cell(at(cells, path)) for path in self._paths])
+        self._left -= 1
+
+    def close(self) -> None:
+        self._book.save(self._handle)
+
+    def _cell(self, value: Any) -> Any:
+        """What Excel cannot hold as it is becomes text, of which nothing is computed."""
+        if value is None or value == []:
+            return None
+        if isinstance(value, (bool, float)) or (
+            isinstance(value, (int, Decimal))
+            and len(Decimal(value).normalize().as_tuple().digits) <= _MOST_DIGITS
+        ):
+            return value
+        is_zoned = isinstance(value, datetime) and value.tzinfo is not None
+        if getattr(value, "year", 0) >= _FIRST_YEAR and not is_zoned:
+            return value
+        text = self._illegal.sub("\ufffd", cell_text(value))
+        if len(text) > _MOST_CHARACTERS:
+            if not self._is_cut:
+                longest = _MOST_CHARACTERS
+                logger.warning("%s: texts are cut to %d characters of a cell", self._name, longest)
+            self._is_cut = True
+            text = f"{text[: _MOST_CHARACTERS - 1]}…"
+        cell = self._cell_of(self._sheet, text)
+        cell.data_type = "s"
+        return cell

@@ -1,0 +1,81 @@
+"""Columns of the input that stand beside the results, with the types that they have there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from schemax.io.arrow_in import arrow_schema_of
+from schemax.io.columns import Column, Type
+from schemax.io.readers import ARROW, CSV, PARQUET, Source, read_file
+from schemax.io.records import STANDARD
+from schemax.io.storage import optional, reading, suffixes
+
+_LOOKED_AT = 1000
+_PLAIN: Mapping[type, Type] = {str: "string", bool: "boolean", int: "integer", float: "number"}
+
+
+def kept_columns(source: Source, keep: Sequence[str]) -> tuple[Column, ...]:
+    """The columns of a source that are kept.
+
+    As they are declared in Parquet and Arrow; text in CSV; else what the first 1,000 records have.
+    Where files differ, whole numbers become numbers, and all else becomes text.
+    """
+    found: dict[str, set[Column]] = {name: set() for name in keep}
+    for file in source.files if keep else ():
+        for column in _columns_of(file, keep):
+            found[column.name].add(column)
+    return tuple(_one(name, columns) for name, columns in found.items())
+
+
+def _one(name: str, columns: set[Column]) -> Column:
+    if len(columns) == 1:
+        return next(iter(columns))
+    is_number = {column.type for column in columns} == {"integer", "number"}
+    return Column(name, "number" if is_number else "string")
+
+
+def _columns_of(file: str, keep: Sequence[str]) -> Iterable[Column]:
+    suffix = suffixes(file)[0]
+    if file == STANDARD or suffix in CSV:
+        return [Column(name, "string") for name in keep]
+    if suffix in (*PARQUET, *ARROW):
+        with reading(file) as handle:
+            schema = arrow_schema_of(handle, file, is_parquet=suffix in PARQUET)
+        return [_of_arrow(field) for field in schema if field.name in keep]
+    records = list(islice(read_file(file), _LOOKED_AT))
+    rows = [record for record in records if isinstance(record, Mapping)]
+    return [_of_values(name, [row.get(name) for row in rows]) for name in keep]
+
+
+def _of_values(name: str, values: Sequence[Any]) -> Column:
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {int, float}:
+        return Column(name, "number")
+    plain = {_PLAIN.get(kind, "json") for kind in kinds}
+    return Column(name, plain.pop() if len(plain) == 1 else "string")
+
+
+def _of_arrow(field: Any) -> Column:
+    types, kind = optional("pyarrow", "a table").types, field.type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_decimal(kind):
+        is_held = kind.precision <= 38 and 0 <= kind.scale <= kind.precision
+        return (
+            Column(field.name, "decimal", digits=(kind.precision, kind.scale))
+            if is_held
+            else Column(field.name, "string")
+        )
+    if types.is_timestamp(kind):
+        return Column(field.name, "instant" if kind.tz else "datetime")
+    plain: list[tuple[bool, Type]] = [
+        (types.is_uint64(kind), "number"),
+        (types.is_integer(kind), "integer"),
+        (types.is_floating(kind), "number"),
+        (types.is_boolean(kind), "boolean"),
+        (types.is_date(kind), "date"),
+        (types.is_nested(kind), "json"),
+    ]
+    return Column(field.name, next((name for fits, name in plain if fits), "string"))

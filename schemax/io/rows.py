@@ -1,0 +1,95 @@
+"""Rows of results: what was read of a record, and what stands beside that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
+
+from pydantic_core import to_jsonable_python
+
+from schemax.documents import Shown
+from schemax.errors import InputError, ServerError
+from schemax.io.columns import Schemas
+from schemax.io.records import Record
+from schemax.results import Extraction, failed
+from schemax.results.extraction import json_ready
+from schemax.results.lists import without_items
+
+Details: TypeAlias = bool | Literal["confidence"]
+"""What a row tells of its fields: nothing (False), all (True), or their confidences."""
+
+
+def check_details(details: Any) -> None:
+    """Raises ValueError."""
+    if details not in (True, False, *get_args(get_args(Details)[1])):
+        raise ValueError(f'details must be True, False or "confidence", not {details!r}')
+
+
+@dataclass(frozen=True, slots=True)
+class RowForm:
+    """What a row holds beside id, index, attributes and errors.
+
+    keep: keys of the record that stand in it. category: the key that tells a record's schema, and
+        categories: those that have one; none where there is one schema for all.
+    """
+
+    details: Details = False
+    keep: tuple[str, ...] = ()
+    category: str = "category"
+    categories: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, schemas: Schemas, shown: Shown, details: Details, keep: Sequence[str]) -> RowForm:
+        categories = tuple(schemas) if isinstance(schemas, Mapping) else ()
+        return cls(details, tuple(keep), shown.category, categories)
+
+    def beside(self, record: Record) -> dict[str, Any]:
+        """What a row has of its record."""
+        there = record if isinstance(record, Mapping) else {}
+        found: dict[str, Any] = {}
+        if self.keep:
+            kept = {key: there.get(key) for key in self.keep}
+            found["kept"] = json_ready(to_jsonable_python(kept, fallback=str))
+        if self.categories:
+            name = str(there.get(self.category))
+            found["schema"] = name if name in self.categories else None
+        return found
+
+    def row(
+        self, item: Extraction[Any], beside: Mapping[str, Any]
+    ) -> tuple[Extraction[Any], dict[str, Any]]:
+        """The row of an extraction, and the extraction: failed, if its own serializers raise."""
+        try:
+            row = item.to_row(details=self.details is True)
+        except Exception as error:  # a serializer's of the user's schema: costs this row only
+            reason = f"cannot be written: {type(error).__name__}: {error}"
+            item = failed(item.index, item.document_id, reason, steps=item.steps)
+            row = item.to_row(details=self.details is True)
+        if self.details:
+            read = without_items(item.fields)
+            known = {name: json_ready(result.confidence) for name, result in read.items()}
+            if self.details == "confidence":
+                row["confidences"] = known
+            stated = [number for number in known.values() if number is not None]
+            row["least_confidence"] = min(stated, default=None)
+        first = {key: row.pop(key) for key in ("id", "index")}
+        return item, {**first, **beside, **row}
+
+    def row_to_keep(
+        self, item: Extraction[Any], index: int, beside: Mapping[str, Any]
+    ) -> tuple[Extraction[Any], dict[str, Any]]:
+        """As `row`, of an extraction with that index.
+
+        Raises ServerError for a row that another run may still read.
+        """
+        if item.is_gone:
+            raise ServerError(item.errors[0].message, is_gone=True)
+        return self.row(replace(item, index=index), beside)
+
+
+def check_kept(keep: Sequence[str], there: Sequence[str], what: str) -> None:
+    """Raises InputError for a column to be kept that the input, if it is known, has not got."""
+    for name in keep:
+        if there and name not in there:
+            raise InputError(f"keep names {name!r}, but {what} has {', '.join(there)}")

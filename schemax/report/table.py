@@ -1,0 +1,125 @@
+"""Reports of finished tables: their rows, read back, beside the texts that they were read from."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, create_model
+
+from schemax.documents import Shown, shown_text
+from schemax.errors import InputError
+from schemax.io import fingerprint
+from schemax.io.columns import at, leaves
+from schemax.io.readers import Shard, Source
+from schemax.io.results import read_results
+from schemax.io.run_record import RunRecord
+from schemax.report.page import Report
+from schemax.results import Extraction, FieldError, FieldResult, Span
+from schemax.results.spans import Source as Searched
+
+
+def add_table(page: Report, output: str, record: RunRecord, done: Container[int] = ()) -> None:
+    """Puts all rows of a table on a page, but those that are `done`; with their texts, if the input
+    is there as it was.
+
+    Raises InputError for a table that cannot be read.
+    """
+    models: dict[str, type[BaseModel]] = {}
+    texts = _Texts(record)
+    for row in read_results(output, record.table):
+        index = row["index"]
+        found = texts.of(index)
+        if index not in done:
+            category = row.get("schema") or record.category or "rows"
+            if category not in models:
+                models[category] = create_model(category)
+                models[category].__schema_settings__ = {"category": category}  # type: ignore[attr-defined]
+            page.add(_extraction(row, found, models[category], _paths(row, record)))
+    if texts.problem is not None:
+        page.overview.facts.append(("Texts", texts.problem))
+
+
+class _Texts:
+    """The texts of rows, asked for in order. problem: why there are none."""
+
+    def __init__(self, record: RunRecord) -> None:
+        settings, files = record.settings, record.summary.inputs
+        self.problem: str | None = None
+        self._shown = Shown.of(
+            settings["text"], settings["id"], settings["category"], settings["html"]
+        )
+        self._rows: Iterator[tuple[int, Any]] = iter(())
+        try:
+            if fingerprint.differences(settings, fingerprint.of_files(files)):
+                self.problem = "the input has changed, so that texts are not shown"
+            else:
+                shard = Shard.parse(settings["shard"])
+                self._rows = Source(files, self._shown.needed, settings["limit"], shard).rows()
+        except InputError as error:
+            self.problem = f"not shown: {error}"
+        self._next = next(self._rows, None)
+
+    def of(self, index: int) -> Mapping[str, str]:
+        while self._next is not None and self._next[0] < index:
+            self._next = next(self._rows, None)
+        if self._next is None or self._next[0] != index:
+            return {}
+        try:
+            return shown_text(self._next[1], self._shown)[1]
+        except ValueError:
+            return {}
+
+
+def _paths(row: Mapping[str, Any], record: RunRecord) -> list[tuple[str, ...]]:
+    """The fields of a row, those of nested models one by one."""
+    there = row["attributes"] or {}
+    if record.table is None:
+        return [(name,) for name in there]
+    return [path for path in leaves(record.table.fields) if path[0] in there]
+
+
+def _extraction(
+    row: Mapping[str, Any],
+    texts: Mapping[str, str],
+    model: type[BaseModel],
+    paths: Sequence[tuple[str, ...]],
+) -> Extraction[Any]:
+    source = Searched(texts)
+    confidences, details = row.get("confidences") or {}, row.get("fields") or {}
+    fields = {}
+    for path in paths:
+        name = ".".join(path)
+        value = at(row["attributes"], path)
+        read = details.get(name) or {}
+        fields[name] = FieldResult(
+            read.get("raw"),
+            value,
+            read.get("confidence", confidences.get(name)),
+            legal_probability=read.get("legal_probability"),
+            spans=_spans(value, read.get("span"), source, texts),
+            note=read.get("note"),
+        )
+    return Extraction(
+        None if row["attributes"] is None else model.model_construct(),
+        row["index"],
+        row["id"],
+        tuple(FieldError(**error) for error in row["errors"]),
+        fields,
+        texts=texts,
+    )
+
+
+def _spans(
+    value: Any, known: Mapping[str, Any] | None, source: Searched, texts: Mapping[str, str]
+) -> tuple[Span | None, ...]:
+    """The place that the table knows; else where the value stands, of what was shown."""
+    if not texts:
+        return ()
+    if known is not None and known["field"] in texts:
+        return (Span(**known),)
+    items = value if isinstance(value, list) else [value]
+    if not all(type(item) in (str, int, float) for item in items):
+        return ()
+    shown = (f"{item:g}" if isinstance(item, float) else str(item) for item in items)
+    return tuple(source.locate(text) for text in shown)

@@ -1,0 +1,83 @@
+"""Checkpoints: what they take on the disk, which one a run goes on from, what is kept of them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+from transformers.trainer import OPTIMIZER_NAME, TRAINER_STATE_NAME
+
+from schemax.errors import InputError
+from schemax.training.settings import TrainingSettings
+
+CHECKPOINTS = "checkpoints"
+
+# Where the state of an optimizer may lie: the Trainer's own, FSDP's and DeepSpeed's.
+_OPTIMIZERS = (OPTIMIZER_NAME, "optimizer.bin", "optimizer_0", "global_step*")
+
+
+def check_space(out: Path, model: Any, settings: TrainingSettings, checks: int) -> None:
+    """Raises InputError, with the numbers, where the disk has no room for all that a run writes.
+
+    model: what is trained, adapters and all. checks: how many checkpoints there will be.
+    """
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    everything = sum(p.numel() for p in model.parameters())
+    weights = 4 * (trained if settings.lora else everything)
+    optimizer = 8 * trained  # two moments in float32
+    final = weights if settings.quantization else (2 if settings.bf16 else 4) * everything
+    # The one that is written stands beside the last and the best before these may go.
+    needed = max(
+        min(checks, 3) * weights + min(checks, 2) * optimizer,
+        min(checks, 2) * weights + optimizer + final,
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(out).free
+    if needed > free:
+        raise InputError(
+            f"{out} has {_size(free)} of free disk space, and the run needs up to "
+            f"{_size(needed)}: checkpoints of {_size(weights)} and optimizer states of "
+            f"{_size(optimizer)} each, and the model of {_size(final)}; name a folder on a larger "
+            "disk, or train adapters alone, by LoRA"
+        )
+
+
+def last_checkpoint(folder: Path) -> str:
+    """The newest complete checkpoint: the Trainer writes its own state last.
+
+    Raises InputError if no checkpoint is complete.
+    """
+    complete = [
+        path.parent
+        for path in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}")
+        if any(next(path.parent.glob(name), None) for name in _OPTIMIZERS)
+    ]
+    if not complete:
+        raise InputError(f"there is no complete checkpoint in {folder} to resume from")
+    return str(max(complete, key=_step))
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Once the model is written; what tells one run from another goes with them."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class OneOptimizer(TrainerCallback):
+    """Keeps the optimizer's state in the newest checkpoint alone: a run goes on from that one."""
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        for path in Path(args.output_dir).glob("checkpoint-*"):
+            if _step(path) < state.global_step:
+                (path / OPTIMIZER_NAME).unlink(missing_ok=True)
+
+
+def _step(path: Path) -> int:
+    return int(path.name.rpartition("-")[2])
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count / 1e6:,.1f} MB"

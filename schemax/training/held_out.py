@@ -1,0 +1,72 @@
+"""Held-out documents, and F1 of a model on them while it is trained."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from schemax.config import DecodingConfig
+from schemax.errors import InputError
+from schemax.evaluation.examples import Example
+from schemax.evaluation.scores import labelled, score_predictions
+from schemax.extractor import Extractor
+from schemax.training.training_examples import TrainingExample
+
+MOST = 200
+"""Documents that are read at every check."""
+
+
+def split_examples(
+    examples: Sequence[TrainingExample], share: float, seed: int
+) -> tuple[list[TrainingExample], list[TrainingExample]]:
+    """(to be trained on, held out). Equal texts stay together. Raises InputError if none is left.
+
+    A share above 0 holds back one text at least.
+    """
+    texts = sorted({example.text for example in examples})
+    random.Random(f"{seed}, held out").shuffle(texts)
+    count = max(1, round(share * len(texts))) if share else 0
+    if count >= len(texts):
+        raise InputError(
+            f"{len(texts)} different texts are too few to hold {share:.0%} back and train on others"
+        )
+    kept_back = set(texts[:count])
+    return (
+        [example for example in examples if example.text not in kept_back],
+        [example for example in examples if example.text in kept_back],
+    )
+
+
+def scorer(
+    extractor: Extractor,
+    examples: Sequence[TrainingExample],
+    schemas: Mapping[str, type[BaseModel]],
+    decoding: DecodingConfig,
+    **settings: Any,
+) -> Callable[[], float]:
+    """What measures F1 of the weights as they are, on the first examples; every value counts.
+
+    extractor: of the model that is trained. settings: others of `Extractor.stream`.
+    """
+    chosen = [
+        Example(example.category, example.text, example.labels) for example in examples[:MOST]
+    ]
+    records = [{"category": example.category, "text": example.text} for example in chosen]
+    config = replace(decoding, min_probability=0.0)
+    made: list[Extractor] = []
+
+    def f1() -> float:
+        if not made:  # not before the trainer has put the weights where they stay
+            model, tokenizer = extractor.model.model, extractor.tokenizer
+            made.append(Extractor(model, tokenizer, eos_ids=extractor.eos_ids))
+        (reader,) = made
+        stream = reader.stream(records, schemas, category="category", decoding=config, **settings)
+        items = sorted(stream, key=lambda item: item.index)
+        values = [{name: one.value for name, one in item.fields.items()} for item in items]
+        return score_predictions(chosen, labelled(chosen, values, schemas)).protocol.f1
+
+    return f1
