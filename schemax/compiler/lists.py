@@ -48,7 +48,7 @@ def as_decoded(
     """
     if config.strict:
         attributes = tuple(map(_strict, attributes))
-    if config.layout == "branched" and config.documents == "isolated":
+    if config.is_branched:
         return tuple(attributes)
     read: set[Path] = set()
     for attribute in attributes:
@@ -244,15 +244,16 @@ class Compiling:
 
     def _branches(self, asked: Sequence[Attribute], place: int, spec: SlotSpec) -> Branches | None:
         config, grammar = self.config, spec.grammar
-        if (config.layout, config.documents) != ("branched", "isolated"):
+        if not config.is_branched:
             return None
         if not isinstance(grammar, TokenGrammar) or not grammar.choices:
             return None
         choices = choices_of(asked, place, self.format, config)
-        as_text, of = self._as_text(asked, place), asked[place]
-        names = as_text and NamedChoices(dict(zip(of.choices, of.choice_values, strict=True)))
-        least = config.branch_threshold
-        return Branches(choices, grammar, least, as_text=as_text, names=names)
+        found = Branches(choices, grammar, config.branch_threshold)
+        if (as_text := self._as_text(asked, place)) is None:
+            return found
+        texts = dict(zip(asked[place].choices, asked[place].choice_values, strict=True))
+        return replace(found, as_text=as_text, names=NamedChoices(texts))
 
     def _as_text(self, asked: Sequence[Attribute], place: int) -> SlotSpec | None:
         attribute = asked[place]
