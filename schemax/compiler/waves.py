@@ -196,6 +196,10 @@ class Waves:
     def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
         return self._replayed(outputs)[0].tree()
 
+    def next_paths(self, outputs: tuple[SlotOutput, ...]) -> tuple[Path, ...]:
+        """The leaves of the next wave; of an item, its number, from 0 on, is a part of the path."""
+        return tuple(group.path(m) for group, m in self._replayed(outputs)[1])
+
     # --- what comes next -------------------------------------------------------------------------
 
     def _replayed(self, outputs: Sequence[SlotOutput]) -> tuple[_Group, _Asked, Mapping[Path, str]]:

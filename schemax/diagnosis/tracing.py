@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from math import exp
 from typing import Any
 
@@ -11,7 +11,8 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from schemax.compiler import CompiledSchema
+from schemax.compiler import TextCodec
+from schemax.compiler.waves import Waves
 from schemax.documents import Shown, read_documents
 from schemax.errors import InputError, ModelError
 from schemax.extractor import Extractor
@@ -20,8 +21,8 @@ from schemax.results import Extraction
 from schemax.runtime.engine import decode
 from schemax.runtime.fork import ForkModel
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.outputs import DocumentOutput, passes_of
-from schemax.tokens import PromptIds, SlotOutput
+from schemax.runtime.outputs import DocumentOutput, passes_of, place_of
+from schemax.tokens import ChildSlot, SlotOutput
 
 # Tokens that are kept of every choice, the likeliest first.
 _RIVALS = 5
@@ -35,6 +36,7 @@ class Written:
     text: of the token that was chosen, and of those behind it that followed without a choice.
     token_ids: of these. probability: of the chosen one.
     rivals: (text, probability) of the likeliest tokens, before the grammar rules any out.
+    as_text: whether a choice is written once more, held to no choices.
     """
 
     field: str
@@ -42,14 +44,16 @@ class Written:
     token_ids: tuple[int, ...]
     probability: float
     rivals: tuple[tuple[str, float], ...]
+    as_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     """One document, pass by pass.
 
-    passes: what each wrote, of the fields themselves; others: how many tokens each chose for lists'
-        items, in later waves and for alternatives of choices. prompt_tokens: of the first pass.
+    passes: what each wrote, of the fields themselves, later waves included; others: how many tokens
+        each chose for lists' items and for alternatives of choices.
+    prompt_tokens: of the document with its instruction.
     one_by_one: passes that the same output takes where every token is written, keys included.
     """
 
@@ -91,19 +95,30 @@ def trace(
     if read.text is None:
         raise InputError(str(read.problem))
     (prompt,) = compiled.encode([read.text])
-    recorder = _Recorder(compiled)
+    names = [item.name for item in compiled.attributes]
+    noted = None
+    if compiled.waves is not None:
+        names = list(map(".".join, compiled.waves.next_paths(())))
+        noted = _Noted(compiled.waves, names)
+    elif compiled.decoding.layout == "autoregressive":
+        names = ["output"]
+    begun = [len(spec.begun) for spec in prompt.slots] or [0] * len(names)
+    recorder = _Recorder(compiled.codec)
     try:
-        (slots,) = decode(model, [prompt], compiled.stop, compiled.decoding, recorder)
+        asked = replace(prompt, waves=noted)
+        (slots,) = decode(model, [asked], compiled.stop, compiled.decoding, recorder)
     except ValueError as error:
         raise InputError(str(error)) from error
     output = DocumentOutput(slots, passes_of(slots))
     written = sum(len(slot.ids) for slot in _all_of(slots))
+    found = slots if noted is None else noted.outputs
+    begun += [0] * (len(found) - len(begun))
     return Trace(
         read.text,
-        tuple(recorder.passes(prompt, slots)),
+        tuple(recorder.passes(names, found, begun)),
         tuple(recorder.others),
         len(prompt.instruction) + sum(map(len, prompt.documents)) + len(prompt.opening),
-        written + sum(len(key) for key in prompt.keys[0]),
+        written + sum(map(len, compiled.keys[0])),
         read_out(read, output, compiled, extractor.calibration),
     )
 
@@ -113,50 +128,71 @@ def _all_of(slots: tuple[SlotOutput, ...]) -> list[SlotOutput]:
 
 
 @dataclass(slots=True)
+class _Noted:
+    """Waves, and what was asked in them: names and outputs of all slots, in that order."""
+
+    waves: Waves
+    names: list[str]
+    outputs: tuple[SlotOutput, ...] = ()
+
+    @property
+    def extent(self) -> int:
+        return self.waves.extent
+
+    def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
+        self.names[len(outputs) :] = map(".".join, self.waves.next_paths(outputs))
+        return self.waves.next_wave(outputs, room)
+
+    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
+        self.outputs = outputs
+        return self.waves.settled(outputs)
+
+
+_Slot = tuple[int, bool]
+"""A place among all slots that were asked for, and whether it is filled once more as a text."""
+
+
+@dataclass(slots=True)
 class _Recorder:
     """Called with the logits that a pass chooses by; others: see `Trace`."""
 
-    compiled: CompiledSchema
+    codec: TextCodec
     others: list[int] = field(default_factory=list)
-    _seen: list[dict[int, tuple[int, list[int], list[float]]]] = field(default_factory=list)
+    _seen: list[dict[_Slot, tuple[int, list[int], list[float]]]] = field(default_factory=list)
 
     def __call__(self, index: Tensor, step: Tensor, logits: Tensor) -> None:
         shares, ids = torch.softmax(logits.float(), dim=-1).topk(_RIVALS)
-        rows = zip(index.tolist(), step.tolist(), ids.tolist(), shares.tolist(), strict=True)
-        found = {slot: (at, near, likely) for slot, at, near, likely in rows}
-        self.others.append(sum(slot < 0 for slot in index.tolist()))
-        found.pop(-1, None)
-        self._seen.append(found)
+        places = list(map(place_of, index.tolist()))
+        rows = zip(places, step.tolist(), ids.tolist(), shares.tolist(), strict=True)
+        self.others.append(places.count(None))
+        self._seen.append({slot: (*rest,) for slot, *rest in rows if slot is not None})
 
-    def passes(self, prompt: PromptIds, slots: tuple[SlotOutput, ...]) -> list[tuple[Written, ...]]:
-        """What each pass wrote, now that it is known."""
-        codec, names = self.compiled.codec, [item.name for item in self.compiled.attributes]
-        if len(slots) != len(names):
-            names = ["output"]
-        if self.compiled.waves is not None:  # later ones are among the others
-            first = self.compiled.waves.fields.first
-            names, slots = [names[n] for n in first], tuple(slots[n] for n in first)
-        begun = [len(spec.begun) for spec in prompt.slots] or [0] * len(slots)
-        steps: dict[int, list[int]] = {}
+    def passes(
+        self, names: Sequence[str], slots: Sequence[SlotOutput], begun: Sequence[int]
+    ) -> list[tuple[Written, ...]]:
+        """What each pass wrote, now that it is known. begun: tokens that stood there before."""
+        steps: dict[_Slot, list[int]] = {}
         for one in self._seen:
             for slot, (step, _, _) in one.items():
-                steps.setdefault(slot, []).append(step + begun[slot])
+                steps.setdefault(slot, []).append(step + begun[slot[0]])
 
         def text_of(ids: tuple[int, ...] | list[int]) -> str:
-            return codec.decode_bytes(ids).decode("utf-8", "replace")
+            return self.codec.decode_bytes(ids).decode("utf-8", "replace")
 
         made = []
         for one in self._seen:
             row = []
             for slot, (step, ids, shares) in sorted(one.items()):
-                output, at = slots[slot], step + begun[slot]
+                place, is_text = slot
+                output, start = slots[place], begun[place]
+                if is_text and output.as_text is not None:
+                    output = output.as_text
+                at = step + start
                 end = min((x for x in steps[slot] if x > at), default=len(output.ids))
-                # What was begun already comes with the first.
-                start = 0 if at == begun[slot] else at
                 rivals = tuple(zip(([text_of([id]) for id in ids]), shares, strict=True))
-                mine = output.ids[start:end]
-                row.append(
-                    Written(names[slot], text_of(mine), mine, exp(output.logprobs[at]), rivals)
-                )
+                # What was begun already comes with the first.
+                mine = output.ids[0 if at == start else at : end]
+                told = exp(output.logprobs[at])
+                row.append(Written(names[place], text_of(mine), mine, told, rivals, is_text))
             made.append(tuple(row))
         return made

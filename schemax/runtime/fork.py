@@ -24,7 +24,7 @@ from schemax.errors import ModelError
 from schemax.runtime.children import called_for, child_budget, child_number
 from schemax.runtime.language_model import LanguageModel, PromptSize
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
-from schemax.runtime.outputs import joined, with_called
+from schemax.runtime.outputs import joined, later_index, text_index, with_called
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
@@ -220,7 +220,10 @@ def wave_of(number: int, request: Request, outputs: tuple[SlotOutput, ...]) -> l
     """The next wave of a request."""
     root = Branch(number, (), SlotSpec(), 0, request.digests[0], 0)
     called = request.next_wave(outputs)
-    return [replace(child_of(root, 0, child, request), number=child.number) for child in called]
+    return [
+        replace(child_of(root, 0, child, request), number=child.number, index=later_index(place))
+        for place, child in enumerate(called, len(outputs))
+    ]
 
 
 def _fill(
@@ -239,7 +242,7 @@ def _fill(
         called.append([child_of(branch, *each, request) for each in enumerate(children)])
     if not any(called):
         return found
-    outputs = iter(_fill(model, requests, list(chain(*called)), config, None))
+    outputs = iter(_fill(model, requests, list(chain(*called)), config, trace))
     return [
         with_called(output, branch.spec, tuple(islice(outputs, len(some)))) if some else output
         for branch, output, some in zip(branches, found, called, strict=True)
@@ -249,7 +252,8 @@ def _fill(
 def child_of(parent: Branch, place: int, child: ChildSlot, request: Request) -> Branch:
     budget = child_budget(child, request, parent.budget)
     number = child_number(parent.number, place)
-    return Branch(parent.request, child.key, child.spec, budget, parent.digest, number)
+    index = -1 if parent.spec.expansion is not None else text_index(parent.index)
+    return Branch(parent.request, child.key, child.spec, budget, parent.digest, number, index)
 
 
 def _grow(

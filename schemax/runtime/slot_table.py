@@ -35,7 +35,7 @@ COLUMNS = (
     "num_shared",  # the first of these, which lie in slots of the pool that its parent holds
     "digest",  # of its document
     "number",  # what random numbers depend on besides
-    "index",  # among all slots of a run, for traces; -1 for child slots
+    "index",  # what traces call it, see `outputs.place_of`
     "null_id",  # see `SlotSpec`
     "mode",  # how its grammar is asked; see `sampler`
     "text_table",  # which table of free text
