@@ -28,6 +28,7 @@ from schemax.servers.remote import RemoteModel
 if TYPE_CHECKING:
     from schemax.pipeline import Extractions
     from schemax.runtime.shared import SharedEngine
+    from schemax.runtime.watching import Watcher
 
 T = TypeVar("T")
 
@@ -181,7 +182,7 @@ class Calls:
         no record of a list has, where one has a similar key; SchemaError,
         TemplateError, ModelError and ValueError before the first product is read.
         """
-        return iter(self._extractions(products, schema, **options))
+        return iter(self.extractions(products, schema, **options))
 
     async def astream(
         self,
@@ -194,7 +195,7 @@ class Calls:
         Products are read in threads of the loop's executor, so that the loop goes on; what is wrong
         with the options is raised in place of the first extraction.
         """
-        compile_all = partial(self._extractions, products, schema, **options)
+        compile_all = partial(self.extractions, products, schema, **options)
         async with aclosing(aiter(await asyncio.to_thread(compile_all))) as stream:
             async for item in stream:
                 yield item
@@ -208,7 +209,7 @@ class Calls:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _extractions(
+    def extractions(
         self,
         products: Iterable[Any],
         schema: type[T] | Mapping[str, type[T]],
@@ -218,8 +219,11 @@ class Calls:
         category: str | None = None,
         examples: FewShotExamples | None = None,
         html: Html = "strip",
+        watcher: Watcher | None = None,
+        is_quick: bool = False,
         **settings: Any,
     ) -> Extractions:
+        """What `stream` and `astream` go through. watcher, is_quick: see `Extractions`."""
         mixed = isinstance(schema, Mapping)
         schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
         if not schemas:
@@ -241,4 +245,4 @@ class Calls:
         documents = read_documents(products, shown)
         familiarity = Familiarity(self.calibration, self._unfamiliar)
         found = self._engine, documents, compiled, self.calibration, familiarity
-        return Extractions(*found, by_category=mixed)
+        return Extractions(*found, by_category=mixed, watcher=watcher, is_quick=is_quick)

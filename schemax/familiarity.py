@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from math import log, sqrt
-from statistics import mean
+from statistics import fmean
 from typing import Any
 from weakref import WeakSet
 
@@ -39,7 +39,7 @@ def mean_logprob(item: Extraction[Any]) -> float | None:
         for slot in item.slots
         if slot is not None and slot.probability is not None and slot.tokens
     ]
-    return mean(found) if found else None
+    return fmean(found) if found else None
 
 
 def least_logprob(calibration: Calibration, documents: int) -> float:
@@ -91,7 +91,7 @@ class Familiarity:
         if not found or not self._calibration.usual_deviation:  # never measured
             return
         least = least_logprob(self._calibration, len(found))
-        if mean(found) < least:
+        if fmean(found) < least:
             self._told.add(schema)
             logger.warning(
                 "%s: the schema, its template or the language of the documents is far from what "
@@ -99,7 +99,7 @@ class Familiarity:
                 "log-probability of %.2f, below %.2f. Check the values; train the model on such "
                 "documents, or name another one",
                 name,
-                mean(found),
+                fmean(found),
                 least,
             )
 
@@ -111,5 +111,5 @@ def _forbidden(schema: CompiledSchema, items: list[Extraction[Any]]) -> dict[str
         for attribute, slot in zip(schema.attributes, item.slots, strict=True):
             if slot is not None and slot.legal_probability is not None:
                 found.setdefault(attribute.name, []).append(slot.legal_probability)
-    shares = {name: mean(some) for name, some in found.items()}
+    shares = {name: fmean(some) for name, some in found.items()}
     return {name: share for name, share in shares.items() if share < LEAST_LEGAL}

@@ -27,6 +27,7 @@ from schemax.runtime.outputs import NO_MEMORY, DocumentOutput
 from schemax.runtime.requests import Request, new_request
 from schemax.runtime.shared import Call, SharedEngine
 from schemax.runtime.stream import Refused
+from schemax.runtime.watching import Watcher
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 # Characters of documents that are read at a time; outputs that are read out at a time.
@@ -39,7 +40,8 @@ class Extractions:
     """Extractions of documents as they are done; of unreadable ones as they are met.
 
     compiled: all of one decoding. by_category: whether a document's category names its schema; else
-    there is one for all documents.
+    there is one for all documents. watcher: who is told what passes write, of a single document.
+    is_quick: whether so little is to be done that a task may do it in its loop's own thread.
     Documents that memory does not suffice for in one prompt are read again in the end, alone.
     """
 
@@ -52,8 +54,11 @@ class Extractions:
         familiarity: Familiarity,
         *,
         by_category: bool,
+        watcher: Watcher | None = None,
+        is_quick: bool = False,
     ) -> None:
-        self._engine, self._documents, self._compiled = engine, documents, compiled
+        self._engine, self._documents, self.compiled = engine, documents, compiled
+        self._watcher, self._is_quick = watcher, is_quick
         self._calibration, self._familiarity = calibration, familiarity
         self._by_category = by_category
         self._config = next(iter(compiled.values())).decoding
@@ -76,7 +81,11 @@ class Extractions:
     async def __aiter__(self) -> AsyncGenerator[Extraction[Any]]:
         steps = self._steps()
         try:
-            while (step := await asyncio.to_thread(next, steps, None)) is not None:
+            while True:
+                quick = self._is_quick
+                step = next(steps, None) if quick else await asyncio.to_thread(next, steps, None)
+                if step is None:
+                    break
                 if isinstance(step, Call):
                     await step.changed()
                 else:
@@ -110,7 +119,7 @@ class Extractions:
     ) -> Iterator[list[Extraction[Any]] | Call]:
         """alone: whether every document gets a prompt of its own."""
         model = self._engine.model
-        feed = _Feed(model, self._compiled, self._calibration, self._by_category, alone)
+        feed = _Feed(model, self.compiled, self._calibration, self._by_category, alone)
         may_share = self._config.documents == "stacked" and not alone
         windows, failure = feed.windows(documents), None
         call = self._call = self._engine.call(self._config)
@@ -122,7 +131,10 @@ class Extractions:
                     requests: list[Request | Refused] = []
                     try:
                         ready, requests = next(windows)
-                        call.give(item for item in requests if isinstance(item, Request))
+                        given = [item for item in requests if isinstance(item, Request)]
+                        for request in given if self._watcher is not None else ():
+                            request.watcher = self._watcher
+                        call.give(given)
                     except StopIteration:
                         call.end()
                     except Exception as error:

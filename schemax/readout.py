@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import exp, isnan
@@ -21,7 +21,8 @@ from schemax.documents import Document
 from schemax.formats import DocumentKey, OutputFormat
 from schemax.results import Extraction, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
-from schemax.results.fields import field_tree_of
+from schemax.results.fields import field_tree_of, part_of
+from schemax.results.lists import with_items
 from schemax.results.repairs import refusals, settled
 from schemax.tokens import SlotOutput, SlotSpec
 
@@ -41,6 +42,8 @@ def read_out(
         slots = _parsed(_plain_text(output.slots[0], compiled), compiled, output.document)
         if isinstance(compiled.codec, ByteCodec) and output.slots[0].logprobs:
             slots = list(_told(slots, output.slots[0], compiled))
+        pairs_of_lists = zip(slots, compiled.attributes, strict=True)
+        slots = [with_items(slot, item, compiled.format) for slot, item in pairs_of_lists]
     else:
         slots = _slot_texts(output.slots, compiled, calibration)
     if compiled.decoding.max_repairs:
@@ -54,6 +57,34 @@ def read_out(
         index=document.index,
         document_id=document.id,
         steps=output.steps,
+        texts=document.texts,
+        strict=compiled.decoding.strict,
+    )
+
+
+def read_part(
+    name: str,
+    document: Document,
+    slots: Mapping[int, SlotOutput],
+    compiled: CompiledSchema,
+    calibration: Calibration,
+) -> Extraction[Any] | None:
+    """One of the schema's own fields, before the others are done; None while it is not done itself.
+
+    slots: those that are done, by place. Validators that see the whole instance have not seen it.
+    """
+    places = [n for n, item in enumerate(compiled.attributes) if item.path[0] == name]
+    if not slots.keys() >= set(places):
+        return None
+    kinds = _kinds(compiled)
+    schema: Any = compiled.schema
+    return build(
+        part_of(schema, name),
+        [compiled.attributes[n] for n in places],
+        [_slot_text(slots[n], kinds[n], compiled, calibration) for n in places],
+        compiled.format,
+        index=document.index,
+        document_id=document.id,
         texts=document.texts,
         strict=compiled.decoding.strict,
     )

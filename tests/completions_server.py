@@ -28,7 +28,7 @@ from schemax.compiler.slot_specs import TokenGrammar
 class CompletionsServer:
     """speaks: "vllm"; "text" for prompts and tokens as texts, without biases; or "chat" alone.
 
-    faults: for the next requests, one each: a status, "hang", "cut", "html" or "empty".
+    faults: for the next requests, one each: a status, "hang", "cut", "html", "large" or "empty".
     refused: fields that it does not take.
     """
 
@@ -252,6 +252,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
             elif fault == "html":
                 self.say(200, "<html>a proxy's page</html>")
+            elif fault == "large":
+                self.say(200, {"choices": [], "more": "x" * 100_000})
             elif fault == "empty":
                 self.say(200, {"choices": []})
             elif fault is not None:

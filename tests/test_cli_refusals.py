@@ -26,7 +26,7 @@ def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     [
         (("--format", "toml"), ("'toml'", "json, yaml, xml")),
         (("--decoding", "fast"), ("'fast'", "isolated, paper, autoregressive")),
-        (("--template", "poem"), ("'poem'", "generic, standard, verbatim")),
+        (("--template", "poem"), ("'poem'", "generic, paper, standard, verbatim")),
         (("--model", "nowhere/at/all"), ("no model folder nowhere/at/all",)),
         (("--model", "./nowhere"), ("no model folder ./nowhere",)),
         (("--dtype", "int8"), ("'int8'", "bfloat16")),

@@ -76,7 +76,10 @@ def test_a_call_goes_on_where_the_last_one_was_stopped(
     )
     assert (found.rows, found.computed, len(seen)) == (31, 31 - 13, 31 - 13)
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", "out.jsonl", "whole.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "in.jsonl",
+        *("out.jsonl", "out.jsonl.run.json", "whole.jsonl", "whole.jsonl.run.json"),
+    }
     assert capsys.readouterr() == ("", "")
 
 
@@ -146,7 +149,7 @@ def test_options_mean_what_they_mean_to_the_command(extractor: Extractor, tmp_pa
         ({"inputs": []}, InputError, "no input is named"),
         ({"output": "absent/out.jsonl"}, InputError, "cannot write absent/out.jsonl"),
         ({"output": "out.xls"}, InputError, "cannot write out.xls"),
-        ({"schema": dict[str, int]}, SchemaError, "not a class derived"),
+        ({"schema": dict[str, int]}, SchemaError, "no class derived"),
         ({"shard": "3/3"}, ValueError, "shard must be"),
         ({"on_too_long": "cut"}, ValueError, "on_too_long must be"),
         ({"decodng": "paper"}, TypeError, "no option 'decodng'; it has text, id"),

@@ -145,14 +145,14 @@ def test_no_products(extractor: Extractor) -> None:
 
 
 def test_too_long_for_the_model(codec: TextCodec, fast: PreTrainedTokenizerFast) -> None:
-    model = tiny_model("qwen3", codec.vocab_size, max_position_embeddings=900)
+    model = tiny_model("qwen3", codec.vocab_size, max_position_embeddings=2400)
     small = Extractor(model, fast, format="yaml")
     rows = ["LG", "tv set " * 5715, "Sony"]
     assert len(rows[1]) > 40_000
     for decoding in ("isolated", "paper"):
         items = sorted(small.stream(rows, Loose, decoding=decoding), key=lambda item: item.index)
         assert [item.ok for item in items] == [True, False, True]
-        assert "context has 900" in items[1].errors[0].message
+        assert "context has 2,400" in items[1].errors[0].message
 
 
 def test_awkward_texts(extractor: Extractor) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,11 +16,15 @@ from chromium import Browser, find_chromium
 
 from schemax import Extractor
 from schemax.resources import resource_dir
+from schemax.runtime.model import DecoderModel
 
 uvicorn = pytest.importorskip("uvicorn")
 app = pytest.importorskip("schemax.serve.app")
 
-TITLE = "Northfell Women's Tamarack Hiking Boot, Dark Olive <script>alert(1)</script>, 8.5 M US"
+TITLE = (
+    "Northfell Women's Tamarack Hiking Boot, Dark Olive <script>alert(1)</script>, 8.5 M &lt;b> US"
+)
+SHOWN = "Northfell Women's Tamarack Hiking Boot, Dark Olive , 8.5 M <b> US"
 
 
 @pytest.fixture(scope="module", params=[None, "secret"], ids=["open", "with a key"])
@@ -43,10 +49,22 @@ def test_a_trace_over_http(address: tuple[str, str | None]) -> None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
         found = client.post("/v1/trace", json={"schema": "shoes", "document": TITLE}).json()
-        assert found["text"] == TITLE
+        assert found["text"] == SHOWN
         assert found["seconds"] > 0
         row = client.post("/v1/extract", json={"schema": "shoes", "documents": [TITLE]}).json()
         assert found["row"]["attributes"] == row["rows"][0]["attributes"]
+        asked = {"schema": "shoes", "document": TITLE}
+        with client.stream(
+            "POST", "/v1/trace", json=asked, headers={"accept": "text/event-stream"}
+        ) as answer:
+            lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
+        first, *passes, last = [json.loads(line.removeprefix("data: ")) for line in lines]
+        assert (first["type"], first["text"], last["type"]) == ("begin", found["text"], "end")
+        assert [one["written"] for one in passes] == found["passes"] == last["passes"]
+        assert [one["number"] for one in passes] == list(range(len(passes)))
+        ended = {name: field for one in passes for name, field in one["fields"].items()}
+        assert ended == last["row"]["fields"]
+        assert len([one for one in passes if one["fields"]]) > 1
         for body, status in (
             ({"schema": "shoes", "document": ""}, (400, 422)),
             ({"schema": "shoes", "document": "x" * 30_000}, (400, 422)),
@@ -61,8 +79,18 @@ def test_a_trace_over_http(address: tuple[str, str | None]) -> None:
 
 
 @pytest.mark.skipif(find_chromium() is None, reason="no Chromium")
-def test_a_document_is_read_in_the_browser(address: tuple[str, str | None], tmp_path: Path) -> None:
+def test_a_document_is_read_in_the_browser(
+    address: tuple[str, str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, key = address
+    slow, usual = threading.Event(), DecoderModel.run_batch
+
+    def run_batch(model: DecoderModel, *pass_: Any) -> Any:
+        if slow.is_set():  # so that a pass takes longer than the page to show it
+            time.sleep(0.5)
+        return usual(model, *pass_)
+
+    monkeypatch.setattr(DecoderModel, "run_batch", run_batch)
     try:
         browser = Browser(str(find_chromium()), tmp_path)
     except (OSError, AssertionError):
@@ -77,9 +105,14 @@ def test_a_document_is_read_in_the_browser(address: tuple[str, str | None], tmp_
             )
         browser.wait("document.querySelectorAll('#named option').length > 5", 60)
         browser.run(f"document.getElementById('text').value = {TITLE!r}")
+        slow.set()
         browser.run("document.getElementById('run').click()")
+        running = "document.getElementById('state').textContent === 'reading ...' && "
+        browser.wait(f"{running} document.querySelectorAll('#body .token').length > 0", 60)
+        browser.wait(f"{running} document.querySelectorAll('#document mark').length > 0", 60)
+        slow.clear()
         browser.wait("document.getElementById('state').textContent.startsWith('done in')", 60)
-        assert browser.run("document.getElementById('document').textContent") == TITLE
+        assert browser.run("document.getElementById('document').textContent") == SHOWN
         at = "document.getElementById('at')"
         browser.wait(f"{at}.value === {at}.max", 60)
         assert browser.run("document.querySelectorAll('#body tr').length") == 5

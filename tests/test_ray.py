@@ -175,7 +175,7 @@ def test_what_is_wrong_is_said_before_an_actor_starts() -> None:
         schemax.ray.extract(dataset, schema, keep=[], format="toml")
     with pytest.raises(schemax.TemplateError, match="unknown template 'nosuch'"):
         schemax.ray.extract(dataset, schema, keep=[], template="nosuch")
-    with pytest.raises(SchemaError, match="not a class derived from pydantic"):
+    with pytest.raises(SchemaError, match="no class derived from pydantic"):
         schemax.ray.extract(dataset, dict[str, int], keep=[])  # type: ignore[arg-type]
     with pytest.raises(SchemaError, match="no category is given"):
         schemax.ray.extract(dataset, {}, keep=[])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Iterator
@@ -165,8 +166,6 @@ def test_a_value_that_cannot_be_made_is_a_refusal(client: Any) -> None:
 
 
 def test_openai_in_tasks_shares_passes(url: str, expected: Shoe) -> None:
-    import asyncio
-
     async def all_of() -> list[Any]:
         async with openai.AsyncOpenAI(base_url=url, api_key="key") as client:
             return await asyncio.gather(
@@ -204,3 +203,30 @@ def test_litellm(url: str, expected: Shoe) -> None:
         model="openai/any", api_base=url, api_key="key", messages=SAID, response_format=Shoe
     )
     assert Shoe.model_validate_json(done.choices[0].message.content) == expected
+
+
+@pytest.mark.parametrize("way", ["tool", "native", "responses"])
+def test_pydantic_ai(url: str, expected: Shoe, way: str) -> None:
+    """Whole, and streamed."""
+    pydantic_ai = pytest.importorskip("pydantic_ai")
+    models = pytest.importorskip("pydantic_ai.models.openai")
+    providers = pytest.importorskip("pydantic_ai.providers.openai")
+    kind = models.OpenAIResponsesModel if way == "responses" else models.OpenAIChatModel
+    model = kind("any", provider=providers.OpenAIProvider(base_url=url, api_key="key"))
+    output = Shoe if way == "tool" else pydantic_ai.NativeOutput(Shoe)
+    agent = pydantic_ai.Agent(model, output_type=output)
+
+    async def run() -> tuple[Any, Any]:
+        whole = (await agent.run(TEXT)).output
+        async with agent.run_stream(TEXT) as streamed:
+            return whole, await streamed.get_output()
+
+    assert asyncio.run(run()) == (expected, expected)
+
+
+def test_openai_streams_responses(client: Any, expected: Shoe) -> None:
+    with client.responses.stream(model="any", input=TEXT, text_format=Shoe) as stream:
+        kinds = [event.type for event in stream]
+        done = stream.get_final_response()
+    assert done.output_parsed == expected
+    assert kinds.count("response.output_text.delta") > 4

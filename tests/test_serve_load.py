@@ -72,14 +72,15 @@ def test_what_serving_costs(capsys: pytest.CaptureFixture[str]) -> None:
     schema = load_schema("shoes")
     extractor = Extractor.from_pretrained(resource_dir("embedded"))
     expected = [value.model_dump(mode="json") for value in extractor.extract(documents, schema)]
-    throughputs, ratios, memory = [], [], []
+    throughputs, clocks, ratios, memory = [], [], [], []
     with served(extractor) as address:
         for _ in range(5):
-            began = time.process_time()
+            began, clock = time.process_time(), time.perf_counter()
             extractor.extract(documents, schema)
-            between = time.process_time()
+            between, clock = time.process_time(), time.perf_counter() - clock
             found = by_clients(address, 64, documents)
             throughputs.append((between - began) / (time.process_time() - between))
+            clocks.append(clock / found["whole"])
             assert [found["rows"][str(n)] for n in range(len(documents))] == expected
             alone = []
             for text in documents[:12]:
@@ -92,9 +93,10 @@ def test_what_serving_costs(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(
             f"\n64 clients: {statistics.median(throughputs):.2f} of one call's documents per CPU "
-            f"second; one document: {statistics.median(ratios):.2f} of its time; "
+            f"second, {statistics.median(clocks):.2f} by the clock; "
+            f"one document: {statistics.median(ratios):.2f} of its time; "
             f"memory: {', '.join(f'{size:.0f}' for size in memory)} MiB"
         )
-    assert statistics.median(throughputs) > 0.75
+    assert statistics.median(throughputs) > 0.8
     assert statistics.median(ratios) < 1.5
     assert memory[-1] - memory[1] < 60

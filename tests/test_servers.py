@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+import jsonschema
 import pytest
 from completions_server import CompletionsServer, served
 from conftest import TITLES, tiny_model
@@ -25,7 +26,6 @@ from schemax import (
     Extraction,
     Extractor,
     ModelError,
-    SchemaError,
     ServerError,
     attr,
     extract_files,
@@ -222,15 +222,83 @@ def test_a_chat_server(embedded: Extractor) -> None:
         assert 0 < first.fields["brand"].confidence < 1
         assert first.value.country is None
 
-        class Deep(AttrSchema):
-            ports: list[Port] = attr(default_factory=list)
-
-        with pytest.raises(SchemaError, match="nested models"):
-            there.extract(TEAS, Deep)
         with pytest.raises(ModelError, match="leave `decoding` out"):
             there.extract(TEAS, Word, decoding="isolated")
         with pytest.raises(ServerError, match="without a tokenizer it is asked by chat"):
             Extractor.from_server(server.url, tokenizer=FOLDER)
+
+
+class Size(BaseModel):
+    name: str
+    value: float | None = attr(default=None)
+
+
+class Line(BaseModel):
+    port: Port
+    colors: list[str]
+    sizes: list[Size]
+
+
+class Order(AttrSchema):
+    lines: list[Line] = attr("What is ordered", default_factory=list, max_length=4)
+    total: float | None = None
+
+
+LINES: list[dict[str, Any]] = [
+    {
+        "port": {"kind": "HDMI", "number": 2},
+        "colors": ["red", "deep ] blue"],
+        "sizes": [{"name": 'a "b" }', "value": 2.5}, {"name": "c", "value": None}],
+    },
+    {"port": {"kind": None, "number": None}, "colors": [], "sizes": []},
+]
+
+
+def test_lists_of_nested_models_by_chat(embedded: Extractor) -> None:
+    """An answer is told beforehand; that it fits the schema sent, others check."""
+    with served(embedded.model.model, as_codec(FOLDER), "chat") as server:
+        answers = {
+            "whole": {"lines": LINES, "total": 3},
+            "faulty": {"lines": [LINES[0], {**LINES[1], "colors": 7}], "total": None},
+            "empty": {"lines": [], "total": 1},
+            "wrong": {"lines": "red"},
+        }
+
+        def chat(body: dict[str, Any]) -> dict[str, Any]:
+            prompt = body["messages"][0]["content"]
+            answer = next(answer for name, answer in answers.items() if f"text {name}" in prompt)
+            if answer is answers["whole"]:
+                jsonschema.validate(answer, body["response_format"]["json_schema"]["schema"])
+                assert "lines > port > kind" in prompt
+            return {"choices": [{"message": {"content": json.dumps(answer)}}]}
+
+        server.chat = chat  # type: ignore[method-assign]
+        there = Extractor.from_server(server.url, concurrency=1)
+        whole, faulty, empty, wrong = read(there, [f"text {name}" for name in answers], Order)
+    assert whole.value == Order.model_validate({"lines": LINES, "total": 3})
+    assert whole.fields["lines.0.sizes.0.name"].value == 'a "b" }'
+    assert [line.port.kind for line in faulty.value.lines] == ["HDMI", None]
+    assert (empty.value.lines, empty.value.total) == ([], 1)
+    assert wrong.value is not None
+    assert [error.field for error in wrong.errors] == ["lines"]
+
+
+def test_a_list_of_nested_models_that_is_cut_off(embedded: Extractor) -> None:
+    (item,) = embedded.stream(TITLES[:1], Order, decoding="autoregressive:k_max=1")
+    assert item.value is not None
+
+
+def test_an_answer_that_is_too_large_costs_its_row(
+    server: CompletionsServer, here: Extractor, codec: TextCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "MOST_BYTES", 20_000)
+    there = Extractor.from_server(server.url, tokenizer=codec, concurrency=1)
+    server.faults.append("large")
+    found = read(there, TITLES[:2], Word)
+    (lost,) = [item for item in found if item.value is None]
+    assert "more than 20,000 bytes" in lost.errors[0].message
+    (kept,) = [item for item in found if item.value is not None]
+    assert written([kept]) == written(read(here, [TITLES[kept.index]], Word))
 
 
 @pytest.mark.parametrize("fault", [429, 500, 503, "cut", "html"])

@@ -145,6 +145,7 @@ def test_a_store_that_is_full_or_lost_costs_no_part(
     assert sorted(fsspec.filesystem("fragile").ls("/b", detail=False)) == [
         "/b/in.jsonl",
         "/b/out.jsonl",
+        "/b/out.jsonl.run.json",
     ]
     found = rows(fsspec.filesystem("fragile").cat_file("/b/out.jsonl").decode())
     assert [row["index"] for row in found] == list(range(100))
@@ -194,7 +195,11 @@ def test_a_disk_without_room_costs_no_row(
     assert full >= 3
     assert out.read_bytes() == (tmp_path / name).read_bytes()
     assert computed(tmp_path).total() <= 1000 + full  # a row that could not be kept is lost
-    assert sorted(path.name for path in small_disk.iterdir()) == ["ballast", name]
+    assert sorted(path.name for path in small_disk.iterdir()) == [
+        "ballast",
+        name,
+        f"{name}.run.json",
+    ]
 
 
 def used(disk: Path) -> int:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from math import isclose
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +13,8 @@ from typing import Any, Literal
 import pytest
 from chromium import Browser, find_chromium
 from conftest import slow_but
+from decoding import TEMPLATE
+from families import FORK
 from typer.testing import CliRunner
 
 from schemax import AttrSchema, Extractor, InputError, attr, load_schema
@@ -26,12 +31,12 @@ def embedded() -> Extractor:
     return Extractor.from_pretrained(resource_dir("embedded"), device="cpu")
 
 
-def written(found: Trace, field: str) -> list[int]:
+def written(found: Trace, field: str, as_text: bool = False) -> list[int]:
     return [
         token
         for one in found.passes
         for item in one
-        if item.field == field
+        if (item.field, item.as_text) == (field, as_text)
         for token in item.token_ids
     ]
 
@@ -92,14 +97,7 @@ def test_later_waves_and_texts_of_choices_are_shown_with_their_fields(embedded: 
     assert len(found.passes) == item.steps
     codec = embedded.compile(Offer).codec
     for name, result in found.extraction.fields.items():
-        is_text = result.note is not None and "read as" in result.note
-        ids = [
-            token
-            for row in found.passes
-            for one in row
-            if (one.field, one.as_text) == (name, is_text)
-            for token in one.token_ids
-        ]
+        ids = written(found, name, result.note is not None and "read as" in result.note)
         assert codec.decode_bytes(ids).decode().startswith(result.raw)
     fields = found.extraction.fields
     assert fields["gender"].note == '"Women\'s" read as women (similar spelling)'
@@ -109,6 +107,44 @@ def test_later_waves_and_texts_of_choices_are_shown_with_their_fields(embedded: 
     }
     assert first["size"] > first["brand"] == first["gender"]
     assert found.to_dict()["passes"][-1][-1]["field"] == "size"
+
+
+def test_a_model_that_decodes_a_row_per_slot(codec: Any) -> None:
+    (family,) = [family for family in FORK if family.name == "gptj"]
+    extractor = Extractor(family.model(codec.vocab_size), codec, eos_ids=(0,))
+    schema = load_schema("television")
+    found = trace(extractor, TITLE, schema, template=TEMPLATE)
+    (item,) = extractor.stream([TITLE], schema, template=TEMPLATE)
+    assert found.extraction.value == item.value
+    for name, result in item.fields.items():
+        assert len(written(found, name)) == result.tokens
+
+
+def test_traces_share_passes(embedded: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several documents at once every one is told what was written for it alone."""
+    schema, texts = load_schema("television"), [f"{TITLE} {n}" for n in range(8)]
+    alone = {text: trace(embedded, text, schema) for text in texts}
+    usual, passes = embedded.model.run_batch, 0
+    together = threading.Barrier(len(texts))
+
+    def run_batch(*pass_: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        time.sleep(0.05)
+        return usual(*pass_)
+
+    def one(text: str) -> Trace:
+        together.wait()
+        return trace(embedded, text, schema)
+
+    monkeypatch.setattr(embedded.model, "run_batch", run_batch)
+    with ThreadPoolExecutor(len(texts)) as pool:
+        found = dict(zip(texts, pool.map(one, texts), strict=True))
+    assert passes < sum(len(one.passes) for one in alone.values()) / 2
+    for text, one in found.items():
+        assert one.extraction.value == alone[text].extraction.value
+        tokens = [[item.token_ids for item in row] for row in one.passes]
+        assert tokens == [[item.token_ids for item in row] for row in alone[text].passes]
 
 
 def run(*args: str) -> Any:

@@ -70,6 +70,11 @@ class Checks:
                 format_checker=kind.FORMAT_CHECKER,
             )
 
+    @property
+    def says_more(self) -> bool:
+        """Whether an instance may be at fault though each of its fields is as declared."""
+        return self._validator is not None
+
     def problems(self, instance: BaseModel) -> Iterator[Problem]:
         """What the declaration allows, and the document does not."""
         if self._validator is None:

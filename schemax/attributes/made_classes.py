@@ -115,6 +115,12 @@ def problems_of(instance: BaseModel) -> Iterator[Problem]:
         yield from checks.problems(instance)
 
 
+def is_judged_whole(schema: type[BaseModel]) -> bool:
+    """Whether the document of a class says more than its fields do, each by itself."""
+    checks: Checks | None = getattr(schema, "__json_checks__", None)
+    return checks is not None and checks.says_more
+
+
 def _reduce(made: type[BaseModel]) -> str | tuple[Any, ...]:
     found = vars(made).get("__schema_origin__")
     if found is None:  # a subclass, which a module holds

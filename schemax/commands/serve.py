@@ -37,7 +37,13 @@ class Listening:
 class Bounds:
     """How much they may ask for"""
 
-    max_body: int = option("Bytes of a request.", default=8_000_000, **_AT_LEAST_ONE)
+    max_body: int = option("Bytes of a request, or of a line.", default=8_000_000, **_AT_LEAST_ONE)
+    max_stream: int = option(
+        "Bytes of a request of many lines.", default=1_000_000_000, **_AT_LEAST_ONE
+    )
+    max_answer: int = option(
+        "Bytes of an answer, or of rows that wait.", default=64_000_000, **_AT_LEAST_ONE
+    )
     max_documents: int = option("Documents of a request.", default=1_000, **_AT_LEAST_ONE)
     max_fields: int = option("Fields of a schema.", default=256, **_AT_LEAST_ONE)
     max_queue: int = option("Documents of all requests.", default=2_000, **_AT_LEAST_ONE)
@@ -91,6 +97,8 @@ def serve(
     extractor.decoding = settings["decoding"] or extractor.decoding
     limits = Limits(
         body_bytes=bounds.max_body,
+        stream_bytes=bounds.max_stream,
+        answer_bytes=bounds.max_answer,
         documents=bounds.max_documents,
         fields=bounds.max_fields,
         queue=bounds.max_queue,
@@ -108,6 +116,7 @@ def serve(
             port=listening.port,
             timeout_graceful_shutdown=bounds.grace,
             server_header=False,
+            timeout_keep_alive=75,  # longer than clients and proxies keep connections
         )
 
 

@@ -21,7 +21,8 @@ _WIDEST = {
         "Wednesday, the 31st of December 2026, 11:59:59 p.m. UTC",
     ),
 }
-_LIST_ITEMS = 8
+LIST_ITEMS = 8
+"""Of a list that is written in one piece, so many items are worth waiting for."""
 
 
 def slot_budget(
@@ -43,7 +44,7 @@ def slot_budget(
         forms = _WIDEST[attribute.kind][: 1 if attribute.strict else 2]
         item = max(_num_tokens(output_format, codec, form) for form in forms)
     null = _num_tokens(output_format, codec, None)
-    return max(item * (_LIST_ITEMS if attribute.is_list else 1), null) + 1
+    return max(item * (LIST_ITEMS if attribute.is_list else 1), null) + 1
 
 
 def _num_tokens(output_format: OutputFormat, codec: TextCodec, value: str | None) -> int:

@@ -253,7 +253,8 @@ def _compile(
     vocab_size: int,
     examples: tuple[ShownExample, ...],
 ) -> CompiledSchema:
-    attributes = as_decoded(schema.__name__, compile_attributes(schema), config)
+    declared = compile_attributes(schema)
+    attributes = as_decoded(schema.__name__, declared, config, output_format)
     asked = tuple(map(asked_of, attributes))
     check_names(schema.__name__, attributes, output_format)
     category = settings_of(schema).category

@@ -18,7 +18,7 @@ from schemax.compiler.lists import Rows, as_decoded
 from schemax.compiler.prompt import ShownExample
 from schemax.compiler.skeleton import render_values
 from schemax.config import DecodingConfig
-from schemax.errors import InputError
+from schemax.errors import InputError, SchemaError
 from schemax.formats import DocumentKey, OutputFormat, Scalar, Writable
 from schemax.messages import one_line
 
@@ -75,7 +75,11 @@ def written_examples(
     Raises InputError, naming the example, for a document that is not text, and for values that are
     not of the schema; SchemaError for lists that the decoding cannot write.
     """
-    attributes = as_decoded(schema.__name__, compile_attributes(schema), config)
+    attributes = as_decoded(schema.__name__, compile_attributes(schema), config, output_format)
+    for attribute in attributes:
+        if attribute.fields and not attribute.two_phase:
+            reason = "examples of lists of nested models are shown in the layout 'branched' alone"
+            raise SchemaError(schema.__name__, attribute.name, reason)
     stacked = config.documents == "stacked"
     shown = []
     for place, (text, values) in enumerate(_pairs(examples, schema)):

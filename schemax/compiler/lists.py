@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from schemax.attributes import Attribute
-from schemax.compiler.budgets import slot_budget
+from schemax.compiler.budgets import LIST_ITEMS, slot_budget
 from schemax.compiler.choices import Branches, choices_of, with_key
 from schemax.compiler.grammars import LIST_KEYWORDS, may_be_null
 from schemax.compiler.slot_specs import TokenGrammar, slot_spec, slot_specs
@@ -38,18 +38,20 @@ _MOST_KEYS = 500_000
 
 
 def as_decoded(
-    schema: str, attributes: Sequence[Attribute], config: DecodingConfig
+    schema: str, attributes: Sequence[Attribute], config: DecodingConfig, form: OutputFormat
 ) -> tuple[Attribute, ...]:
     """The attributes as a decoding reads them: lists in one slot each, where it has no branches.
 
     An item's key comes after the count, so it has to depend on nothing but what stands before all
-    keys. Raises SchemaError for lists of nested models, which no single slot can hold, and for
-    fields that look at others which are not read before them.
+    keys. Raises SchemaError for lists of nested models that no slot can hold: where the model does
+    not write the whole output itself, as JSON; and for fields that look at others which are not
+    read before them.
     """
     if config.strict:
         attributes = tuple(map(_strict, attributes))
     if config.is_branched:
         return tuple(attributes)
+    is_whole = (config.layout, config.documents) == ("autoregressive", "isolated")
     read: set[Path] = set()
     for attribute in attributes:
         # A model that writes the whole output sees what it wrote before.
@@ -65,15 +67,19 @@ def as_decoded(
                 "whole output, a place behind the fields that it names",
             )
         read.add(attribute.path)
-        if attribute.fields:
+        if attribute.fields and not (is_whole and form.name == "json"):
             raise SchemaError(
                 schema,
                 attribute.name,
-                "a list of nested models requires isolated documents in the layout 'branched' (the "
-                "preset 'isolated'; of a model that a server runs, with its tokenizer), not "
-                f"{config.documents} ones in {config.layout!r}",
+                "a list of nested models requires isolated documents, and the layout 'branched' "
+                "(the preset 'isolated'), or 'autoregressive' in the format 'json'; not "
+                f"{config.documents} ones in {config.layout!r} and {form.name!r}",
             )
-    return tuple(replace(attribute, two_phase=False) for attribute in attributes)
+    return tuple(map(_inline, attributes))
+
+
+def _inline(attribute: Attribute) -> Attribute:
+    return replace(attribute, two_phase=False, fields=tuple(map(_inline, attribute.fields)))
 
 
 def _strict(attribute: Attribute) -> Attribute:
@@ -212,6 +218,11 @@ class Compiling:
 
     def budget(self, attribute: Attribute) -> int:
         """`k_max` of the attribute's own slot; that of a count is a count's, whoever names one."""
+        if attribute.fields and not attribute.two_phase:  # of an output that is written whole
+            return LIST_ITEMS * sum(
+                self.budget(leaf) + len(self.codec.encode(self.format.key(leaf.labels, None)))
+                for leaf in attribute.fields
+            )
         if not attribute.two_phase:
             return slot_budget(attribute, self.format, self.codec, self.config)
         widest = (self.format.escape(value) for value in (None, limits_of(attribute)[1]))

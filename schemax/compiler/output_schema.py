@@ -50,8 +50,11 @@ def _scalar(attribute: Attribute) -> dict[str, Any]:
 
 
 def _value(attribute: Attribute) -> dict[str, Any]:
-    variants = [_scalar(one) for one in attribute.variants]
-    schema = {"anyOf": variants} if attribute.members else variants[0]
+    if attribute.fields:
+        schema = output_schema(attribute.fields)
+    else:
+        variants = [_scalar(one) for one in attribute.variants]
+        schema = {"anyOf": variants} if attribute.members else variants[0]
     if attribute.is_list:
         schema = {"type": "array", "items": schema}
     if may_be_null(attribute):

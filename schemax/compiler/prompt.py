@@ -12,7 +12,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -280,6 +280,9 @@ def _shown(attribute: Attribute) -> Iterator[ShownAttribute]:
         several = f"1, {attribute.label} 2, ..."
         for leaf in leaves_of_item(attribute, several):
             yield from _shown(leaf)
+    else:
+        for leaf in attribute.fields:
+            yield from _shown(replace(leaf, labels=(*attribute.labels, *leaf.labels)))
 
 
 _TYPE_NAMES = {
@@ -290,6 +293,7 @@ _TYPE_NAMES = {
     "date": "date (YYYY-MM-DD)",
     "datetime": "date and time (YYYY-MM-DDTHH:MM:SS)",
     "enum": "one of the choices",
+    "model": "object",
 }
 
 

@@ -196,10 +196,6 @@ class Waves:
     def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
         return self._replayed(outputs)[0].tree()
 
-    def next_paths(self, outputs: tuple[SlotOutput, ...]) -> tuple[Path, ...]:
-        """The leaves of the next wave; of an item, its number, from 0 on, is a part of the path."""
-        return tuple(group.path(m) for group, m in self._replayed(outputs)[1])
-
     # --- what comes next -------------------------------------------------------------------------
 
     def _replayed(self, outputs: Sequence[SlotOutput]) -> tuple[_Group, _Asked, Mapping[Path, str]]:
@@ -235,7 +231,7 @@ class Waves:
         if room is not None and len(key) + fields.k_max[m] > room:
             lead, key = (), self._key((), labels)
         spec = with_key(spec_behind(fields.specs[m], lead), key)
-        return ChildSlot(key, fields.k_max[m], spec, number=group.number(m))
+        return ChildSlot(key, fields.k_max[m], spec, number=group.number(m), path=group.path(m))
 
     # --- keys ------------------------------------------------------------------------------------
 

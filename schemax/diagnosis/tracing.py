@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from math import exp
 from typing import Any
 
-import torch
 from pydantic import BaseModel
-from torch import Tensor
 
-from schemax.compiler import TextCodec
-from schemax.compiler.waves import Waves
+from schemax.compiler import CompiledSchema, TextCodec
 from schemax.documents import Shown, read_documents
 from schemax.errors import InputError, ModelError
 from schemax.extractor import Extractor
-from schemax.readout import read_out
 from schemax.results import Extraction
-from schemax.runtime.engine import decode
-from schemax.runtime.fork import ForkModel
-from schemax.runtime.model import DecoderModel
-from schemax.runtime.outputs import DocumentOutput, passes_of, place_of
-from schemax.tokens import ChildSlot, SlotOutput
+from schemax.runtime.plan import Ids
+from schemax.runtime.watching import Progress, Step, Watcher
+from schemax.servers.remote import RemoteModel
+from schemax.tokens import SlotOutput
 
-# Tokens that are kept of every choice, the likeliest first.
-_RIVALS = 5
+NUM_RIVALS = 5
+"""Tokens that are kept of every choice, the likeliest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +46,8 @@ class Written:
 class Trace:
     """One document, pass by pass.
 
-    passes: what each wrote, of the fields themselves, later waves included; others: how many tokens
-        each chose for lists' items and for alternatives of choices.
-    prompt_tokens: of the document with its instruction.
+    passes: what each wrote, of the fields themselves; others: how many tokens each chose for lists'
+        items and for alternatives of choices. prompt_tokens: of the first pass.
     one_by_one: passes that the same output takes where every token is written, keys included.
     """
 
@@ -80,119 +74,96 @@ class Trace:
 def trace(
     extractor: Extractor, document: str | Mapping[str, Any], schema: type[BaseModel], **options: Any
 ) -> Trace:
-    """Reads one document, and keeps what every pass wrote.
+    """Reads one document, and keeps what every pass wrote for it.
 
-    options: format, template, decoding, examples, as of `Extractor.compile`. The document has the
-    model for itself, so passes are as many as it takes alone.
+    options: format, template, decoding, examples, as of `Extractor.stream`. Passes are shared with
+    whatever else the extractor does; counted are those that wrote for the document.
     Raises what compiling raises, InputError for a document that cannot be read, and ModelError for
     models of servers, whose passes nobody sees.
     """
-    model = extractor.model
-    if not isinstance(model, DecoderModel | ForkModel):
+    if isinstance(extractor.model, RemoteModel):
         raise ModelError("a server does not tell its passes; trace a model of this process")
-    compiled = extractor.compile(schema, **options)
-    (read,) = read_documents([document], Shown())
-    if read.text is None:
-        raise InputError(str(read.problem))
-    (prompt,) = compiled.encode([read.text])
-    names = [item.name for item in compiled.attributes]
-    noted = None
-    if compiled.waves is not None:
-        names = list(map(".".join, compiled.waves.next_paths(())))
-        noted = _Noted(compiled.waves, names)
-    elif compiled.decoding.layout == "autoregressive":
-        names = ["output"]
-    begun = [len(spec.begun) for spec in prompt.slots] or [0] * len(names)
-    recorder = _Recorder(compiled.codec)
-    try:
-        asked = replace(prompt, waves=noted)
-        (slots,) = decode(model, [asked], compiled.stop, compiled.decoding, recorder)
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    output = DocumentOutput(slots, passes_of(slots))
-    written = sum(len(slot.ids) for slot in _all_of(slots))
-    found = slots if noted is None else noted.outputs
-    begun += [0] * (len(found) - len(begun))
-    return Trace(
-        read.text,
-        tuple(recorder.passes(names, found, begun)),
-        tuple(recorder.others),
-        len(prompt.instruction) + sum(map(len, prompt.documents)) + len(prompt.opening),
-        written + sum(map(len, compiled.keys[0])),
-        read_out(read, output, compiled, extractor.calibration),
-    )
+    seen: list[Progress] = []
+    watcher = Watcher(seen.append, NUM_RIVALS)
+    found = extractor.extractions([document], schema, watcher=watcher, **options)
+    (compiled,) = found.compiled.values()
+    tracer = Tracer(document, compiled, Shown.of_options(options))
+    (extraction,) = found
+    for progress in seen:
+        tracer.take(progress)
+    return tracer.trace(extraction)
 
 
-def _all_of(slots: tuple[SlotOutput, ...]) -> list[SlotOutput]:
-    return [one for slot in slots for one in (slot, *_all_of(slot.children))]
+class Tracer:
+    """Makes a trace of what passes tell of a document.
+
+    text: what the model is shown; prompt_tokens, passes: see `Trace`.
+    Raises InputError for a document that cannot be read.
+    """
+
+    def __init__(
+        self, document: str | Mapping[str, Any], compiled: CompiledSchema, shown: Shown
+    ) -> None:
+        (read,) = read_documents([document], shown)
+        if read.text is None:
+            raise InputError(str(read.problem))
+        self.text = read.text
+        (prompt,) = compiled.encode([read.text])
+        parts = prompt.instruction, *prompt.documents, prompt.opening
+        self.prompt_tokens = sum(map(len, parts))
+        self.passes: list[tuple[Written, ...]] = []
+        self._compiled, self._slots = compiled, prompt.slots
+        names = [item.name for item in compiled.attributes]
+        if compiled.decoding.layout == "autoregressive":
+            names = ["output"]
+        elif compiled.waves is not None:
+            names = [names[n] for n in compiled.waves.fields.first]
+        self._names = names
+        self._others: list[int] = []
+        self._done: dict[int, SlotOutput] = {}
+
+    def take(self, progress: Progress) -> None:
+        """Takes up what a pass wrote; a request that begins again writes all of it once more."""
+        if progress.steps or progress.others:
+            del self.passes[progress.number :], self._others[progress.number :]
+            self.passes.append(tuple(map(self._written, progress.steps)))
+            self._others.append(progress.others)
+        self._done.update(progress.done)
+
+    def trace(self, extraction: Extraction[Any]) -> Trace:
+        """Raises InputError for a document that was not run."""
+        if not extraction.slots:
+            raise InputError("; ".join(error.message for error in extraction.errors))
+        tokens = sum(len(slot.ids) for slot in _all_of(self._done.values()))
+        return Trace(
+            self.text,
+            tuple(self.passes),
+            tuple(self._others),
+            self.prompt_tokens,
+            tokens + sum(map(len, self._compiled.keys[0])),
+            extraction,
+        )
+
+    def _written(self, step: Step) -> Written:
+        codec = self._compiled.codec
+        # What stands at the end of the key already comes with the first token.
+        place, is_first = step.place, self._slots and not step.place.path and step.start == 0
+        ids = (*(self._slots[place.number].begun if is_first else ()), *step.ids)
+        return Written(
+            ".".join(place.path) or self._names[place.number],
+            _text(codec, ids),
+            ids,
+            exp(step.logprob),
+            tuple((_text(codec, (id,)), share) for id, share in step.rivals),
+            place.as_text,
+        )
 
 
-@dataclass(slots=True)
-class _Noted:
-    """Waves, and what was asked in them: names and outputs of all slots, in that order."""
-
-    waves: Waves
-    names: list[str]
-    outputs: tuple[SlotOutput, ...] = ()
-
-    @property
-    def extent(self) -> int:
-        return self.waves.extent
-
-    def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
-        self.names[len(outputs) :] = map(".".join, self.waves.next_paths(outputs))
-        return self.waves.next_wave(outputs, room)
-
-    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
-        self.outputs = outputs
-        return self.waves.settled(outputs)
+def _text(codec: TextCodec, ids: Ids) -> str:
+    return codec.decode_bytes(ids).decode("utf-8", "replace")
 
 
-_Slot = tuple[int, bool]
-"""A place among all slots that were asked for, and whether it is filled once more as a text."""
-
-
-@dataclass(slots=True)
-class _Recorder:
-    """Called with the logits that a pass chooses by; others: see `Trace`."""
-
-    codec: TextCodec
-    others: list[int] = field(default_factory=list)
-    _seen: list[dict[_Slot, tuple[int, list[int], list[float]]]] = field(default_factory=list)
-
-    def __call__(self, index: Tensor, step: Tensor, logits: Tensor) -> None:
-        shares, ids = torch.softmax(logits.float(), dim=-1).topk(_RIVALS)
-        places = list(map(place_of, index.tolist()))
-        rows = zip(places, step.tolist(), ids.tolist(), shares.tolist(), strict=True)
-        self.others.append(places.count(None))
-        self._seen.append({slot: (*rest,) for slot, *rest in rows if slot is not None})
-
-    def passes(
-        self, names: Sequence[str], slots: Sequence[SlotOutput], begun: Sequence[int]
-    ) -> list[tuple[Written, ...]]:
-        """What each pass wrote, now that it is known. begun: tokens that stood there before."""
-        steps: dict[_Slot, list[int]] = {}
-        for one in self._seen:
-            for slot, (step, _, _) in one.items():
-                steps.setdefault(slot, []).append(step + begun[slot[0]])
-
-        def text_of(ids: tuple[int, ...] | list[int]) -> str:
-            return self.codec.decode_bytes(ids).decode("utf-8", "replace")
-
-        made = []
-        for one in self._seen:
-            row = []
-            for slot, (step, ids, shares) in sorted(one.items()):
-                place, is_text = slot
-                output, start = slots[place], begun[place]
-                if is_text and output.as_text is not None:
-                    output = output.as_text
-                at = step + start
-                end = min((x for x in steps[slot] if x > at), default=len(output.ids))
-                rivals = tuple(zip(([text_of([id]) for id in ids]), shares, strict=True))
-                # What was begun already comes with the first.
-                mine = output.ids[0 if at == start else at : end]
-                told = exp(output.logprobs[at])
-                row.append(Written(names[place], text_of(mine), mine, told, rivals, is_text))
-            made.append(tuple(row))
-        return made
+def _all_of(slots: Iterable[SlotOutput]) -> Iterator[SlotOutput]:
+    for slot in slots:
+        yield slot
+        yield from _all_of(slot.children)

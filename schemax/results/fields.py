@@ -8,6 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
+from pydantic import BaseModel, create_model
 from pydantic.fields import FieldInfo
 
 from schemax.attributes import Attribute, asked_fields, compile_attributes
@@ -94,6 +95,14 @@ def _field_tree_of(schema: Any) -> FieldTree:
         leaves={leaf.attribute.path: leaf for leaf in root.leaves},
         title=complete(schema),
     )
+
+
+@lru_cache(maxsize=1024)
+def part_of(schema: Any, name: str) -> type[BaseModel]:
+    """A model of one of the schema's own fields, to read it before the others are there."""
+    field = schema.model_fields[name]
+    fields: Any = {name: (field.annotation, field)}
+    return create_model(schema.__name__, __config__=schema.model_config, **fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,41 @@
-"""Lists that were read in two phases: what their slots come to, taken together."""
+"""Lists whose items have slots of their own: what these come to, taken together."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
+from schemax.attributes import Attribute
+from schemax.formats import OutputFormat
 from schemax.results.extraction import FieldResult, SlotText
 from schemax.tokens import FinishReason
 
 _WORST: tuple[FinishReason, ...] = ("length", "eos", "stop")
+
+
+def with_items(
+    slot: SlotText | None, attribute: Attribute, format: OutputFormat
+) -> SlotText | None:
+    """A list of nested models that the model wrote itself, as JSON: its count, and its items.
+
+    As it is where it is no such list, which the results tell.
+    """
+    try:
+        rows = json.loads(slot.raw) if slot is not None and attribute.fields else None
+    except (ValueError, RecursionError):
+        rows = None
+    if slot is None or not isinstance(rows, list) or not all(isinstance(x, dict) for x in rows):
+        return slot
+    items = []
+    for row in rows:
+        paths = [leaf.labels for leaf in attribute.fields]
+        found = format.parse(json.dumps(row, ensure_ascii=False), paths)
+        raws = [SlotText(found.get(path, "null"), "stop", 0, complete=True) for path in paths]
+        leaves = zip(raws, attribute.fields, strict=True)
+        items.append(tuple(with_items(raw, leaf, format) or raw for raw, leaf in leaves))
+    return replace(slot, raw=str(len(rows)), items=tuple(items))
 
 
 def taken_together(slot: SlotText) -> SlotText:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemax.runtime.document_rows import RunningRequest
-from schemax.runtime.outputs import later_index, text_index
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.requests import Request, with_retries
 from schemax.runtime.sampler import Sampler
@@ -63,7 +62,6 @@ class WaitingChild:
 
     parent: the number of the slot that called for it; -1 of a wave's own slots. position: of its
     key's last token, which stands right behind the stem. budget: tokens, retries included.
-    index: what traces call it.
     """
 
     running: RunningRequest
@@ -73,7 +71,6 @@ class WaitingChild:
     budget: int
     digest: int
     number: int
-    index: int
 
     @property
     def new_ids(self) -> Ids:
@@ -124,9 +121,7 @@ class ChildQueue:
             digest, number = int(table.digest[slot]), int(table.number[slot])
             for place, child in enumerate(called):
                 rest = granted - len(child.spec.begun)
-                is_text = spec.expansion is None and place < len(children)
-                index = text_index(int(table.index[slot])) if is_text else -1
-                self._wait(owner, slot, child, rest, digest, child_number(number, place), index)
+                self._wait(owner, slot, child, rest, digest, child_number(number, place))
         return sharing
 
     def call_wave(self, owner: RunningRequest) -> bool:
@@ -134,9 +129,8 @@ class ChildQueue:
         request = owner.request
         called = request.next_wave(owner.outputs)
         owner.num_growing = len(called)
-        for place, child in enumerate(called, len(owner.outputs)):
-            index = later_index(place)
-            self._wait(owner, -1, child, 0, request.digests[0], child.number, index)
+        for child in called:
+            self._wait(owner, -1, child, 0, request.digests[0], child.number)
         return bool(called)
 
     def _wait(
@@ -147,13 +141,10 @@ class ChildQueue:
         rest: int,
         digest: int,
         number: int,
-        index: int,
     ) -> None:
         position = key_end(child, owner.request)
         budget = child_budget(child, owner.request, rest)
-        self._waiting.append(
-            WaitingChild(owner, parent, child, position, budget, digest, number, index)
-        )
+        self._waiting.append(WaitingChild(owner, parent, child, position, budget, digest, number))
 
     def take(self, room: int, alone: bool) -> list[WaitingChild]:
         """The first in line, as many as a pass has room for; at least one, if they are alone."""
@@ -164,6 +155,11 @@ class ChildQueue:
                 break
             taken.append(self._waiting.popleft())
         return taken
+
+    @property
+    def parents(self) -> set[int]:
+        """The numbers of slots that have called for what is in line."""
+        return {child.parent for child in self._waiting}
 
     def cancel(self, rows: Container[int]) -> None:
         """Lets go of what requests in some rows have called for."""
@@ -191,7 +187,7 @@ class ChildQueue:
                 "state": np.array(starts),
                 "budget": np.array([child.budget for child in taken]),
                 "visible": np.array([len(child.running.request.stem) for child in taken]),
-                "index": np.array([child.index for child in taken]),
+                "index": -1,
                 "digest": np.array([child.digest for child in taken]),
                 "number": np.array([child.number for child in taken]),
                 "null_id": np.array([spec.null_id for spec in specs]),
@@ -203,6 +199,7 @@ class ChildQueue:
             running = child.running
             if child.parent < 0:
                 running.slots = np.append(running.slots, slot)
+                running.paths[slot] = child.slot.path
             else:
                 called = running.branches if child.slot.spec.begun else running.children
                 called.setdefault(child.parent, []).append(slot)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, count, groupby, islice
 from typing import Any
 
@@ -21,17 +21,19 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.children import called_for, child_budget, child_number
+from schemax.runtime.branches import Branch, branches_of, child_of, wave_of
+from schemax.runtime.children import called_for
 from schemax.runtime.language_model import LanguageModel, PromptSize
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
-from schemax.runtime.outputs import joined, later_index, text_index, with_called
-from schemax.runtime.plan import Ids, Ints
+from schemax.runtime.outputs import joined, with_called
+from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
 from schemax.runtime.stream import Filled, Refused, Trace
-from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
+from schemax.runtime.watching import Place, Watcher, Written
+from schemax.tokens import SlotOutput
 
 # Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.
 _AUTO_TOKENS = {"cpu": 8_192, "cuda": 65_536}
@@ -97,23 +99,6 @@ class ForkModel(LanguageModel):
         done = [self.forward(input_ids[row], select_rows(state, row), read) for row in rows]
         logits, states = zip(*done, strict=True)
         return torch.cat(logits), [torch.cat(parts) for parts in zip(*states, strict=True)]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Branch:
-    """A slot as a row of its own: what it reads behind its request's stem, and what it may write.
-
-    request: the number of its request in the batch; key: ids that are read one by one.
-    """
-
-    request: int
-    key: Ids
-    spec: SlotSpec
-    budget: int
-    digest: int
-    number: int
-    index: int = -1
-    answer: Ids = ()
 
 
 def fork_stream(
@@ -182,13 +167,21 @@ def decode_forked(
     """Fills the slots of requests whose stems are equally long, and those that values call for."""
     found: list[tuple[SlotOutput, ...]] = [()] * len(requests)
     branches = [branch for n, request in enumerate(requests) for branch in branches_of(n, request)]
+    watchers = {
+        n: request.watcher for n, request in enumerate(requests) if request.watcher is not None
+    }
+    for watcher in watchers.values():
+        watcher.begin()
     while branches:
         slots = _fill(model, requests, branches, config, trace)
         for n, outputs in enumerate(found):
             mine = [slot for one, slot in zip(branches, slots, strict=True) if one.request == n]
             found[n] = joined(outputs, mine)
         branches = [b for n, request in enumerate(requests) for b in wave_of(n, request, found[n])]
-    return [request.settled(outputs) for request, outputs in zip(requests, found, strict=True)]
+    settled = [request.settled(outputs) for request, outputs in zip(requests, found, strict=True)]
+    for n, watcher in watchers.items():
+        watcher.saw((), 0, dict(enumerate(settled[n])))
+    return settled
 
 
 def select_rows(state: Any, rows: Tensor) -> Any:
@@ -197,33 +190,6 @@ def select_rows(state: Any, rows: Tensor) -> Any:
         state.reorder_cache(rows)
         return state
     return type(state)(part.index_select(0, rows.to(part.device)) for part in state)
-
-
-def branches_of(number: int, request: Request) -> Iterator[Branch]:
-    layout = request.layout
-    ends = layout.suffix_lengths.cumsum()
-    for n in range(layout.num_slots):
-        key = layout.suffix[ends[n] - layout.suffix_lengths[n] : ends[n]]
-        yield Branch(
-            request=number,
-            key=tuple(key.tolist()),
-            spec=layout.specs[n],
-            budget=int(request.budgets[n]),
-            digest=request.digests[layout.owners[n]],
-            number=int(layout.numbers[n]),
-            index=request.index + n,
-            answer=request.answers[n] if request.answers else (),
-        )
-
-
-def wave_of(number: int, request: Request, outputs: tuple[SlotOutput, ...]) -> list[Branch]:
-    """The next wave of a request."""
-    root = Branch(number, (), SlotSpec(), 0, request.digests[0], 0)
-    called = request.next_wave(outputs)
-    return [
-        replace(child_of(root, 0, child, request), number=child.number, index=later_index(place))
-        for place, child in enumerate(called, len(outputs))
-    ]
 
 
 def _fill(
@@ -242,18 +208,11 @@ def _fill(
         called.append([child_of(branch, *each, request) for each in enumerate(children)])
     if not any(called):
         return found
-    outputs = iter(_fill(model, requests, list(chain(*called)), config, trace))
+    outputs = iter(_fill(model, requests, list(chain(*called)), config, None))
     return [
         with_called(output, branch.spec, tuple(islice(outputs, len(some)))) if some else output
         for branch, output, some in zip(branches, found, called, strict=True)
     ]
-
-
-def child_of(parent: Branch, place: int, child: ChildSlot, request: Request) -> Branch:
-    budget = child_budget(child, request, parent.budget)
-    number = child_number(parent.number, place)
-    index = -1 if parent.spec.expansion is not None else text_index(parent.index)
-    return Branch(parent.request, child.key, child.spec, budget, parent.digest, number, index)
 
 
 def _grow(
@@ -285,7 +244,11 @@ def _grow(
             if trace:
                 index, step = stage([table.index[mine], table.step[mine]], device)
                 trace(index, step, writing)
+            watched = _watched(table, mine, writing, requests, branches)
             ids, grows = _write(table, sampler, mine, writing)
+            if watched is not None:
+                for watcher, (steps, others) in watched.steps().items():
+                    watcher.saw(steps, others, {})
             tokens[writes] = torch.from_numpy(ids).to(device)
             growing[writes] = torch.from_numpy(grows).to(device)
         if not growing.all():
@@ -341,6 +304,28 @@ def _write(
     growing = table.is_growing(slots)
     sampler.grammars.settle(slots[growing], chosen.ids[growing], defers=True)
     return chosen.ids, table.is_growing(slots)
+
+
+def _watched(
+    table: SlotTable,
+    slots: Ints,
+    logits: Tensor,
+    requests: Sequence[Request],
+    branches: Sequence[Branch],
+) -> Written | None:
+    if all(request.watcher is None for request in requests):
+        return None
+    owners: dict[int, Watcher] = {}
+    places: dict[int, Place] = {}
+    for row, slot in enumerate(slots.tolist()):
+        branch = branches[slot]
+        request = requests[branch.request]
+        if request.watcher is not None:
+            owners[row] = request.watcher
+            if branch.index >= 0 or branch.path:
+                number = -1 if branch.path else branch.index - request.index
+                places[row] = Place(number, branch.path, branch.as_text)
+    return Written(table, slots, logits, owners, places)
 
 
 def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

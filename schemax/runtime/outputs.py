@@ -28,28 +28,6 @@ class DocumentOutput:
     is_gone: bool = False
 
 
-# What traces call slots, beside their places among all that are asked at first: -1 is any other.
-_AS_TEXT = 2**40
-
-
-def later_index(place: int) -> int:
-    """Of a slot of a later wave; place: among all slots that its document was asked for."""
-    return -2 - place
-
-
-def text_index(index: int) -> int:
-    """Of a slot that is filled once more as a text; index: of the slot itself."""
-    return index if index == -1 else index + _AS_TEXT
-
-
-def place_of(index: int) -> tuple[int, bool] | None:
-    """A slot's place among all that its document was asked for, and whether it is filled as a text;
-    None of what lists and choices call for."""
-    is_text = index > _AS_TEXT // 2
-    index -= _AS_TEXT * is_text
-    return None if index == -1 else (index if index >= 0 else -2 - index, is_text)
-
-
 def passes_of(slots: Sequence[SlotOutput], start: int = 0) -> int:
     """Forward passes until the last of some slots was done, with those that they called for.
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from schemax.config import DecodingConfig
 from schemax.runtime.plan import Ids, Ints, lay_out_keys
+from schemax.runtime.watching import Watcher
 from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec, StopTable, Waves
 
 # A shorter instruction is read with every document: attending to it apart would cost more.
@@ -70,6 +71,7 @@ class Request:
     use_long_rope: whether longrope takes its long factors.
     retries, bound: of slots that are called for; see `with_retries`.
     waves: what is asked once the slots are filled.
+    watcher: who is told what passes write, if anybody is.
     """
 
     prefix: Ids
@@ -88,6 +90,7 @@ class Request:
     bound: int | None = None
     waves: Waves | None = None
     num_document_tokens: tuple[int, ...] = field(default=(), repr=False)
+    watcher: Watcher | None = None
 
     @property
     def num_documents(self) -> int:

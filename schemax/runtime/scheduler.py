@@ -50,7 +50,8 @@ class Scheduler:
     """Requests and slots of one flight, within the limits of an admission control.
 
     table: what is known of every slot; growing: (S,) the numbers of those that still grow, those of
-    `entering` requests first, which the next pass reads; num_kv: places of the KV pool.
+    `entering` requests first, which the next pass reads; num_kv: places of the KV pool;
+    children: what slots have called for.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Scheduler:
         self._kv = FreeList()
         self._sampler = sampler
         self._control, self._flight = control, flight
-        self._children = ChildQueue(table)
+        self.children = ChildQueue(table)
         self._footprint = self._num_documents = 0
         self.num_repeated = 0
 
@@ -159,8 +160,10 @@ class Scheduler:
         self._footprint += running.footprint
         self._num_documents += request.num_documents
         self.num_repeated += len(request.places) - 1
+        if request.watcher is not None:
+            request.watcher.begin()
         self.entering.append(running)
-        self._children.may_come |= layout.may_call or request.waves is not None
+        self.children.may_come |= layout.may_call or request.waves is not None
 
     def _begin(self, slots: Ints, request: Request) -> None:
         """Takes up the grammars of slots; one with an answer is given its tokens."""
@@ -175,10 +178,10 @@ class Scheduler:
 
         Returns how many tokens the next pass reads of these.
         """
-        taken = self._children.take(room, alone=not len(self.growing))
+        taken = self.children.take(room, alone=not len(self.growing))
         if not taken:
             return 0
-        slots = self._children.begin(taken, self._sampler)
+        slots = self.children.begin(taken, self._sampler)
         self._reserve_blocks(1)
         for child, slot in zip(taken, slots.tolist(), strict=True):
             shared = child.slot.shared
@@ -248,7 +251,7 @@ class Scheduler:
         found = self.table.newest(slots)
         counts = self.table.num_new[slots]
         # Child slots begin with the pass that reads their keys, in this order.
-        found[np.repeat(self.table.step[slots] == 0, counts)] = self._children.keys
+        found[np.repeat(self.table.step[slots] == 0, counts)] = self.children.keys
         return found
 
     # --- progress --------------------------------------------------------------------------------
@@ -263,7 +266,7 @@ class Scheduler:
         growing = table.is_growing(slots)
         done = slots[~growing]
         self.growing = slots[growing]
-        sharing = self._children.end(done, self.rows.running)
+        sharing = self.children.end(done, self.rows.running)
         if not self.is_causal:
             self._free_pool(done, sharing)
         self._sampler.grammars.end(done)
@@ -279,8 +282,8 @@ class Scheduler:
         """Whether a request, whose slots are all done, is asked for more."""
         if running.request.waves is None:
             return False
-        running.end_wave(self._outputs(running, running.slots))
-        return self._children.call_wave(running)
+        running.end_wave(self._released(running))
+        return self.children.call_wave(running)
 
     def cancel(self, requests: Container[Request]) -> None:
         """Lets go of some of the requests in flight, between passes."""
@@ -288,7 +291,7 @@ class Scheduler:
         rows = [running.row for running in leaving]
         leaves = np.isin(self.table.request[self.growing], rows)
         slots, self.growing = self.growing[leaves], self.growing[~leaves]
-        self._children.cancel(rows)
+        self.children.cancel(rows)
         if not self.is_causal:
             self._free_pool(slots, [])
         self._sampler.grammars.end(slots)
@@ -302,7 +305,14 @@ class Scheduler:
         self.num_repeated -= len(running.request.places) - 1
         for places in running.kept_kv:
             self._kv.give(places)
-        return self._outputs(running, running.slots)
+        return self._released(running)
+
+    def _released(self, running: RunningRequest) -> tuple[SlotOutput, ...]:
+        """What its slots wrote, whose numbers are free from here on."""
+        found = self.outputs(running, running.slots)
+        called = (*running.children.values(), *running.branches.values())
+        self.table.release(np.concatenate([running.slots, *called]))
+        return found
 
     def _free_pool(self, done: Ints, sharing: list[int]) -> None:
         """Gives back the places of slots that are done; shared ones, once their request is."""
@@ -319,15 +329,15 @@ class Scheduler:
         own[shares] = False
         self._kv.give(blocks[own])
 
-    def _outputs(self, running: RunningRequest, slots: Ints) -> tuple[SlotOutput, ...]:
+    def outputs(self, running: RunningRequest, slots: Ints) -> tuple[SlotOutput, ...]:
+        """Of some slots of a request that are done, with those that they called for."""
         outputs = self.table.outputs(slots)
         specs = [self.table.specs[slot] for slot in slots.tolist()]
-        self.table.release(slots)
         if not running.children and not running.branches:
             return tuple(outputs)
 
         def called(by: dict[int, list[int]], slot: int) -> tuple[SlotOutput, ...]:
-            return self._outputs(running, np.array(by[slot])) if slot in by else ()
+            return self.outputs(running, np.array(by[slot])) if slot in by else ()
 
         return tuple(
             with_called(

@@ -35,7 +35,7 @@ COLUMNS = (
     "num_shared",  # the first of these, which lie in slots of the pool that its parent holds
     "digest",  # of its document
     "number",  # what random numbers depend on besides
-    "index",  # what traces call it, see `outputs.place_of`
+    "index",  # among all slots of a run, for traces; -1 for child slots
     "null_id",  # see `SlotSpec`
     "mode",  # how its grammar is asked; see `sampler`
     "text_table",  # which table of free text
@@ -176,6 +176,8 @@ class SlotTable:
     def release(self, slots: Ints) -> None:
         self._numbers.give(slots)
         self.specs[slots] = None
+        for slot in slots.tolist() if self.alternatives else ():
+            self.alternatives.pop(slot, None)
 
     def _reserve(self, count: int, budget: int) -> None:
         if count > self._columns.shape[1]:
@@ -312,7 +314,7 @@ class SlotTable:
                     logprobs=(*[0.0] * len(begun), *logprobs[:length]),
                     null_logprob=None if isnan(null) else null,
                     legal_logprobs=(legal[0], legal[1]),
-                    alternatives=tuple(self.alternatives.pop(slot, ())),
+                    alternatives=tuple(self.alternatives.get(slot, ())),
                     passes=passes,
                 )
             )

@@ -27,6 +27,7 @@ from schemax.runtime.sampler import Choice, Sampler
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
+from schemax.runtime.watched import WatchedRequests
 from schemax.tokens import SlotOutput
 
 # Cap on documents that wait for an equal one in flight. They take no room there, so that nothing
@@ -179,6 +180,7 @@ class _Flight:
         self.prefixes = _Prefixes(model, self.cache)
         self.leaving: set[Request] = set()
         self._choice: Choice | None = None
+        self._watched: WatchedRequests | None = None
 
     @property
     def requests(self) -> list[Request]:
@@ -198,6 +200,7 @@ class _Flight:
         logits = self.model.run_batch(batch, self.cache)
         if self.trace:
             self._tell(logits)
+        self._watched = WatchedRequests(scheduler, logits)
         self._choice = self.sampler.begin(logits, scheduler.growing)
 
     def finish(self) -> list[Filled | Refused]:
@@ -206,6 +209,8 @@ class _Flight:
         chosen = self.sampler.finish(self._choice)
         self._choice = None
         done = list(self.scheduler.advance(chosen))
+        if self._watched is not None:
+            self._watched.tell(done)
         self.control.count(sum(request.num_documents for request, _ in done))
         return [*done]
 

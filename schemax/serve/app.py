@@ -45,9 +45,7 @@ def create_app(
         await asyncio.to_thread(extractor.close)
 
     app = FastAPI(title="schemax", lifespan=lifespan, redoc_url=None)
-    app.add_middleware(
-        Gate, api_key=api_key, body_bytes=service.limits.body_bytes, metrics=service.metrics
-    )
+    app.add_middleware(Gate, api_key=api_key, limits=service.limits, metrics=service.metrics)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     errors.install(app)
     app.include_router(chat_routes(service))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from schemax.serve.completion import Completion, Sampling, complete
+from schemax.serve.completion import Completion, Part, Sampling, complete, parts
 from schemax.serve.errors import ApiError
 from schemax.serve.messages import Message
-from schemax.serve.output import logprobs
-from schemax.serve.service import Service, while_connected
+from schemax.serve.output import Piece, logprobs
+from schemax.serve.service import Service
+from schemax.serve.streams import event_stream, while_connected
 
 
 class JsonSchema(BaseModel):
@@ -99,14 +99,14 @@ def chat_routes(service: Service) -> APIRouter:
     async def chat_completions(body: ChatRequest, request: Request) -> Any:
         """Structured outputs: the messages are the prompt, the schema's fields are filled in."""
         document, param, function = body.schema_asked()
-        schema = await service.schema(document, param)
+        schema = await service.schemas.of(document, param)
         most = body.max_completion_tokens or body.max_tokens
-        done = await while_connected(request, complete(service, body.messages, schema, body, most))
-        answer = _Answer(service.name, done, function, bool(body.logprobs))
+        asked = service, body.messages, schema, body, most
+        answer = _Answer(service.name, function, bool(body.logprobs))
         if not body.stream:
-            return answer.whole()
+            return answer.whole(await while_connected(request, complete(*asked)))
         usage = body.stream_options is not None and body.stream_options.include_usage
-        return StreamingResponse(_events(answer.chunks(usage)), media_type="text/event-stream")
+        return await event_stream(request, answer.chunks(parts(*asked), usage), end="[DONE]")
 
     return router
 
@@ -114,78 +114,83 @@ def chat_routes(service: Service) -> APIRouter:
 class _Answer:
     """A completion in OpenAI's form. function: the one that is called, if any."""
 
-    def __init__(self, model: str, done: Completion, function: str | None, logprobs: bool) -> None:
-        self._done, self._function = done, function
-        self._logprobs = logprobs and done.refusal is None
+    def __init__(self, model: str, function: str | None, logprobs: bool) -> None:
+        self._function, self._logprobs = function, logprobs
+        self._call_id = f"call_{uuid.uuid4().hex[-24:]}"
         self._head = {
             "id": f"chatcmpl-{uuid.uuid4().hex}",
             "created": int(time.time()),
             "model": model,
         }
 
-    def whole(self) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
-        if self._done.refusal is not None:
-            message["refusal"] = self._done.refusal
-        elif self._function is not None:
-            call = {"name": self._function, "arguments": self._done.text}
+    def whole(self, done: Completion) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": done.refusal}
+        if done.refusal is None and self._function is not None:
+            call = {"name": self._function, "arguments": done.text}
             message["tool_calls"] = [{"id": self._call_id, "type": "function", "function": call}]
-        else:
-            message["content"] = self._done.text
+        elif done.refusal is None:
+            message["content"] = done.text
         choice = {
             "index": 0,
             "message": message,
-            "finish_reason": self._finish_reason,
-            "logprobs": self._tokens(self._done.pieces) if self._logprobs else None,
+            "finish_reason": self._finish_reason(done),
+            "logprobs": self._tokens(done, done.pieces) if done.refusal is None else None,
         }
         return {
             **self._head,
             "object": "chat.completion",
             "choices": [choice],
-            "usage": self._done.usage,
+            "usage": done.usage,
         }
 
-    def chunks(self, with_usage: bool) -> Iterator[dict[str, Any]]:
+    async def chunks(
+        self, found: AsyncGenerator[Part | Completion], with_usage: bool
+    ) -> AsyncGenerator[dict[str, Any]]:
         """The same as a stream: a chunk for every key, and one for every value."""
-        if self._done.refusal is not None:
-            yield self._chunk({"role": "assistant", "refusal": self._done.refusal})
-        elif self._function is not None:
-            call: dict[str, Any] = {"name": self._function, "arguments": ""}
-            first = {"index": 0, "id": self._call_id, "type": "function", "function": call}
-            yield self._chunk({"role": "assistant", "content": None, "tool_calls": [first]})
-            for text, _ in self._done.pieces:
-                more = {"index": 0, "function": {"arguments": text}}
-                yield self._chunk({"tool_calls": [more]})
-        else:
-            yield self._chunk({"role": "assistant", "content": ""})
-            for piece in self._done.pieces:
-                yield self._chunk({"content": piece[0]}, [piece])
-        yield self._chunk({}, finish_reason=self._finish_reason)
-        if with_usage:
-            yield {**self._chunk({}), "choices": [], "usage": self._done.usage}
+        is_begun = False
+        async with aclosing(found):
+            async for part in found:
+                if not is_begun:
+                    is_begun = True
+                    yield self._chunk(self._opening(part))
+                for piece in part.pieces:
+                    yield self._chunk(self._delta(piece[0]), self._tokens(part, [piece]))
+                if isinstance(part, Completion):
+                    if part.refusal is not None:
+                        yield self._chunk({"refusal": part.refusal})
+                    yield self._chunk({}, finish_reason=self._finish_reason(part))
+                    if with_usage:
+                        yield {**self._chunk({}), "choices": [], "usage": part.usage}
 
-    @property
-    def _call_id(self) -> str:
-        return f"call_{self._head['id'][-24:]}"  # type: ignore[index]
+    def _opening(self, part: Part) -> dict[str, Any]:
+        opening: dict[str, Any] = {"role": "assistant"}
+        if isinstance(part, Completion) and part.refusal is not None:
+            return opening
+        if self._function is None:
+            return opening | {"content": ""}
+        call = {"name": self._function, "arguments": ""}
+        first = {"index": 0, "id": self._call_id, "type": "function", "function": call}
+        return opening | {"content": None, "tool_calls": [first]}
 
-    @property
-    def _finish_reason(self) -> str:
-        if self._done.is_cut:
+    def _delta(self, text: str) -> dict[str, Any]:
+        if self._function is None:
+            return {"content": text}
+        return {"tool_calls": [{"index": 0, "function": {"arguments": text}}]}
+
+    def _finish_reason(self, done: Completion) -> str:
+        if done.is_cut:
             return "length"
-        return "tool_calls" if self._function is not None and not self._done.refusal else "stop"
+        return "tool_calls" if self._function is not None and done.refusal is None else "stop"
 
-    def _tokens(self, pieces: Any) -> dict[str, Any]:
-        return {"content": logprobs(pieces, self._done.item), "refusal": None}
+    def _tokens(self, part: Part, found: Sequence[Piece]) -> dict[str, Any] | None:
+        shown = {"content": logprobs(found, part.item), "refusal": None}
+        return shown if self._logprobs else None
 
     def _chunk(
-        self, delta: dict[str, Any], pieces: Any = (), finish_reason: str | None = None
+        self,
+        delta: dict[str, Any],
+        shown: dict[str, Any] | None = None,
+        finish_reason: str | None = None,
     ) -> dict[str, Any]:
-        shown = self._tokens(pieces) if self._logprobs and pieces else None
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": shown}
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
-
-
-async def _events(chunks: Iterator[dict[str, Any]]) -> AsyncIterator[str]:
-    for chunk in chunks:
-        yield f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
-    yield "data: [DONE]\n\n"

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
+from schemax.attributes import asked_fields
+from schemax.attributes.made_classes import is_judged_whole
 from schemax.compiler import CompiledSchema
+from schemax.documents import Shown, read_documents
+from schemax.readout import read_part
 from schemax.results import Extraction
+from schemax.runtime.watching import Progress
 from schemax.serve.messages import Message, as_prompt
-from schemax.serve.output import Piece, pieces, refusal, written
+from schemax.serve.output import Piece, behind, inner, pieces, refusal, written
 from schemax.serve.schemas import ClientSchema
 from schemax.serve.service import Service
+from schemax.tokens import SlotOutput
 
 # Fewer tokens than these bound every value; more than these no value has.
 _SHORT = 64
@@ -30,12 +35,18 @@ class Sampling(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Completion:
-    """pieces: of the JSON text; () where there is a refusal. is_cut: whether the client's own limit
-    of tokens ended a value."""
+class Part:
+    """JSON text that is final, and what is known of the fields in it."""
 
-    item: Extraction[Any]
     pieces: Sequence[Piece]
+    item: Extraction[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Completion(Part):
+    """pieces: those that no part had; () where there is a refusal. is_cut: whether the client's own
+    limit of tokens ended a value."""
+
     refusal: str | None
     is_cut: bool
     usage: dict[str, Any]
@@ -57,24 +68,109 @@ async def complete(
     A model that comes with a prompt of its own, which it was trained on, reads the last message as
     a document in that prompt.
     """
-    conversation, text = as_prompt(messages)
-    is_short = most_tokens is not None and most_tokens < _SHORT
-    options: dict[str, Any] = {
-        "template": service.extractor.template or conversation,
-        "decoding": service.decoding(
-            **sampling.model_dump(include={"temperature", "top_p", "seed"}),
-            k_max=most_tokens if is_short else None,
-            max_retries=0 if is_short else None,
-        ),
-    }
-    compiled = await asyncio.to_thread(service.extractor.compile, schema.model, **options)
-    async with aclosing(service.stream([text], schema, **options)) as items:
-        item = await anext(items)
-    is_cut = is_short and any(slot.finish_reason == "length" for slot in item.slots if slot)
-    value = item.value
-    found = [] if value is None else pieces(value, schema)
-    reason = refusal(item) if value is None else None
-    return Completion(item, found, reason, is_cut, _usage(compiled, text, item))
+    asked = await _Asked.of(service, messages, schema, sampling, most_tokens)
+    async with aclosing(service.stream([asked.text], schema, **asked.options)) as items:
+        return asked.completion(await anext(items), "")
+
+
+async def parts(
+    service: Service,
+    messages: Sequence[Message],
+    schema: ClientSchema,
+    sampling: Sampling,
+    most_tokens: int | None,
+) -> AsyncGenerator[Part | Completion]:
+    """The same as its text becomes final, field by field, while passes run; the rest in the end.
+
+    Where a value that is required cannot be made, the parts before it are followed by a refusal.
+    """
+    asked = await _Asked.of(service, messages, schema, sampling, most_tokens)
+    writer = _Writer(service, asked)
+    async with aclosing(service.watch(asked.text, schema, **asked.options)) as events:
+        async for event in events:
+            if isinstance(event, Extraction):
+                yield asked.completion(event, writer.text)
+                continue
+            for part in writer.take(event):
+                yield part
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A request of either endpoint, compiled."""
+
+    text: str
+    schema: ClientSchema
+    options: dict[str, Any]
+    compiled: CompiledSchema
+    is_short: bool
+
+    @classmethod
+    async def of(
+        cls,
+        service: Service,
+        messages: Sequence[Message],
+        schema: ClientSchema,
+        sampling: Sampling,
+        most_tokens: int | None,
+    ) -> _Asked:
+        conversation, text = as_prompt(messages)
+        is_short = most_tokens is not None and most_tokens < _SHORT
+        options: dict[str, Any] = {
+            "template": service.extractor.template or conversation,
+            "decoding": service.decoding(
+                **sampling.model_dump(include={"temperature", "top_p", "seed"}),
+                k_max=most_tokens if is_short else None,
+                max_retries=0 if is_short else None,
+            ),
+        }
+        compiled = await service.compiled(schema, options)
+        return cls(text, schema, options, compiled, is_short)
+
+    def completion(self, item: Extraction[Any], sent: str) -> Completion:
+        """sent: the text of the parts so far."""
+        is_cut = self.is_short and any(s.finish_reason == "length" for s in item.slots if s)
+        usage = _usage(self.compiled, self.text, item)
+        if item.value is None:
+            return Completion((), item, refusal(item), is_cut, usage)
+        found = behind(sent, pieces(item.value, self.schema))
+        return Completion(found, item, None, is_cut, usage)
+
+
+class _Writer:
+    """Writes fields once they and those before them are done. text: so far.
+
+    Nothing before the end where the schema's document judges whole instances, which may cost a
+    field its value, and where the model writes the whole output itself.
+    """
+
+    def __init__(self, service: Service, asked: _Asked) -> None:
+        self._calibration, self._asked = service.extractor.calibration, asked
+        (self._document,) = read_documents([asked.text], Shown())
+        self._done: dict[int, SlotOutput] = {}
+        self._fields: list[str] = []
+        self.text = ""
+        model = asked.schema.model
+        is_whole = asked.compiled.decoding.layout == "autoregressive" or is_judged_whole(model)
+        if not is_whole and asked_fields(model).keys() == model.model_fields.keys():
+            self._fields = list(model.model_fields)
+
+    def take(self, progress: Progress) -> Iterator[Part]:
+        self._done.update(progress.done)
+        while self._fields:
+            item = read_part(
+                self._fields[0], self._document, self._done, self._asked.compiled, self._calibration
+            )
+            if item is None:
+                return
+            if item.value is None:  # which only the others could tell why
+                self._fields.clear()
+                return
+            del self._fields[0]
+            found = inner(pieces(item.value, self._asked.schema), is_first=not self.text)
+            if found:
+                self.text += "".join(text for text, _ in found)
+                yield Part(found, item)
 
 
 def _usage(compiled: CompiledSchema, text: str, item: Extraction[Any]) -> dict[str, Any]:

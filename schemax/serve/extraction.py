@@ -3,36 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
-from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic import BaseModel, Field, ValidationError
 
 from schemax.reading.markup import Html
 from schemax.serve.completion import Sampling
 from schemax.serve.errors import ApiError
-from schemax.serve.service import Service, while_connected
+from schemax.serve.lines import Lines, Rows
+from schemax.serve.service import Service
+from schemax.serve.streams import LINES, line_stream, while_connected
 
-_LINES = "application/x-ndjson"
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-class ExtractRequest(Sampling):
-    """Documents and a schema.
+class ExtractOptions(Sampling):
+    """How documents are read.
 
-    schema: the name of a ready-made one, or a JSON Schema object. documents: texts, or objects
-    whose values are shown. text: the keys that are shown; id: the key of the id; html: whether HTML
-    in texts is left out. details: whether rows have every field's raw text, confidence and span.
+    schema: the name of a ready-made one, or a JSON Schema object. text: the keys of a document that
+    are shown; id: the key of its id; html: whether HTML in texts is left out. details: whether rows
+    have every field's raw text, confidence and span.
     """
 
     declared: str | dict[str, Any] = Field(alias="schema")
-    documents: list[str | dict[str, Any]] = Field(min_length=1)
     text: str | list[str] | None = None
     id: str = "id"
     html: Html = "strip"
     details: bool = True
+
+    def options(self, service: Service) -> dict[str, Any]:
+        """Those of `Extractor.stream`. Raises ApiError."""
+        sampling = self.model_dump(include={"temperature", "top_p", "seed"})
+        shown = {"text": self.text, "id": self.id, "html": self.html}
+        return {**shown, "decoding": service.decoding(**sampling)}
+
+
+class FirstLine(ExtractOptions):
+    """Of a body of lines. documents: none, since they are the other lines."""
+
+    documents: None = None
+
+
+class ExtractRequest(ExtractOptions):
+    """Documents and a schema. documents: texts, or objects whose values are shown."""
+
+    documents: list[str | dict[str, Any]] = Field(min_length=1)
 
 
 class ExtractResponse(BaseModel):
@@ -42,33 +62,64 @@ class ExtractResponse(BaseModel):
     rows: list[dict[str, Any]]
 
 
+_BODIES = {
+    "application/json": {"schema": ExtractRequest.model_json_schema()},
+    LINES: {
+        "schema": {"type": "string"},
+        "example": '{"schema": "shoes"}\n"Nike Pegasus 40"\n{"id": 7, "title": "Adidas Samba"}\n',
+    },
+}
+
+
 def extraction_routes(service: Service) -> APIRouter:
     """The route, for a service."""
     router = APIRouter(tags=["schemax"])
+    described = {"requestBody": {"required": True, "content": _BODIES}}
 
-    @router.post("/v1/extract", response_model=ExtractResponse)
-    async def extract(body: ExtractRequest, request: Request) -> Any:
+    @router.post("/v1/extract", response_model=ExtractResponse, openapi_extra=described)
+    async def extract(request: Request) -> Any:
         """Rows in the order of the documents; with `Accept: application/x-ndjson` line by line, as
-        they finish."""
-        schema = await service.schema(body.declared, "schema")
-        sampling = body.model_dump(include={"temperature", "top_p", "seed"})
-        items = service.stream(
-            body.documents,
-            schema,
-            text=body.text,
-            id=body.id,
-            html=body.html,
-            decoding=service.decoding(**sampling),
-        )
+        they finish. A body of newline-delimited JSON, the request without documents first and then
+        a document a line, is answered in lines while it comes."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == LINES:
+            lines = Lines(request, service.limits)
+            try:
+                return await _by_line(service, lines)
+            except Exception:
+                await lines.drain()
+                raise
+        if kind != "application/json":
+            raise ApiError(415, f"send application/json or {LINES}, not {kind or 'nothing'!r}")
+        body = _parsed(ExtractRequest, await request.body())
+        schema = await service.schemas.of(body.declared, "schema")
+        items = service.stream(body.documents, schema, **body.options(service))
         rows = _rows(items, body.details)
-        if _LINES in request.headers.get("accept", ""):
-            # Before the status is sent, so that it says what is wrong with the request.
-            first = await while_connected(request, anext(rows))
-            return StreamingResponse(_lines(first, rows), media_type=_LINES)
-        found = await while_connected(request, _all_of(rows))
-        return {"model": service.name, "rows": sorted(found, key=lambda row: row["index"])}
+        if LINES in request.headers.get("accept", ""):
+            return await line_stream(request, rows)
+        found = await while_connected(request, _whole(rows, service.limits.answer_bytes))
+        data = b'{"model": %b, "rows": [%b]}' % (json.dumps(service.name).encode(), found)
+        return Response(data, media_type="application/json")
 
     return router
+
+
+async def _by_line(service: Service, lines: Lines) -> Response:
+    first = await lines.take(1)
+    if lines.failure is not None and not first:
+        raise lines.failure
+    options = _parsed(FirstLine, first[0][1] if first else b"")
+    schema = await service.schemas.of(options.declared, "schema")
+    given = options.options(service)
+    with service.queue.place_for(1):  # else the client should come again
+        return Rows(service, lines, schema, given, details=options.details).response()
+
+
+def _parsed(model: type[ModelT], data: bytes) -> ModelT:
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from None
 
 
 async def _rows(items: Any, details: bool) -> AsyncGenerator[dict[str, Any]]:
@@ -77,15 +128,18 @@ async def _rows(items: Any, details: bool) -> AsyncGenerator[dict[str, Any]]:
             yield item.to_row(details=details)
 
 
-async def _all_of(rows: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row async for row in rows]
-
-
-async def _lines(first: dict[str, Any], rows: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
-    """What goes wrong on the way is the last line, since the status has been sent."""
-    try:
-        yield json.dumps(first, ensure_ascii=False) + "\n"
+async def _whole(rows: AsyncGenerator[Mapping[str, Any]], most: int) -> bytes:
+    """All rows in order. Raises ApiError (422) where they come to more than so many bytes."""
+    found: dict[int, bytes] = {}
+    size = 0
+    async with aclosing(rows):
         async for row in rows:
-            yield json.dumps(row, ensure_ascii=False) + "\n"
-    except Exception as error:
-        yield json.dumps(ApiError.of(error).body) + "\n"
+            found[row["index"]] = data = json.dumps(row, ensure_ascii=False).encode()
+            size += len(data)
+            if size > most:
+                raise ApiError(
+                    422,
+                    f"the answer has more than {most:,} bytes; ask for lines (Accept: {LINES}), "
+                    'for fewer documents at once, or with "details": false',
+                )
+    return b", ".join(found[index] for index in sorted(found))

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schemax.serve.errors import ApiError
+from schemax.serve.limits import Limits
 from schemax.serve.metrics import Metrics
 
 # They say nothing of anybody's documents, and a browser or a probe sends no key.
@@ -24,9 +25,9 @@ class Gate:
     which may hold text of a document, gets into a log."""
 
     def __init__(
-        self, app: ASGIApp, *, api_key: str | None, body_bytes: int, metrics: Metrics
+        self, app: ASGIApp, *, api_key: str | None, limits: Limits, metrics: Metrics
     ) -> None:
-        self._app, self._metrics, self._most = app, metrics, body_bytes
+        self._app, self._metrics, self._limits = app, metrics, limits
         self._key = None if api_key is None else f"Bearer {api_key}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -34,13 +35,14 @@ class Gate:
             await self._app(scope, receive, send)
             return
         status, read, began = 0, 0, time.perf_counter()
+        most = self._most(scope)
 
         async def counted() -> Message:
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
-            if read > self._most:
-                raise HTTPException(413, self._too_large)
+            if read > most:
+                raise HTTPException(413, _too_large(most))
             return message
 
         async def told(message: Message) -> None:
@@ -49,7 +51,7 @@ class Gate:
             await send(message)
 
         try:
-            self._check(scope)
+            self._check(scope, most)
             await self._app(scope, counted, told)
         except ClientDisconnect:
             status = 499
@@ -63,7 +65,15 @@ class Gate:
         self._metrics.requests.labels(path, status).inc()
         self._metrics.seconds.labels(path).observe(time.perf_counter() - began)
 
-    def _check(self, scope: Scope) -> None:
+    def _most(self, scope: Scope) -> int:
+        """Bytes of a body, which are those of its lines where it is read line by line."""
+        kind = dict(scope["headers"]).get(b"content-type", b"")
+        is_read_by_line = scope["path"] == "/v1/extract" and kind.lower().startswith(
+            b"application/x-ndjson"
+        )
+        return self._limits.stream_bytes if is_read_by_line else self._limits.body_bytes
+
+    def _check(self, scope: Scope, most: int) -> None:
         headers: dict[bytes, Any] = dict(scope["headers"])
         given = headers.get(b"authorization", b"")
         is_open = self._key is None or scope["path"] in _OPEN
@@ -75,9 +85,9 @@ class Gate:
                 headers={"WWW-Authenticate": "Bearer", "Connection": "close"},
             )
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length[:20]) > self._most:
-            raise ApiError(413, self._too_large, headers={"Connection": "close"})
+        if not length.isdigit() or int(length[:20]) > most:
+            raise ApiError(413, _too_large(most), headers={"Connection": "close"})
 
-    @property
-    def _too_large(self) -> str:
-        return f"the body has more than {self._most:,} bytes; send less at once"
+
+def _too_large(most: int) -> str:
+    return f"the body has more than {most:,} bytes; send less at once"

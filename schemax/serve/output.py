@@ -74,6 +74,28 @@ def _merged(found: Iterator[Piece]) -> Iterator[Piece]:
     yield held, None
 
 
+def inner(found: Sequence[Piece], *, is_first: bool) -> list[Piece]:
+    """The pieces of an instance of one field as they stand among others; none for one left out."""
+    if "".join(text for text, _ in found) == "{}":
+        return []
+    texts = [text for text, _ in found]
+    texts[0] = texts[0] if is_first else f", {texts[0][1:]}"
+    texts[-1] = texts[-1][:-1]
+    return [(text, field) for text, (_, field) in zip(texts, found, strict=True) if text]
+
+
+def behind(sent: str, found: Sequence[Piece]) -> list[Piece]:
+    """What is left of pieces whose beginning was sent. Raises ValueError where it is another."""
+    left = []
+    for text, field in found:
+        begun, sent = sent[: len(text)], sent[len(text) :]
+        if not text.startswith(begun):
+            raise ValueError("a field's text was sent, and is another one by now")
+        if rest := text[len(begun) :]:
+            left.append((rest, field))
+    return left
+
+
 def logprobs(found: Sequence[Piece], item: Extraction[Any]) -> list[dict[str, Any]]:
     """Of every piece, in the form of OpenAI's tokens: keys are given (0), values have theirs."""
     return [

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import uuid
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from schemax.serve.completion import Sampling, complete
+from schemax.serve.completion import Completion, Part, Sampling, complete, parts
 from schemax.serve.errors import ApiError
 from schemax.serve.messages import Message
-from schemax.serve.service import Service, while_connected
+from schemax.serve.service import Service
+from schemax.serve.streams import event_stream, while_connected
 
 
 class TextFormat(BaseModel):
@@ -56,12 +60,11 @@ def responses_routes(service: Service) -> APIRouter:
 
     @router.post("/v1/responses", response_model=None)
     async def responses(body: ResponsesRequest, request: Request) -> Any:
-        """Structured outputs of `text.format`; neither tools nor streams."""
-        for name in ("tools", "stream"):
-            if getattr(body, name):
-                raise ApiError(
-                    400, f"{name} is not supported here; use /v1/chat/completions", param=name
-                )
+        """Structured outputs of `text.format`; no tools."""
+        if body.tools:
+            raise ApiError(
+                400, "tools are not supported here; use /v1/chat/completions", param="tools"
+            )
         wanted = body.text.format
         if wanted is None or wanted.type != "json_schema":
             raise ApiError(
@@ -70,38 +73,47 @@ def responses_routes(service: Service) -> APIRouter:
                 "declared fields and writes no other text",
                 param="text.format",
             )
-        schema = await service.schema(wanted.document, "text.format.schema")
-        done = await while_connected(
-            request, complete(service, body.messages(), schema, body, body.max_output_tokens)
-        )
-        if done.refusal is None:
-            content = {"type": "output_text", "text": done.text, "annotations": []}
-        else:
-            content = {"type": "refusal", "refusal": done.refusal}
-        message = {
-            "id": f"msg_{uuid.uuid4().hex}",
-            "type": "message",
-            "role": "assistant",
-            "status": "completed",
-            "content": [content],
-        }
-        usage = done.usage
-        return {
+        schema = await service.schemas.of(wanted.document, "text.format.schema")
+        asked = service, body.messages(), schema, body, body.max_output_tokens
+        answer = _Answer(service.name, body)
+        if body.stream:
+            return await event_stream(request, answer.events(parts(*asked)))
+        done = await while_connected(request, complete(*asked))
+        return answer.whole(done, done.text)
+
+    return router
+
+
+class _Answer:
+    """A completion in the form of this endpoint."""
+
+    def __init__(self, model: str, body: ResponsesRequest) -> None:
+        self._id = f"msg_{uuid.uuid4().hex}"
+        self._number = itertools.count()
+        self._head = {
             "id": f"resp_{uuid.uuid4().hex}",
             "object": "response",
             "created_at": int(time.time()),
-            "model": service.name,
-            "status": "incomplete" if done.is_cut else "completed",
-            "incomplete_details": {"reason": "max_output_tokens"} if done.is_cut else None,
+            "model": model,
             "error": None,
             "instructions": body.instructions,
             "metadata": {},
-            "output": [message],
             "parallel_tool_calls": False,
             "tool_choice": "none",
             "tools": [],
             "temperature": body.temperature,
             "top_p": body.top_p,
+        }
+
+    def whole(self, done: Completion, text: str) -> dict[str, Any]:
+        """text: all of it, of which the completion may have the rest alone."""
+        content = _text(text) if done.refusal is None else _refusal(done.refusal)
+        usage = done.usage
+        return {
+            **self._head,
+            "status": "incomplete" if done.is_cut else "completed",
+            "incomplete_details": {"reason": "max_output_tokens"} if done.is_cut else None,
+            "output": [self._message("completed", content)],
             "usage": {
                 "input_tokens": usage["prompt_tokens"],
                 "input_tokens_details": usage["prompt_tokens_details"],
@@ -111,4 +123,77 @@ def responses_routes(service: Service) -> APIRouter:
             },
         }
 
-    return router
+    async def events(
+        self, found: AsyncGenerator[Part | Completion]
+    ) -> AsyncGenerator[dict[str, Any]]:
+        """The same as a stream: text, or a refusal behind it, in the second part of the content."""
+        text, is_begun = "", False
+        async with aclosing(found):
+            async for part in found:
+                if not is_begun:
+                    is_begun = True
+                    for event in self._opening():
+                        yield event
+                for piece, _ in part.pieces:
+                    if not text:
+                        yield self._event("content_part.added", part=_text(""))
+                    text += piece
+                    yield self._event("output_text.delta", delta=piece, logprobs=[])
+                if isinstance(part, Completion):
+                    for event in self._end(part, text):
+                        yield event
+
+    def _opening(self) -> Iterator[dict[str, Any]]:
+        begun = {**self._head, "status": "in_progress", "output": []}
+        for name in ("created", "in_progress"):
+            yield {
+                "type": f"response.{name}",
+                "sequence_number": next(self._number),
+                "response": begun,
+            }
+        yield self._event("output_item.added", item=self._message("in_progress"))
+
+    def _end(self, done: Completion, text: str) -> Iterator[dict[str, Any]]:
+        if text:
+            yield self._event("output_text.done", text=text, logprobs=[])
+            yield self._event("content_part.done", part=_text(text))
+        if done.refusal is not None:
+            place = 1 if text else 0
+            yield self._event("content_part.added", place, part=_refusal(""))
+            yield self._event("refusal.delta", place, delta=done.refusal)
+            yield self._event("refusal.done", place, refusal=done.refusal)
+            yield self._event("content_part.done", place, part=_refusal(done.refusal))
+        whole = self.whole(done, text)
+        yield self._event("output_item.done", item=whole["output"][0])
+        yield {
+            "type": f"response.{whole['status']}",
+            "sequence_number": next(self._number),
+            "response": whole,
+        }
+
+    def _message(self, status: str, *content: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "status": status,
+            "content": list(content),
+        }
+
+    def _event(self, name: str, content_index: int = 0, **data: Any) -> dict[str, Any]:
+        place = {} if "item" in data else {"item_id": self._id, "content_index": content_index}
+        return {
+            "type": f"response.{name}",
+            "sequence_number": next(self._number),
+            "output_index": 0,
+            **place,
+            **data,
+        }
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": []}
+
+
+def _refusal(reason: str) -> dict[str, Any]:
+    return {"type": "refusal", "refusal": reason}

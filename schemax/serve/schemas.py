@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.catalog import load_schema
+from schemax.compiler import CompiledSchema
 from schemax.schema import AttrSchema
 from schemax.serve.errors import ApiError
 from schemax.serve.limits import Limits
@@ -19,10 +20,14 @@ from schemax.serve.limits import Limits
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientSchema:
-    """A declaration, and the document that it was made of."""
+    """A declaration, and the document that it was made of.
+
+    compiled: by template and decoding, as far as these are named.
+    """
 
     model: type[BaseModel]
     document: Mapping[str, Any]
+    compiled: dict[Any, CompiledSchema] = field(default_factory=dict)
 
     def node_of(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
         """What a node of the document refers to, null apart."""
@@ -40,42 +45,48 @@ class ClientSchema:
         return node
 
 
-@lru_cache(maxsize=256)
-def named_schema(name: str) -> ClientSchema:
-    """A ready-made category. Raises InputError for an unknown name."""
-    return ClientSchema(load_schema(name), {})
-
-
 class Schemas:
-    """Declarations of documents, kept so that each is compiled once."""
+    """Declarations of documents, those used last kept, so that each is compiled once."""
 
     def __init__(self, limits: Limits, size: int = 128) -> None:
-        self._limits = limits
-        self._of_text = lru_cache(maxsize=size)(self._read)
+        self._limits, self._size = limits, size
+        self._kept: dict[tuple[type, str], ClientSchema] = {}
 
-    def of(self, document: Mapping[str, Any] | str | None, param: str) -> ClientSchema:
-        """Raises ApiError (400) for a document that is no declaration, and says why."""
-        if isinstance(document, str):
-            return named_schema(document)
-        if not isinstance(document, Mapping):
+    async def of(self, document: Mapping[str, Any] | str | None, param: str) -> ClientSchema:
+        """Of a JSON Schema document, or of the name of a ready-made one.
+
+        A new one is read in a thread, since that takes its time. Raises ApiError (400, 422) for
+        what is no declaration, and says why; InputError for an unknown name.
+        """
+        if not isinstance(document, (str, Mapping)):
             raise ApiError(400, f"{param} must be a JSON Schema object", param=param)
-        text = json.dumps(document)
-        if len(text) > self._limits.schema_characters:
-            raise ApiError(
-                422,
-                f"{param} has {len(text):,} characters; at most "
-                f"{self._limits.schema_characters:,} are read",
-                param=param,
-            )
         try:
-            return self._of_text(text)
+            text = document if isinstance(document, str) else json.dumps(document)
+            key = type(document), text
+            found = self._kept.pop(key, None)
+            if found is None:
+                read = self._named if isinstance(document, str) else self._read
+                found = await asyncio.to_thread(read, text)
         except ApiError as error:
             error.param = param
             raise
         except RecursionError:
             raise ApiError(400, f"{param} is nested too deep", param=param) from None
+        self._kept[key] = found
+        if len(self._kept) > self._size:
+            del self._kept[next(iter(self._kept))]
+        return found
+
+    def _named(self, name: str) -> ClientSchema:
+        return ClientSchema(load_schema(name), {})
 
     def _read(self, text: str) -> ClientSchema:
+        if len(text) > self._limits.schema_characters:
+            raise ApiError(
+                422,
+                f"the schema has {len(text):,} characters; at most "
+                f"{self._limits.schema_characters:,} are read",
+            )
         document = json.loads(text)
         model = AttrSchema.from_json_schema(document)
         settings = settings_of(model)

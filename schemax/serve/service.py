@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
-from fastapi import Request
-
+from schemax.compiler import CompiledSchema
 from schemax.config import DecodingConfig
 from schemax.extractor import Extractor
+from schemax.pipeline import Extractions
 from schemax.results import Extraction
+from schemax.runtime.watching import Progress, Watcher
 from schemax.serve.errors import ApiError
 from schemax.serve.limits import Limits, Queue
 from schemax.serve.metrics import Metrics
 from schemax.serve.output import written
 from schemax.serve.schemas import ClientSchema, Schemas
+from schemax.serve.streams import channel
 
-T = TypeVar("T")
+# Documents, and characters of all of them, that are read in the loop's own thread.
+_FEW, _SHORT = 4, 8_000
+_MOST_SETTINGS = 8
 
 
 class Service:
@@ -39,10 +44,6 @@ class Service:
         except ValueError as error:
             raise ApiError(400, str(error), param=str(error).partition(" ")[0]) from None
 
-    async def schema(self, document: Any, param: str) -> ClientSchema:
-        """See `Schemas.of`. In a thread, since a large one takes its time."""
-        return await asyncio.to_thread(self.schemas.of, document, param)
-
     async def stream(
         self, documents: Sequence[Any], schema: ClientSchema, **options: Any
     ) -> AsyncGenerator[Extraction[Any]]:
@@ -57,27 +58,52 @@ class Service:
         with self.queue.place_for(len(documents)):
             async with (
                 asyncio.timeout(self.limits.seconds),
-                aclosing(self.extractor.astream(documents, schema.model, **options)) as items,
+                aclosing(aiter(await self._extractions(documents, schema, options))) as items,
             ):
                 async for item in items:
                     self.metrics.documents.labels("read" if item.ok else "failed").inc()
                     self.metrics.written.inc(written(item.slots))
                     yield item
 
+    async def _extractions(
+        self, documents: Sequence[Any], schema: ClientSchema, options: dict[str, Any]
+    ) -> Extractions:
+        """Begun in a thread, which costs more than a few short documents do."""
+        is_quick = len(documents) <= _FEW and sum(len(str(text)) for text in documents) <= _SHORT
+        await self.compiled(schema, options)
+        begin = partial(
+            self.extractor.extractions, documents, schema.model, is_quick=is_quick, **options
+        )
+        return begin() if is_quick else await asyncio.to_thread(begin)
 
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What work returns; it is cancelled where the client leaves, and ApiError (499) is raised."""
+    async def compiled(self, schema: ClientSchema, options: Mapping[str, Any]) -> CompiledSchema:
+        """The schema for a template and a decoding; in a thread, where it is new."""
+        settings = {name: options[name] for name in ("template", "decoding") if name in options}
+        key = tuple(settings.values())
+        if (found := schema.compiled.get(key)) is None:
+            compile = partial(self.extractor.compile, schema.model, **settings)
+            found = await asyncio.to_thread(compile)
+            if len(schema.compiled) >= _MOST_SETTINGS:  # for strangers choose them
+                schema.compiled.clear()
+            schema.compiled[key] = found
+        return found
 
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
+    async def watch(
+        self, document: Any, schema: ClientSchema, *, num_rivals: int = 0, **options: Any
+    ) -> AsyncGenerator[Progress | Extraction[Any]]:
+        """What every pass does for a document, and its extraction in the end; see `stream`."""
+        loop = asyncio.get_running_loop()
 
-    task, watch = asyncio.ensure_future(work), asyncio.ensure_future(gone())
-    try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ApiError(499, "the client has left")
-        return task.result()
-    finally:
-        task.cancel()
-        watch.cancel()
+        async def work(put: Callable[[Progress | Extraction[Any]], None]) -> None:
+            def tell(progress: Progress) -> None:
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(put, progress)
+
+            given = {**options, "watcher": Watcher(tell, num_rivals)}
+            async with aclosing(self.stream([document], schema, **given)) as items:
+                async for item in items:
+                    put(item)
+
+        async with aclosing(channel(work)) as events:
+            async for event in events:
+                yield event

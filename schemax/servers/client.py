@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import threading
@@ -23,6 +24,9 @@ T = TypeVar("T")
 
 TRIES = 8
 """Of a request that finds no server, or a busy one: over a minute in all."""
+
+MOST_BYTES = 64_000_000
+"""Of an answer. A larger one is the failure of its row."""
 
 # Of a request that the server fails at, or takes too long for: it may be the request's own fault.
 _FEW_TRIES = 3
@@ -124,7 +128,8 @@ class Client:
         """Raises _Failure."""
         try:
             method = "GET" if body is None else "POST"
-            response = await self._http.request(method, f"{self.url}{path}", json=body)
+            async with self._http.stream(method, f"{self.url}{path}", json=body) as response:
+                data = await _read(response)
         except httpx2.ReadTimeout as error:
             raise _Failure("did not answer in time", tries=2) from error
         except httpx2.TransportError as error:
@@ -134,14 +139,14 @@ class Client:
             raise _Failure("sent what cannot be read", _FEW_TRIES) from error
         status = response.status_code
         if status >= 300:
-            said = f"answered {status}: {_said(response)}"
+            said = f"answered {status}: {_said(data)}"
             if status in _BUSY:
                 raise _Failure(said, TRIES, is_gone=True, wish=_wish(response))
             raise _Failure(said, _FEW_TRIES if status in _FAILING else 1, status=status)
         try:
-            found = response.json()
-        except ValueError as error:
-            said = f"sent something other than JSON: {clipped(response.text)}"
+            found = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            said = f"sent something other than JSON: {clipped(data.decode('utf-8', 'replace'))}"
             raise _Failure(said, _FEW_TRIES) from error
         if not isinstance(found, dict):
             raise _Failure("sent something other than a JSON object", _FEW_TRIES)
@@ -194,14 +199,24 @@ def _wish(response: httpx2.Response) -> float | None:
         return None
 
 
-def _said(response: httpx2.Response) -> str:
+async def _read(response: httpx2.Response) -> bytes:
+    """The body, as far as it is bounded; what it was compressed to does not count."""
+    data = bytearray()
+    async for part in response.aiter_bytes():
+        data += part
+        if len(data) > MOST_BYTES:
+            raise _Failure(f"answered with more than {MOST_BYTES:,} bytes", tries=1)
+    return bytes(data)
+
+
+def _said(data: bytes) -> str:
     """The message of an error in any of the usual forms, else the beginning of the text."""
     try:
-        found = response.json()
+        found = json.loads(data)
         found = found.get("error", found)
         found = found.get("message", found) if isinstance(found, dict) else found
-    except (ValueError, AttributeError):
-        found = response.text
+    except (ValueError, AttributeError, RecursionError):
+        found = data.decode("utf-8", "replace")
     return clipped(str(found))
 
 

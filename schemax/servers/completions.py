@@ -9,8 +9,8 @@ from typing import Any
 from schemax.compiler.choices import Branches
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
+from schemax.runtime.branches import Branch, branches_of, child_of, wave_of
 from schemax.runtime.children import called_for
-from schemax.runtime.fork import Branch, branches_of, child_of, wave_of
 from schemax.runtime.grammar import Automata
 from schemax.runtime.outputs import joined, with_called
 from schemax.runtime.plan import Ids

@@ -1,13 +1,13 @@
 "use strict";
 // Plays back a trace: a row per field, a column per pass. The document's text and all values come
-// in as text nodes, never as markup.
+// in as text nodes, never as markup. Of a trace that goes on, more of the same is mounted again.
 let timer = null;
 
 function mountTrace(data) {
   const at = document.getElementById("at");
   const play = document.getElementById("play");
   const passes = data.passes;
-  const fields = [...new Set(passes.flat().map((written) => written.field))];
+  const fields = data.fields || [...new Set(passes.flat().map((written) => written.field))];
   const results = data.row.fields || {};
   const reduced = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -46,6 +46,11 @@ function mountTrace(data) {
     return typeof found === "string" ? found : JSON.stringify(found);
   }
 
+  function sureness(name) {
+    const found = results[name] && results[name].value !== null ? results[name].confidence : null;
+    return found === null || found === undefined ? "" : " " + percent(found);
+  }
+
   function fill() {
     const head = document.getElementById("head");
     head.replaceChildren();
@@ -63,6 +68,7 @@ function mountTrace(data) {
         row.append(cell);
       });
       const last = element("td", value(name), "value");
+      last.append(element("small", sureness(name)));
       last.dataset.pass = Math.max(...passes.map((one, number) => (one.some((w) => w.field === name) ? number : -1)));
       row.append(last);
       document.getElementById("body").append(row);
@@ -88,7 +94,7 @@ function mountTrace(data) {
       if (start < done) continue;
       place.append(characters.slice(done, start).join(""));
       const mark = element("mark", characters.slice(start, end).join(""));
-      mark.title = name;
+      mark.title = name + sureness(name);
       place.append(mark);
       done = end;
     }
@@ -101,7 +107,8 @@ function mountTrace(data) {
       cell.classList.toggle("later", Number(cell.dataset.pass) >= until);
     }
     document.getElementById("count").textContent =
-      until + " of " + passes.length + " passes; one token at a time: " + data.one_by_one;
+      until + " of " + passes.length + " passes" +
+      (data.one_by_one ? "; one token at a time: " + data.one_by_one : " so far");
     marked(until);
   }
 

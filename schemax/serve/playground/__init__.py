@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,17 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
+from schemax.attributes import asked_fields
 from schemax.diagnosis.playback import asset
-from schemax.diagnosis.tracing import Trace, trace
+from schemax.diagnosis.tracing import NUM_RIVALS, Tracer
+from schemax.documents import Shown, read_documents
+from schemax.readout import read_part
 from schemax.report.page import page_of
-from schemax.serve.errors import ApiError
-from schemax.serve.service import Service, while_connected
+from schemax.results import Extraction
+from schemax.serve.schemas import ClientSchema
+from schemax.serve.service import Service
+from schemax.serve.streams import event_stream, while_connected
+from schemax.tokens import SlotOutput
 
 LONGEST = 20_000
 """Characters of a document of the playground."""
@@ -32,35 +40,79 @@ def playground_routes(service: Service) -> APIRouter:
     """The routes, for a service."""
     router = APIRouter(tags=["schemax"])
     page = _page(service.name)
-    # A trace has the model for itself, beside the passes of all others: one at a time.
-    alone = asyncio.Semaphore(1)
 
     @router.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def index() -> HTMLResponse:
         headers = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
         return HTMLResponse(page, headers=headers)
 
-    @router.post("/v1/trace")
-    async def traced(body: TraceRequest, request: Request) -> dict[str, Any]:
-        """What every pass wrote for a document, with the row and the seconds that it took."""
-        schema = await service.schema(body.declared, "schema")
-
-        async def work() -> tuple[Trace, float]:
-            with service.queue.place_for(1):
-                async with asyncio.timeout(service.limits.seconds), alone:
-                    began = time.perf_counter()
-                    found = await asyncio.to_thread(
-                        trace, service.extractor, body.document, schema.model
-                    )
-                    return found, time.perf_counter() - began
-
-        try:
-            found, seconds = await while_connected(request, work())
-        except TimeoutError:
-            raise ApiError(504, "the document took too long; send a shorter one") from None
-        return found.to_dict() | {"seconds": round(seconds, 3)}
+    @router.post("/v1/trace", response_model=None)
+    async def traced(body: TraceRequest, request: Request) -> Any:
+        """What every pass wrote for a document, with the row and the seconds that it took; with
+        `Accept: text/event-stream` pass by pass, as they are done."""
+        schema = await service.schemas.of(body.declared, "schema")
+        events = _events(service, body.document, schema)
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return await event_stream(request, events)
+        return await while_connected(request, _last(events))
 
     return router
+
+
+async def _events(
+    service: Service, document: str, schema: ClientSchema
+) -> AsyncGenerator[dict[str, Any]]:
+    """A trace: first what is read, then every pass with the fields that it ended, then the whole.
+
+    Passes are shared with all other requests, and counted as far as they wrote for this one.
+    """
+    compiled = await service.compiled(schema, {})
+    shown = Shown.of_options({})
+    tracer = Tracer(document, compiled, shown)
+    (read,) = read_documents([document], shown)
+    names = list(asked_fields(schema.model))
+    if compiled.decoding.layout == "autoregressive":
+        names.clear()  # which are in the output
+    done: dict[int, SlotOutput] = {}
+    began = time.perf_counter()
+    yield {
+        "type": "begin",
+        "text": tracer.text,
+        "field": next(iter(read.texts)),
+        "fields": [item.name for item in compiled.attributes] if names else ["output"],
+        "prompt_tokens": tracer.prompt_tokens,
+    }
+    async with aclosing(service.watch(document, schema, num_rivals=NUM_RIVALS)) as events:
+        async for event in events:
+            if isinstance(event, Extraction):
+                seconds = round(time.perf_counter() - began, 3)
+                yield {"type": "end", **tracer.trace(event).to_dict(), "seconds": seconds}
+                continue
+            tracer.take(event)
+            done.update(event.done)
+            fields: dict[str, Any] = {}
+            for name in names.copy():
+                part = read_part(name, read, done, compiled, service.extractor.calibration)
+                if part is not None:
+                    names.remove(name)
+                    fields |= part.to_row(details=True)["fields"]
+            if event.steps or event.others:
+                written = [asdict(one) for one in tracer.passes[event.number]]
+                number, others = event.number, event.others
+                yield {
+                    "type": "pass",
+                    "number": number,
+                    "written": written,
+                    "others": others,
+                    "fields": fields,
+                }
+
+
+async def _last(events: AsyncGenerator[dict[str, Any]]) -> dict[str, Any]:
+    async with aclosing(events):
+        *_, last = [event async for event in events]
+    del last["type"]
+    return last
 
 
 def _page(name: str) -> str:

@@ -81,15 +81,57 @@ function say(text, wrong = false) {
   part("state").classList.toggle("wrong", wrong);
 }
 
-async function ask(path, body) {
+async function ask(path, body, accept = "application/json") {
   const key = part("key").value;
-  const headers = { "Content-Type": "application/json", ...(key && { Authorization: "Bearer " + key }) };
+  const headers = { "Content-Type": "application/json", Accept: accept, ...(key && { Authorization: "Bearer " + key }) };
   const options = body === undefined ? { headers } : { method: "POST", headers, body: JSON.stringify(body) };
   const answer = await fetch(path, options);
   if (answer.status === 401) part("locked").hidden = false;
-  const found = await answer.json();
-  if (!answer.ok) throw new Error((found.error && found.error.message) || "status " + answer.status);
-  return found;
+  if (!answer.ok) throw wrong(await answer.json(), "status " + answer.status);
+  return answer;
+}
+
+function wrong(found, otherwise) {
+  return new Error((found.error && found.error.message) || otherwise);
+}
+
+// What every server-sent event says, as they come.
+async function* eventsOf(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let begun = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (begun + value).split("\n\n");
+    begun = events.pop();
+    for (const event of events) {
+      const data = event.split("\n").find((line) => line.startsWith("data: "));
+      if (data) yield JSON.parse(data.slice(6));
+    }
+  }
+}
+
+// Shows every pass once it is done, and the whole in the end, which it returns.
+async function follow(answer) {
+  let shown = null;
+  for await (const event of eventsOf(answer)) {
+    if (event.type === "end") {
+      shown = event;
+    } else if (event.type === "begin") {
+      shown = { ...event, passes: [], row: { fields: {} } };
+      part("result").hidden = false;
+      part("row").textContent = "";
+    } else if (event.type === "pass") {
+      shown.passes.length = event.number; // where memory runs out, passes begin again
+      shown.passes.push(event.written);
+      Object.assign(shown.row.fields, event.fields);
+    } else {
+      throw wrong(event, "the server failed");
+    }
+    mountTrace(shown);
+  }
+  if (!shown || shown.type !== "end") throw new Error("the server has gone");
+  return shown;
 }
 
 part("ask").onsubmit = async (event) => {
@@ -97,13 +139,11 @@ part("ask").onsubmit = async (event) => {
   part("run").disabled = true;
   say("reading ...");
   try {
-    const found = await ask("v1/trace", { schema: schema(), document: part("text").value });
-    part("result").hidden = false;
+    const asked = { schema: schema(), document: part("text").value };
+    const found = await follow(await ask("v1/trace", asked, "text/event-stream"));
     part("row").textContent = JSON.stringify(found.row, null, 2);
-    mountTrace(found);
     const errors = found.row.errors.map((error) => error.field + ": " + error.message);
     say(["done in " + found.seconds + " s", ...errors].join("; "), errors.length > 0);
-    part("play").click();
   } catch (error) {
     say(error.message, true);
   } finally {
@@ -115,7 +155,7 @@ for (const one of document.querySelectorAll("input[name=kind]")) one.onchange = 
 
 async function fillNames() {
   try {
-    for (const name of (await ask("v1/schemas")).schemas) part("named").append(new Option(name, name));
+    for (const name of (await (await ask("v1/schemas")).json()).schemas) part("named").append(new Option(name, name));
   } catch (error) {
     say(error.message, true);
   }

@@ -1,0 +1,190 @@
+"""Bodies of newline-delimited JSON: documents come in and rows go out, line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, closing, suppress
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from schemax.results import failed
+from schemax.serve.errors import ApiError
+from schemax.serve.limits import Limits
+from schemax.serve.schemas import ClientSchema
+from schemax.serve.service import Service
+from schemax.serve.spool import Spool, SpoolError
+from schemax.serve.streams import LINES
+
+# Documents of a window, which is one call of the model; windows under way.
+_WINDOW, _WINDOWS = 64, 4
+_PATIENCE = 5.0  # seconds
+
+Line = tuple[int, bytes]
+"""A line that is not blank, behind its number, from 1 on."""
+
+
+class Lines:
+    """The lines of a request's body, as they come."""
+
+    def __init__(self, request: Request, limits: Limits) -> None:
+        self._request, self._limits = request, limits
+        self._chunks = request.stream()
+        self._whole: deque[Line] = deque()
+        self._begun, self._number, self._is_ended = b"", 0, False
+        self.failure: ApiError | None = None
+
+    async def take(self, most: int) -> list[Line]:
+        """The next lines that are there, at least one; none at the end.
+
+        Nothing comes behind a line that is too long, or after too long a time, see `failure`.
+        """
+        while not (self._whole or self._is_ended or self.failure):
+            try:
+                async with asyncio.timeout(self._limits.seconds):
+                    chunk = await anext(self._chunks, None)
+            except TimeoutError:
+                self.failure = ApiError(408, "no further line has come in time")
+                break
+            except HTTPException as error:  # the body is too long
+                self.failure = ApiError.of(error)
+                break
+            self._is_ended = chunk is None
+            found = (self._begun + (chunk or b"\n")).split(b"\n")
+            longest, self._begun = self._limits.body_bytes, found[-1]
+            for number, line in enumerate(found, self._number + 1):
+                if len(line) > longest:
+                    self.failure = ApiError(413, f"line {number} has more than {longest:,} bytes")
+                    break
+                if line.strip() and line is not self._begun:
+                    self._whole.append((number, line))
+            self._number += len(found) - 1
+        return [self._whole.popleft() for _ in range(min(most, len(self._whole)))]
+
+    async def drain(self) -> None:
+        """Reads on for a moment: a client that is still sending would not get its refusal."""
+        with suppress(TimeoutError, HTTPException, ClientDisconnect):
+            async with asyncio.timeout(_PATIENCE):
+                async for _ in self._chunks:
+                    pass
+
+    async def left(self) -> None:
+        """Raises ClientDisconnect once the client leaves, after the last line."""
+        while (await self._request.receive())["type"] != "http.disconnect":
+            pass
+        raise ClientDisconnect
+
+
+class Rows:
+    """The rows of documents that come as lines: one each, whatever becomes of the document.
+
+    options: of `Extractor.stream`; details: whether rows have every field's result.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        lines: Lines,
+        schema: ClientSchema,
+        options: Mapping[str, Any],
+        *,
+        details: bool,
+    ) -> None:
+        self._service, self._lines, self._schema = service, lines, schema
+        self._options, self._details = options, details
+        self._room = asyncio.Semaphore(_WINDOWS)
+        self._window_size = min(_WINDOW, service.limits.documents)
+
+    def response(self) -> StreamingResponse:
+        return _Duplex(self._sent(), media_type=LINES)
+
+    async def _sent(self) -> AsyncGenerator[bytes]:
+        limits = self._service.limits
+        with closing(Spool(limits.answer_bytes, limits.seconds)) as self._spool:
+            task = asyncio.create_task(self._read())
+            try:
+                while data := await self._spool.take():
+                    yield data
+            finally:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    async def _read(self) -> None:
+        try:
+            await self._read_all()
+        except* ClientDisconnect:
+            pass
+        except* Exception as errors:  # the status has been sent, so the last line says it
+            error: BaseException = errors
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            await self._spool.put(_line(ApiError.of(error).body), late=True)
+        finally:
+            await self._spool.end()
+
+    async def _read_all(self) -> None:
+        async with asyncio.TaskGroup() as both:
+            async with asyncio.TaskGroup() as windows:
+                index = 0
+                while window := await self._lines.take(self._window_size):
+                    await self._room.acquire()
+                    windows.create_task(self._window(index, window))
+                    index += len(window)
+                leaving = both.create_task(self._lines.left())
+            leaving.cancel()
+        if self._lines.failure is not None:
+            raise self._lines.failure
+
+    async def _window(self, start: int, window: Sequence[Line]) -> None:
+        documents: dict[int, Any] = {}
+        failures: dict[int, str] = {}
+        for index, (number, line) in enumerate(window, start):
+            try:
+                documents[index] = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                failures[index] = f"line {number} is no JSON: {error}"
+        try:
+            await self._rows(documents)
+        except SpoolError:
+            raise
+        except Exception as error:  # of the call: costs these documents, and not the others
+            failures |= dict.fromkeys(documents, str(ApiError.of(error)))
+        finally:
+            self._room.release()
+        for index, message in failures.items():
+            document = documents.get(index)
+            id = document.get(self._options["id"]) if isinstance(document, dict) else None
+            row = failed(index, None if id is None else str(id), message).to_row()
+            await self._spool.put(_line(row))
+
+    async def _rows(self, documents: dict[int, Any]) -> None:
+        """Puts the rows of documents, and takes these out."""
+        if not documents:
+            return
+        places = list(documents)
+        await self._service.queue.room_for(len(places))
+        items = self._service.stream(list(documents.values()), self._schema, **self._options)
+        async with aclosing(items):
+            async for item in items:
+                row = item.to_row(details=self._details) | {"index": places[item.index]}
+                await self._spool.put(_line(row))
+                del documents[places[item.index]]
+
+
+class _Duplex(StreamingResponse):
+    """Sends while the body is still read, so that it cannot look for a client that leaves."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.stream_response(send)
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    return (json.dumps(row, ensure_ascii=False) + "\n").encode()

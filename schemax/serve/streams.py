@@ -1,0 +1,122 @@
+"""Answers that are sent as they come, and work that ends where the client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing, suppress
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+
+from schemax.serve.errors import ApiError
+
+T = TypeVar("T")
+
+LINES = "application/x-ndjson"
+
+
+async def event_stream(
+    request: Request, events: AsyncGenerator[Mapping[str, Any]], *, end: str | None = None
+) -> StreamingResponse:
+    """Server-sent events, named by their `type` where they have one. end: what the last one says.
+
+    What goes wrong before the first event is raised, so that the status says it; what goes wrong
+    later is an event.
+    """
+
+    def event(data: Mapping[str, Any]) -> str:
+        name = f"event: {data['type']}\n" if "type" in data else ""
+        return f"{name}data: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+    last = "" if end is None else f"data: {end}\n\n"
+    return await _stream(request, events, event, last, "text/event-stream")
+
+
+async def line_stream(
+    request: Request, rows: AsyncGenerator[Mapping[str, Any]]
+) -> StreamingResponse:
+    """Newline-delimited JSON; what goes wrong on the way is the last line."""
+
+    def line(row: Mapping[str, Any]) -> str:
+        return json.dumps(row, ensure_ascii=False) + "\n"
+
+    return await _stream(request, rows, line, "", LINES)
+
+
+async def channel(
+    work: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]],
+) -> AsyncGenerator[T]:
+    """What work puts, in a task of its own: a time limit in it holds, whichever task takes the
+    items. Raises what work raises, behind the last item."""
+    made = asyncio.Queue[tuple[T] | None]()
+    task = asyncio.create_task(work(lambda item: made.put_nowait((item,))))
+    task.add_done_callback(lambda _: made.put_nowait(None))
+    try:
+        while (found := await made.get()) is not None:
+            yield found[0]
+        task.result()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await task
+
+
+async def _pumped(items: AsyncGenerator[T], ahead: int = 64) -> AsyncGenerator[T]:
+    """Items, made so far ahead of who takes them: where nobody does, their time limit ends them."""
+    room = asyncio.Semaphore(ahead)
+
+    async def work(put: Callable[[T], None]) -> None:
+        async with aclosing(items):
+            async for item in items:
+                await room.acquire()
+                put(item)
+
+    async with aclosing(channel(work)) as found:
+        async for item in found:
+            room.release()
+            yield item
+
+
+async def _stream(
+    request: Request,
+    items: AsyncGenerator[Mapping[str, Any]],
+    shown: Callable[[Mapping[str, Any]], str],
+    last: str,
+    media_type: str,
+) -> StreamingResponse:
+    items = _pumped(items)
+    first = await while_connected(request, anext(items, None))
+
+    async def body() -> AsyncGenerator[str]:
+        async with aclosing(items):
+            try:
+                if first is not None:
+                    yield shown(first)
+                async for item in items:
+                    yield shown(item)
+            except Exception as error:  # the status has been sent
+                yield shown(ApiError.of(error).body)
+        yield last
+
+    return StreamingResponse(body(), media_type=media_type)
+
+
+async def while_connected(request: Request, work: Awaitable[T]) -> T:
+    """What work returns; it is cancelled where the client leaves, and ApiError (499) is raised."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, watch = asyncio.ensure_future(work), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ApiError(499, "the client has left")
+        return task.result()
+    finally:
+        task.cancel()
+        watch.cancel()

@@ -1,0 +1,158 @@
+"""Bodies of newline-delimited JSON: a row for every line, in bounded memory, whoever reads when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from conftest import TITLES, Small, tiny_model
+from serving import served
+from transformers import PreTrainedTokenizerFast
+
+from schemax import Extractor
+from schemax.serve.limits import Limits
+from schemax.serve.spool import Spool, SpoolError
+
+httpx = pytest.importorskip("httpx")
+
+LINES = {"content-type": "application/x-ndjson"}
+HEAD = {"schema": Small.model_json_schema(), "details": False}
+LIMITS = Limits(body_bytes=20_000, stream_bytes=200_000, answer_bytes=5_000, queue=70, seconds=20)
+
+
+@pytest.fixture(scope="module")
+def extractor(codec: Any, backend: Any) -> Extractor:
+    fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
+    return Extractor(tiny_model("qwen3", codec.vocab_size), fast)
+
+
+@pytest.fixture(scope="module")
+def url(extractor: Extractor) -> Iterator[str]:
+    with served(extractor, limits=LIMITS) as address:
+        yield address
+
+
+def body(*documents: Any, head: Any = HEAD) -> bytes:
+    return b"".join(json.dumps(line).encode() + b"\n" for line in (head, *documents))
+
+
+def post(url: str, content: Any, **options: Any) -> Any:
+    return httpx.post(f"{url}/v1/extract", content=content, headers=LINES, timeout=60, **options)
+
+
+def rows_of(answer: Any) -> list[Any]:
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    found = [json.loads(line) for line in answer.text.splitlines()]
+    return sorted(found, key=lambda row: row["index"])
+
+
+def test_rows_are_those_of_one_call(url: str, extractor: Extractor) -> None:
+    """More documents than may be under way, and more rows than may wait in memory."""
+    documents = [f"{title} {n}" for n in range(20) for title in TITLES[:5]]
+    documents += [{"title": "LG OLED", "id": 7}, ""]
+    expected = sorted(extractor.stream(documents, Small), key=lambda item: item.index)
+    assert rows_of(post(url, body(*documents))) == [item.to_row() for item in expected]
+
+
+def test_a_line_that_cannot_be_read_costs_its_own_row(url: str) -> None:
+    content = (
+        body("LG") + b'\n{"id": 3, "title": \n\xff\xfe\n[1]\n  \n' + b"[" * 9_000 + b'\n"Sony"'
+    )
+    first, broken, bytes_, kind, deep, last = rows_of(post(url, content))
+    assert first["attributes"] is not None
+    assert last["attributes"] is not None
+    assert "line 4 is no JSON" in broken["errors"][0]["message"]
+    assert "line 5 is no JSON" in bytes_["errors"][0]["message"]
+    assert "text or a mapping" in kind["errors"][0]["message"]
+    assert "line 8" in deep["errors"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "reason"),
+    [
+        (400, b"", "JSON"),
+        (400, b'{"schema": "shoes"', "JSON"),
+        (400, b'"LG"\n', "object"),
+        (400, body(head={**HEAD, "documents": ["LG"]}), "documents"),
+        (400, body("LG", head={"schema": "nothing"}), "unknown schema"),
+        (400, body("LG", head={**HEAD, "temperature": -1}), "temperature"),
+        (413, body("LG", head={**HEAD, "id": "x" * 30_000}), "line 1"),
+        (413, body(*["LG" * 1000] * 200), "200,000 bytes"),
+    ],
+)
+def test_bodies_that_are_refused(url: str, status: int, content: bytes, reason: str) -> None:
+    answer = post(url, content)
+    assert answer.status_code == status
+    assert reason in answer.json()["error"]["message"]
+
+
+def test_what_goes_wrong_on_the_way_is_the_last_line(url: str) -> None:
+    *rows, last = map(json.loads, post(url, body("LG", "x" * 30_000)).text.splitlines())
+    assert "line 3 has more than 20,000 bytes" in last["error"]["message"]
+    assert all("attributes" in row for row in rows)
+
+    def endless() -> Iterator[bytes]:
+        yield body("LG")
+        for _ in range(100):
+            yield b"\n" * 5_000
+
+    assert "200,000 bytes" in post(url, endless()).text.splitlines()[-1]
+
+
+def test_rows_come_while_lines_are_sent(url: str, extractor: Extractor) -> None:
+    """A client that sends a line and waits for its row, and in the end just leaves."""
+    place = urlsplit(url)
+    with closing(socket.create_connection((place.hostname, place.port), timeout=30)) as ours:
+        head = f"POST /v1/extract HTTP/1.1\r\nHost: {place.hostname}\r\n"
+        head += "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+        ours.sendall(head.encode())
+
+        def send(data: bytes) -> None:
+            ours.sendall(b"%x\r\n%b\r\n" % (len(data), data))
+
+        send(body())
+        found = b""
+        for number in range(3):
+            send(json.dumps(f"LG {number}").encode() + b"\n")
+            while found.count(b'"errors"') <= number:
+                found += ours.recv(65_536)
+        send(b'"LG"\n' * 200)
+    for _ in range(600):
+        if not extractor._engine._calls:
+            break
+        asyncio.run(asyncio.sleep(0.05))
+    assert not extractor._engine._calls
+    assert rows_of(post(url, body("LG")))
+
+
+def test_a_spool_gives_back_what_was_put_and_is_bounded() -> None:
+    async def run() -> None:
+        spool, data = Spool(1_000, 0.05), [bytes([n]) * 300 for n in range(9)]
+        for part in data[:4]:
+            await spool.put(part)
+        with pytest.raises(SpoolError, match="1,000 bytes"):
+            await spool.put(data[4])
+        taken = await spool.take()
+        assert taken == b"".join(data[:4])
+        await spool.put(b"last")
+        await spool.end()
+        assert [await spool.take(), await spool.take()] == [b"last", b""]
+        spool.close()
+
+    asyncio.run(run())
+
+
+def test_an_answer_is_bounded(url: str) -> None:
+    asked = {**HEAD, "documents": [f"LG {n}" for n in range(40)], "details": True}
+    answer = httpx.post(f"{url}/v1/extract", json=asked, timeout=60)
+    assert answer.status_code == 422
+    assert "more than 5,000 bytes" in answer.json()["error"]["message"]
+    answer = httpx.post(f"{url}/v1/extract", content=b"{}", headers={"content-type": "text/plain"})
+    assert answer.status_code == 415
