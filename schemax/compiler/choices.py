@@ -82,6 +82,19 @@ def choices_of(
     )
 
 
+def as_text(attribute: Attribute) -> Attribute | None:
+    """A choice that is held to no choices; None where literals alone are taken."""
+    # Of one choice, a text could name no other.
+    if attribute.kind != "enum" or attribute.strict or len(attribute.choices) < 2:
+        return None
+    return replace(attribute, kind="string", choices=(), choice_values=(), constraints=())
+
+
+def named_choices(attribute: Attribute) -> NamedChoices:
+    """What recognizes the choices of an attribute in texts."""
+    return NamedChoices(dict(zip(attribute.choices, attribute.choice_values, strict=True)))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Branches:
     """What a slot with choices could have written instead; see `tokens.Branching`.

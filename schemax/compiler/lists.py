@@ -14,14 +14,13 @@ from functools import lru_cache
 
 from schemax.attributes import Attribute
 from schemax.compiler.budgets import LIST_ITEMS, slot_budget
-from schemax.compiler.choices import Branches, choices_of, with_key
+from schemax.compiler.choices import Branches, as_text, choices_of, named_choices, with_key
 from schemax.compiler.grammars import LIST_KEYWORDS, may_be_null
 from schemax.compiler.slot_specs import TokenGrammar, slot_spec, slot_specs
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, StopRule, Writable, count_in, split_at_stop
-from schemax.reading.choices import Choices as NamedChoices
 from schemax.tokens import ChildSlot, SlotSpec
 
 Path = tuple[str, ...]
@@ -261,29 +260,20 @@ class Compiling:
             return None
         choices = choices_of(asked, place, self.format, config)
         found = Branches(choices, grammar, config.branch_threshold)
-        if (as_text := self._as_text(asked, place)) is None:
+        if config.strict or (text := as_text(asked[place])) is None:
             return found
-        texts = dict(zip(asked[place].choices, asked[place].choice_values, strict=True))
-        return replace(found, as_text=as_text, names=NamedChoices(texts))
-
-    def _as_text(self, asked: Sequence[Attribute], place: int) -> SlotSpec | None:
-        attribute = asked[place]
-        # Of one choice, a text could name no other.
-        takes_texts = attribute.kind == "enum" and not (attribute.strict or self.config.strict)
-        if not takes_texts or len(attribute.choices) < 2:
-            return None
-        text = replace(attribute, kind="string", choices=(), choice_values=(), constraints=())
         others = [*asked[:place], text, *asked[place + 1 :]]
-        return slot_spec(
+        spec = slot_spec(
             self.schema,
             others,
             place,
             self.format,
-            self.config,
+            config,
             self.codec,
             self.vocab_size,
             self.eos_ids,
         )
+        return replace(found, as_text=spec, names=named_choices(asked[place]))
 
     def _items(self, attribute: Attribute) -> Items:
         # As the first item's: grammars know of numbers only in what follows a value.
