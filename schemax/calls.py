@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 from weakref import WeakSet
 
 from schemax.attributes import settings_of
+from schemax.attributes.settings import require_model
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples, read_few_shot_examples
@@ -235,6 +236,7 @@ class Calls:
         once: dict[Any, CompiledSchema] = {}  # several categories may share a schema
         compiled = {}
         for name, item in schemas.items():
+            require_model(item)
             shots_of = shots.get(name, ())
             key = (item, name if shots_of else None)
             if key not in once:

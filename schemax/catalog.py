@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ def load_schema(name: str) -> type[AttrSchema]:
     """A ready-made schema, such as "television". Raises InputError for an unknown name."""
     stem = name.strip().lower().replace(" ", "_").replace("-", "_")
     if stem not in _paths():
-        raise InputError(
-            f"unknown schema {name!r}; the ready-made ones are {', '.join(schema_names())}"
-        )
+        near = " or ".join(map(repr, get_close_matches(stem, schema_names())))
+        known = f"did you mean {near}?" if near else f"there are {', '.join(schema_names())}"
+        raise InputError(f"unknown schema {name!r}; {known}")
     return AttrSchema.from_json_schema(document_of(stem))
 
 

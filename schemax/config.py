@@ -208,6 +208,8 @@ def resolve_decoding(decoding: str | DecodingConfig | None) -> DecodingConfig:
         return PRESETS["isolated"]
     if isinstance(decoding, DecodingConfig):
         return decoding
+    if not isinstance(decoding, str):
+        raise TypeError(f"decoding must be text or a DecodingConfig, not {decoding!r}")
     name, *changes = decoding.split(":")
     if name not in PRESETS:
         raise ValueError(f"decoding must be one of {', '.join(PRESETS)}, not {name!r}")

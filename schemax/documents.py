@@ -106,6 +106,11 @@ def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
             f"products must be an iterable of records, not a single {type(products).__name__}: "
             "write [product]"
         )
+    if hasattr(products, "columns") and hasattr(products, "shape"):  # iterates over columns
+        raise InputError(
+            f"products must be an iterable of records, not a {type(products).__name__}: "
+            "extract_frame reads frames"
+        )
     try:
         records = iter(products)
     except TypeError:

@@ -247,6 +247,10 @@ class _Feed:
         if category in self._compiled:
             return None
         known = some_of(map(repr, self._compiled))
+        if document.category is None:
+            return (
+                f"the record has no category; category (--category) names its key; known: {known}"
+            )
         return f"no schema for category {clipped(repr(document.category))}; there are {known}"
 
     def _prompts(self, compiled: CompiledSchema, group: Sequence[Document]) -> list[PromptIds]:

@@ -16,7 +16,7 @@ from schemax.runtime.slot_grammars import SlotGrammars
 
 
 def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
-    usual = DecoderModel.run_batch, Sampler.choose, SlotGrammars.settle
+    usual = DecoderModel.run_batch, Sampler.begin, Sampler.finish, SlotGrammars.settle
     told: list[str] = []
     costs = measure_constraints(
         tiny_model("qwen3", codec.vocab_size),
@@ -27,7 +27,8 @@ def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
         choices=(20,),
         tell=told.append,
     )
-    assert (DecoderModel.run_batch, Sampler.choose, SlotGrammars.settle) == usual
+    now = DecoderModel.run_batch, Sampler.begin, Sampler.finish, SlotGrammars.settle
+    assert now == usual
     assert told == ["warm-up", "round 1 of 2", "round 2 of 2"]
     with_, without = costs.constrained, costs.free
     assert costs.tokens > 3 * 16

@@ -61,6 +61,23 @@ def test_every_fault_of_every_class_is_named(run: Run, where: str) -> None:
     assert "declarations: 4, refusals: 5, warnings: 0" in result.stderr
 
 
+def test_faults_of_types_do_not_hide_those_of_after(run: Run, tmp_path: Path) -> None:
+    fields = {
+        "a": "list",
+        "b": "str | None = attr(after='absent')",
+        "c": "str | None = attr(after='d')",
+        "d": "str | None = attr(after='c')",
+        "e": "str | None = attr(after='a')",
+    }
+    lines = ["from schemax import AttrSchema, attr", "class Order(AttrSchema):"]
+    lines += [f"    {name}: {declared}" for name, declared in fields.items()]
+    (tmp_path / "order.py").write_text("\n".join(lines))
+    found = run("check", "order.py").stdout.splitlines()
+    assert [line.split(": ")[1] for line in found] == ["Order.a", "Order.b", "Order.c"]
+    assert "'absent'" in found[1]
+    assert "circle" in found[2]
+
+
 def test_findings_as_data(run: Run) -> None:
     result = run("check", "faulty.py:Inner", "--json", "--format", "xml", "--format", "yaml")
     assert result.exit_code == 1
@@ -119,6 +136,8 @@ def test_fine_declarations(run: Run) -> None:
 def test_what_cannot_be_checked(run: Run, tmp_path: Path) -> None:
     refused(run("check", "absent.py"), "no such file: absent.py")
     refused(run("check", "absent_module"), "cannot import absent_module")
+    (tmp_path / "typo.py").write_text("from schemax import attr\n\nattr('x', kmax=3)\n")
+    refused(run("check", "typo.py"), "cannot import typo.py, line 3: TypeError: ")
     refused(run("check", "absent.json"), "cannot read absent.json")
     refused(run("check", "json"), "declares nothing")
     refused(run("check", "shop.py", "--format", "toml"), "'toml'")

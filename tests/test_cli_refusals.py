@@ -52,6 +52,7 @@ def test_settings_that_cannot_be_used(
         ("broken.py:A", ("broken.py", "SyntaxError")),
         ("absent.json", ("cannot read absent.json",)),
         ("broken.json", ("not valid JSON",)),
+        ("rows.jsonl", ("rows.jsonl is no schema", "schema.json")),
         ("empty.json", ()),
         ("bad.py:Bad", ("Bad.a",)),
     ],
@@ -60,6 +61,7 @@ def test_schemas_that_cannot_be_used(
     run: Run, tmp_path: Path, schema: str, said: Sequence[str]
 ) -> None:
     (tmp_path / "broken.py").write_text("class A(")
+    (tmp_path / "rows.jsonl").write_text("{}")
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "empty.json").write_text('{"type": "object"}')
     code = "from pydantic import BaseModel\nclass Bad(BaseModel):\n    a: dict\n"

@@ -149,6 +149,7 @@ def test_options_mean_what_they_mean_to_the_command(extractor: Extractor, tmp_pa
         ({"inputs": []}, InputError, "no input is named"),
         ({"output": "absent/out.jsonl"}, InputError, "cannot write absent/out.jsonl"),
         ({"output": "out.xls"}, InputError, "cannot write out.xls"),
+        ({"output": "./in.jsonl"}, InputError, "cannot write ./in.jsonl: it is an input"),
         ({"schema": dict[str, int]}, SchemaError, "no class derived"),
         ({"shard": "3/3"}, ValueError, "shard must be"),
         ({"on_too_long": "cut"}, ValueError, "on_too_long must be"),

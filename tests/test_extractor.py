@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 import tokenizers
 import torch
@@ -139,6 +140,17 @@ def test_products_must_be_many(extractor: Extractor, products: Any) -> None:
             extract(products, Loose)  # before any model is loaded
 
 
+def test_a_frame_is_no_list_of_records(extractor: Extractor) -> None:
+    with pytest.raises(InputError, match="extract_frame reads frames"):
+        extractor.extract(pandas.DataFrame({"title": ["LG"]}), Loose)
+
+
+@pytest.mark.parametrize("schema", [Loose(brand="LG"), [Loose], "television"])
+def test_what_is_no_schema(extractor: Extractor, schema: Any) -> None:
+    with pytest.raises(SchemaError):
+        extractor.extract(["LG"], schema)
+
+
 def test_no_products(extractor: Extractor) -> None:
     assert extractor.extract([], Loose) == []
     assert list(extractor.stream(iter(()), Loose)) == []
@@ -184,6 +196,7 @@ def test_mixed_categories(extractor: Extractor) -> None:
     items = sorted(extractor.stream(rows, schemas, category="category"), key=lambda i: i.index)
     assert [type(item.value) for item in items[:2]] == [Loose, Shoe]
     assert "'hat'" in items[2].errors[0].message
+    assert "no category; category (--category) names its key" in items[3].errors[0].message
     assert "'tv', 'shoe'" in items[3].errors[0].message
     assert len(items[4].errors[0].message) < 400
     with pytest.raises(SchemaError):
@@ -571,6 +584,8 @@ def test_ready_made_schemas_have_names() -> None:
     assert load_schema("Breakfast Cereal") is not None
     with pytest.raises(InputError, match="television"):
         load_schema("radio")
+    with pytest.raises(InputError, match="'televison'; did you mean 'television'"):
+        load_schema("televison")
     with pytest.raises(InputError, match="television"):
         load_schema("../pyproject")
 

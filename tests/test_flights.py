@@ -15,8 +15,10 @@ from test_gpu import Typed, written
 from schemax import ModelError
 from schemax.compiler import TextCodec
 from schemax.config import DecodingConfig
+from schemax.runtime import sampler, sampling
 from schemax.runtime.limits import FLIGHTS, Limits
 from schemax.runtime.model import DecoderModel
+from schemax.runtime.sampling import Draw
 from schemax.runtime.self_test import prepare
 from schemax.runtime.stream import _Flight
 
@@ -64,6 +66,36 @@ def test_outputs_are_those_of_one_flight(
     limited(monkeypatch, flights=2)
     assert written(run(model, compiled, TEXTS, 6)) == written(expected)
     assert max(under_way) == 2
+
+
+@pytest.mark.parametrize("most", [1, 1000])
+def test_texts_that_are_checked_on_a_device_are_those_of_the_host(
+    decoder_model: Callable[..., DecoderModel],
+    codec: TextCodec,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+) -> None:
+    """Where all that is refused is chosen once more there, and where the host has to."""
+    model, compiled = decoder_model(), compiled_in("branched", Typed, codec, k_max=6)
+    expected = run(model, compiled, TEXTS, 6)
+    looks, choose_again = 0, Draw._choose_again
+
+    def counted(*arguments: Any) -> None:
+        nonlocal looks
+        looks += 1
+        choose_again(*arguments)
+
+    monkeypatch.setattr(Draw, "_choose_again", counted)
+    monkeypatch.setattr(sampler, "SHARED", frozenset())
+    monkeypatch.setattr(sampling, "_AGAIN", most)
+    found = run(model, compiled, TEXTS, 6)
+    assert looks > 3
+    assert found == expected
+    for slots, others in zip(found, expected, strict=True):
+        for slot, other in zip(slots, others, strict=True):
+            assert slot.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+            assert slot.legal_logprobs == pytest.approx(other.legal_logprobs, abs=1e-4)
+    assert any(slot.legal_logprobs[1] < 0 for slots in found for slot in slots)
 
 
 def test_flights_share_what_may_be_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -361,8 +361,9 @@ def test_scalars_of_several_types(annotation: Any, raw: str, value: Any) -> None
     assert (found.x, type(found.x)) == (value, type(value))
 
 
-def test_tuples_of_another_length_are_errors() -> None:
+def test_tuples_of_another_length_are_errors_and_null_is_none() -> None:
     model = pydantic.create_model("Model", x=(tuple[str, int] | None, None))
+    assert (read(model, x=" null").value, read(model, x=" null").errors) == (model(x=None), ())
     (error,) = read(model, x=' ["a"]').errors
     assert (error.field, error.message) == ("x", "expected 2 values, got 1")
     assert "holds scalars, none of them None" in refused(tuple[Person, int])

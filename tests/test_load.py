@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 from transformers.integrations import hub_kernels
+from transformers.utils import logging
 
 from schemax import Extractor
 from schemax.errors import ModelError
@@ -174,6 +175,12 @@ def test_a_device_map_on_cuda(folder: Path, device_map: Any, cuda: None) -> None
     assert mapped.model.device.type == "cuda"
     plain = Extractor.from_pretrained(folder, device="cuda", dtype="float32")
     assert torch.allclose(logits(mapped.model.model), logits(plain.model.model), atol=1e-4)
+
+
+def test_no_bar_of_weights(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Extractor.from_pretrained(folder)
+    assert capfd.readouterr().err == ""
+    assert logging.is_progress_bar_enabled()
 
 
 def test_attention_implementations(folder: Path) -> None:

@@ -37,6 +37,7 @@ def test_blank_lines_are_skipped_but_counted() -> None:
     [
         (b'{"a": }', "broken JSON: Expecting value at column 7"),
         (b"{'a': 1}", "broken JSON"),
+        (b'{"a": "b', "broken JSON: Unterminated string starting at column 7"),
         (b'"caf\xe9"', "not valid UTF-8 at byte 5"),
         (b"[1, 2]", "must be an object or a string, not an array"),
         (b"12", "not a number"),

@@ -71,6 +71,10 @@ def test_attr_keeps_everything_in_pydantics_json_schema() -> None:
 
 
 def test_attr_refuses_what_cannot_be_meant() -> None:
+    with pytest.raises(TypeError, match="no argument 'kmax'; did you mean 'k_max'"):
+        attr("Diagonal", kmax=3)
+    with pytest.raises(TypeError, match="the description must be text, not 5"):
+        attr(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="examples must be a list"):
         attr(examples="Samsung")
     with pytest.raises(TypeError, match="json_schema_extra to be a dict"):

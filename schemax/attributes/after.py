@@ -26,7 +26,8 @@ def resolved(paths: Sequence[Path], named: Sequence[Sequence[Path]]) -> list[tup
                 known = some_of(".".join(leaf) for leaf in paths if leaf != path)
                 raise Misplaced(
                     path,
-                    f"after names {'.'.join(name)!r}, which is not asked for; there are {known}",
+                    f"after names {'.'.join(name)!r}, which is not asked for; "
+                    f"there are {known or 'no others'}",
                 )
             if path in inside:
                 raise Misplaced(

@@ -62,9 +62,9 @@ def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
 def refusals_of(model: type[Any]) -> list[SchemaError]:
     """All that `compile_attributes` refuses in a class; of more than a hundred faults the first."""
     refused: list[SchemaError] = []
+    outer = _Outer(model.__name__, itertools.count(1), refused)
     try:
-        for _ in _leaves(model, _Outer(model.__name__, itertools.count(1), refused)):
-            pass
+        _with_after(tuple(_leaves(model, outer)), outer)
         if not refused:
             compile_attributes(model)
     except SchemaError as error:
@@ -237,12 +237,19 @@ def _with_after(leaves: tuple[Attribute, ...], outer: _Outer) -> tuple[Attribute
     """The leaves of a root or of an item, which look at none outside it."""
     if not any(leaf.after for leaf in leaves):
         return leaves
-    try:
-        after = resolved([leaf.path for leaf in leaves], [leaf.after for leaf in leaves])
-    except Misplaced as error:
-        _refuse(SchemaError(outer.root, ".".join(error.path), str(error)), outer)
-        return leaves
-    return tuple(replace(leaf, after=some) for leaf, some in zip(leaves, after, strict=True))
+    # A refused field may be looked at: it is refused once.
+    named: dict[Path, tuple[Path, ...]] = {
+        tuple(error.field.split(".")): () for error in outer.refused or () if error.field
+    }
+    named |= {leaf.path: leaf.after for leaf in leaves}
+    while True:
+        try:
+            after = dict(zip(named, resolved([*named], [*named.values()]), strict=True))
+        except Misplaced as error:
+            _refuse(SchemaError(outer.root, ".".join(error.path), str(error)), outer)
+            named[error.path] = ()
+        else:
+            return tuple(replace(leaf, after=after[leaf.path]) for leaf in leaves)
 
 
 def _fields_of(model: type[Any], outer: _Outer) -> dict[str, FieldInfo]:

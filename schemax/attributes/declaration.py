@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from difflib import get_close_matches
+from inspect import signature
 from typing import Any
 
 from pydantic import Field
@@ -42,9 +44,17 @@ def attr(
     strict: takes literals alone: no "55-Inch", no "two", no "March 3, 2021" (docs/typed.md).
     skip: the field is not read from documents, and has its default.
 
-    Raises TypeError for `examples` that are a bare string, and for any of these options beside a
-    callable `json_schema_extra`.
+    Raises TypeError for an argument that neither this function nor Pydantic knows, a `description`
+    that is no text, `examples` that are a bare string, and any of these options beside a callable
+    `json_schema_extra`.
     """
+    if strange := sorted(field.keys() - signature(Field).parameters.keys()):
+        known = {*signature(attr).parameters, *signature(Field).parameters}
+        near = get_close_matches(strange[0], known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise TypeError(f"attr() and pydantic.Field have no argument {strange[0]!r}{hint}")
+    if not isinstance(description, str | None):
+        raise TypeError(f"the description must be text, not {description!r}")
     if isinstance(examples, (str, bytes)):
         raise TypeError(f"examples must be a list of examples: write [{examples!r}]")
     own: dict[str, Any] = {"k_max": k_max, "long": long or None, "uniqueItems": unique or None}

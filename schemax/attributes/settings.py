@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from schemax.attributes.classes import declares_fields
 from schemax.errors import SchemaError
+from schemax.messages import clipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,11 @@ def require_model(model: Any) -> None:
         return
     if declares_fields(type(model)):
         raise SchemaError(type(model).__name__, None, "is an instance; pass its class")
-    raise SchemaError(
-        getattr(model, "__name__", None) or type(model).__name__,
-        None,
+    reason = (
         "is no class derived from pydantic.BaseModel (or schemax.AttrSchema), no dataclass and no "
-        "TypedDict",
+        "TypedDict"
     )
+    if isinstance(model, str):
+        reason += "; load_schema(NAME) gives a ready-made one"
+        raise SchemaError(clipped(repr(model)), None, reason)
+    raise SchemaError(getattr(model, "__name__", type(model).__name__), None, reason)

@@ -20,7 +20,7 @@ from schemax.compiler.choices import Branches
 from schemax.config import DecodingConfig
 from schemax.runtime.engine import fill
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.sampler import Sampler
+from schemax.runtime.sampler import Choice, Sampler
 from schemax.runtime.self_test import prepare
 from schemax.runtime.slot_grammars import SlotGrammars
 from schemax.schema import AttrSchema
@@ -220,8 +220,10 @@ def _branches(slot: SlotOutput) -> int:
 def _clocked(device: torch.device) -> Iterator[TimedRun]:
     """Times passes, and the choices after them, for as long as the context lasts."""
     run = TimedRun()
-    usual_pass, usual_choice, settle = DecoderModel.run_batch, Sampler.choose, SlotGrammars.settle
+    usual_pass, settle = DecoderModel.run_batch, SlotGrammars.settle
+    usual_begin, usual_finish = Sampler.begin, Sampler.finish
     passed, reading = 0.0, True
+    begun: dict[int, bool] = {}  # by choice under way, whether its pass read documents
 
     def timed(work: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, float]:
         start = time.perf_counter()
@@ -244,9 +246,17 @@ def _clocked(device: torch.device) -> Iterator[TimedRun]:
             run.steps += slots > 0
             run.slots += slots
 
-    def timed_choice(*arguments: Any) -> Any:
-        result, seconds = timed(usual_choice, *arguments)
-        add(seconds, passed, len(result.ids))
+    def timed_begin(*arguments: Any) -> Any:
+        choice, seconds = timed(usual_begin, *arguments)
+        add(seconds, passed, len(choice.slots))
+        begun[id(choice)] = reading
+        return choice
+
+    def timed_finish(sampler: Sampler, choice: Choice) -> Any:
+        nonlocal reading
+        reading = begun.pop(id(choice))
+        result, seconds = timed(usual_finish, sampler, choice)
+        add(seconds)
         return result
 
     def timed_settling(*arguments: Any, **options: Any) -> Any:
@@ -256,7 +266,8 @@ def _clocked(device: torch.device) -> Iterator[TimedRun]:
 
     with (
         patch.object(DecoderModel, "run_batch", timed_pass),
-        patch.object(Sampler, "choose", timed_choice),
+        patch.object(Sampler, "begin", timed_begin),
+        patch.object(Sampler, "finish", timed_finish),
         patch.object(SlotGrammars, "settle", timed_settling),
     ):
         yield run

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
@@ -74,6 +75,8 @@ def read_schema(spec: str) -> Model:
         return _of_module(imported(place), name, spec)
     if spec.endswith(".py"):
         return _of_module(imported(spec), "", spec)
+    if Path(spec).is_file():
+        raise UsageError(f"{spec} is no schema: a class is file.py:Class, a document schema.json")
     return load_schema(spec)
 
 
@@ -119,7 +122,10 @@ def imported(place: str) -> ModuleType:
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {place}") from error
     except Exception as error:
-        raise UsageError(f"cannot import {place}: {type(error).__name__}: {error}") from error
+        file = str(Path(place).resolve())
+        frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename == file]
+        where = f"{place}, line {frames[-1].lineno}" if frames else place
+        raise UsageError(f"cannot import {where}: {type(error).__name__}: {error}") from error
 
 
 def _imported_file(path: Path) -> ModuleType:

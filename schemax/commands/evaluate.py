@@ -125,7 +125,7 @@ def evaluate(
 
     Every setting reads the same documents, in the same run; F1 counts exact matches. The strict
     score takes an attribute that is not annotated as null. Later settings are compared with the
-    first one, product by product; so are several models, separated by commas: --model base,tuned.
+    first one, document by document; so are several models, separated by commas: --model base,tuned.
     """
     picture = report.reliability
     if picture is not None:

@@ -28,7 +28,7 @@ from schemax.io.resumable import ResumableRun
 from schemax.io.retry import Retry
 from schemax.io.rows import Details, check_details, check_kept
 from schemax.io.run_record import RunRecord
-from schemax.io.storage import check_folder, is_replaceable
+from schemax.io.storage import check_folder, is_replaceable, place_of
 from schemax.io.stream import in_order
 from schemax.io.summary import Summary, Tally
 from schemax.io.table_schema import TableSchema
@@ -188,6 +188,9 @@ class Job:
         tally, table = Tally(), None
         if self.output != STANDARD:
             check_target(self.output)
+            inputs = map(place_of, self.source.files)
+            if is_replaceable(self.output) and place_of(self.output) in inputs:
+                raise InputError(f"cannot write {self.output}: it is an input; name another file")
             table = self._table()
         if self.retry is not None and not self.retry.failed and self.retry.output == self.output:
             for row in self.retry.others():

@@ -55,7 +55,8 @@ def _record(line: bytes, number: int) -> Record:
     except UnicodeDecodeError as error:
         return InputError(f"line {number}: not valid UTF-8 at byte {error.start + 1}")
     except json.JSONDecodeError as error:
-        return InputError(f"line {number}: broken JSON: {error.msg} at column {error.colno}")
+        reason = error.msg.removesuffix(" at")  # "Unterminated string starting at"
+        return InputError(f"line {number}: broken JSON: {reason} at column {error.colno}")
     except (ValueError, RecursionError) as error:  # numbers too long, brackets too deep
         return InputError(f"line {number}: JSON that cannot be read: {error}")
     if isinstance(value, (dict, str)):

@@ -48,6 +48,11 @@ def local_path(name: str) -> Path:
     return Path(name.removeprefix("file://")).resolve()
 
 
+def place_of(name: str) -> str | Path:
+    """What names of the same file have in common."""
+    return name if is_remote(name) else local_path(name)
+
+
 def is_replaceable(name: str) -> bool:
     """Whether a new file can take the place of what is there; a device or a pipe cannot go."""
     return is_remote(name) or local_path(name).is_file() or not local_path(name).exists()

@@ -14,6 +14,7 @@ from schemax.reading import Reading, noted
 
 _LANGUAGES = ["en", "de", "fr", "es", "pt", "it", "nl"]
 _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?", re.DOTALL)
+_DIGIT = re.compile(r"\d")
 _NUMERIC = re.compile(r"(?<!\d)(\d{1,2})(?P<mark>[./-])(\d{1,2})(?P=mark)(?:\d{4}|\d\d)(?!\d)")
 _COMPACT = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
 _MONTH = r"[^\W\d_]{3,}\.?"
@@ -31,7 +32,8 @@ def read_date(text: str, with_time: bool) -> Reading:
 
     Raises ValueError for several dates.
     """
-    if _ISO.fullmatch(text):
+    # A year, at least, is in digits; to look for it in words takes long.
+    if _ISO.fullmatch(text) or not _DIGIT.search(text):
         return Reading(text)
     found = _parsed(text, with_time)
     if found is None:

@@ -113,14 +113,14 @@ class Row:
             if texts and not strict and (why := self._no_value(leaf, texts)):
                 self.notes[leaf.index] = f'"{texts[0]}" left out: {why}'
                 return
-            readings = readings_of(leaf, texts or (), strict, self.documents)
+            if texts is None:
+                return
+            readings = readings_of(leaf, texts, strict, self.documents)
             if leaf.attribute.members and texts and is_text(slot.raw, texts, readings, format):
                 readings = [Reading(text) for text in texts]
         except Exception as error:  # a format may be the user's own
             self.chosen[leaf.index] = slot.raw
             self.fault(leaf, reason_of(error))
-            return
-        if texts is None:
             return
         self.stated[leaf.index] = texts
         values = [reading.value for reading in readings]

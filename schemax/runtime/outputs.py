@@ -65,7 +65,8 @@ def too_long(problem: str, num_tokens: int) -> DocumentOutput:
         (),
         0,
         f"the document is too long: its prompt {problem} ({num_tokens:,} tokens are the text "
-        "itself); shorten the text or choose a model with a longer context",
+        "itself, the others the instruction, keys and budgets); shorten what is long or choose a "
+        "model with a longer context",
     )
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from schemax.config import DecodingConfig
 from schemax.runtime.plan import Ids, Ints, lay_out_keys
-from schemax.runtime.watching import Watcher
 from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec, StopTable, Waves
+
+if TYPE_CHECKING:
+    from schemax.runtime.watching import Watcher  # which imports torch
 
 # A shorter instruction is read with every document: attending to it apart would cost more.
 _SHORTEST_PREFIX = 16

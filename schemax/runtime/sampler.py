@@ -6,8 +6,8 @@ chosen once more, under the mask, which greedily gives the same token as asking 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import Tensor
 from schemax.config import DecodingConfig
 from schemax.runtime.grammar import Bits, Node
 from schemax.runtime.plan import Ints
-from schemax.runtime.sampling import Draw, choose, log_totals
+from schemax.runtime.sampling import Draw, Masks, choose, log_totals
 from schemax.runtime.slot_grammars import MATCHER, NODE, TEXT, UNBOUND, SlotGrammars
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import SHARED, fetch
@@ -30,6 +30,7 @@ Floats = npt.NDArray[np.float32]
 _LEAST_PROBABLE = 1e-6
 # What a grammar allows is never taken for less probable: its logarithm stays a number.
 _LEAST_MASS = 1e-38
+_NONE = Masks(np.zeros(0, np.int64), np.zeros(0, np.int64), ())
 
 
 class Chosen(NamedTuple):
@@ -81,15 +82,12 @@ class Sampler:
         taken = np.full(count, -1) if given is None else given
         deferred = self.grammars.take_deferred(slots, taken)
         modes = np.where(taken < 0, table.mode[slots], UNBOUND)
-        # What a grammar refuses afterwards is chosen once more, which a device would be waited for.
-        texts_first = self._config.temperature > 0 or logits.device.type not in SHARED
-        few, nodes, bits = self._ask(slots, modes, texts_first=texts_first)
+        few, nodes, strict, texts = self._ask(slots, modes, logits.device)
         everything = np.ones(count, bool)
         everything[few] = False
         (rows,) = np.nonzero(everything)
-        is_strict = set(np.flatnonzero(modes == NODE).tolist())
         ids = [node.ids for node in nodes if node.ids is not None]
-        look = self._look(logits, slots, rows, taken[rows], bits, is_strict, few, ids)
+        look = self._look(logits, slots, rows, taken[rows], few, ids, strict, texts)
         return Choice(logits, slots, modes, taken, deferred, rows, few, nodes, look)
 
     def finish(self, choice: Choice) -> Chosen:
@@ -108,11 +106,13 @@ class Sampler:
         return chosen
 
     def _ask(
-        self, slots: Ints, modes: Ints, *, texts_first: bool
-    ) -> tuple[Ints, list[Node], dict[int, Bits]]:
-        """What is allowed, of those that are asked before the choice; texts only if `texts_first`.
+        self, slots: Ints, modes: Ints, device: torch.device
+    ) -> tuple[Ints, list[Node], Masks, Masks]:
+        """What is allowed, of those that are asked before the choice.
 
-        Rows of slots that may write few tokens, with their nodes; the bits of other rows.
+        Rows of slots that may write few tokens, with their nodes; masks of other rows of nodes;
+        those of texts. What a text is refused afterwards is chosen once more, which a device would
+        be waited for: so texts are not asked on the host alone.
         """
         (rows,) = np.nonzero(modes == NODE)
         few, few_nodes = [], []
@@ -126,11 +126,12 @@ class Sampler:
             else:
                 self.grammars.give_up(int(slots[row]))
                 modes[row] = UNBOUND
-        if texts_first:
-            some = np.flatnonzero((modes == TEXT) | (modes == MATCHER))
-            allowed = self.grammars.allowed_in_texts(slots, some, modes)
-            bits.update({row: allowance.bits for row, allowance in allowed.items()})
-        return np.array(few, np.int64), few_nodes, bits
+        texts = _NONE
+        if self._config.temperature > 0 or device.type not in SHARED:
+            (some,) = np.nonzero((modes == TEXT) | (modes == MATCHER))
+            some, which, allowed = self.grammars.allowed_in_texts(slots, some, modes)
+            texts = Masks(some, which, [allowance.bits for allowance in allowed])
+        return np.array(few, np.int64), few_nodes, _masks(bits), texts
 
     def _look(
         self,
@@ -138,27 +139,35 @@ class Sampler:
         slots: Ints,
         rows: Ints,
         given: Ints,
-        bits: Mapping[int, Bits],
-        is_strict: Container[int],
         few: Ints,
         ids: Sequence[Ints],
+        strict: Masks = _NONE,
+        texts: Masks = _NONE,
+        *,
+        again: bool = False,
     ) -> Callable[[], tuple[Floats, _Few]]:
         """What is asked of the logits: one copy to the device, and one back that a call waits for.
 
-        rows: (n,) of which all logits are looked at; see `Draw`. bits, is_strict: by row.
-        few: (m,) rows of which those of some `ids` are. The call gives (4, n) choices, and these.
+        rows: (n,) in order, of which all logits are looked at; see `Draw`. few: (m,) rows of which
+        those of some `ids` are. strict, texts: by row. again: whether texts are refused otherwise.
+        The call gives (4, n) choices, and these.
         """
         table, mine = self._table, slots[rows]
-        places = {row: place for place, row in enumerate(rows.tolist())} if bits else {}
         flat, owner, starts = _flattened(ids)
+        bound, checked = strict, _NONE
+        if again or self._config.temperature > 0:
+            bound = _both(strict, texts)
+        else:
+            checked = texts
         draw, others = Draw.of(
             rows=None if len(rows) == len(slots) else rows,
             given=given,
             null_ids=table.null_id[mine],
             keys=np.stack([table.digest[mine], table.number[mine]], axis=1),
             steps=table.step[mine],
-            bits={places[row]: mask for row, mask in bits.items()},
-            is_strict={places[row]: row in is_strict for row in bits},
+            bound=replace(bound, places=np.searchsorted(rows, bound.places)),
+            is_strict=np.isin(bound.places, strict.places),
+            checked=replace(checked, places=np.searchsorted(rows, checked.places)),
             config=self._config,
             device=logits.device,
             others=(few, few[owner], flat),
@@ -232,20 +241,35 @@ class Sampler:
         if not refused:
             return
         modes = self._table.mode[slots]
-        allowed = grammars.allowed_in_texts(slots, refused, modes)
-        sampled = self._config.temperature > 0
-        few = [row for row in refused if row in allowed and allowed[row].is_few and not sampled]
-        rows = np.array([row for row in refused if row not in few], np.int64)
-        bits = {row: allowed[row].bits for row in rows.tolist() if row in allowed}
-        ids, given = [allowed[row].ids for row in few], np.full(len(rows), -1)
-        few_rows = np.array(few, np.int64)
-        drawn, of_few = self._look(logits, slots, rows, given, bits, (), few_rows, ids)()
+        rows, which, allowed = grammars.allowed_in_texts(slots, np.array(refused), modes)
+        are_few = np.array([allowance.is_few for allowance in allowed], bool)[which]
+        are_few &= self._config.temperature == 0.0
+        few, rows = rows[are_few], rows[~are_few]
+        ids = [allowed[number].ids for number in which[are_few].tolist()]
+        texts = Masks(rows, which[~are_few], [allowance.bits for allowance in allowed])
+        given = np.full(len(rows), -1)
+        drawn, of_few = self._look(logits, slots, rows, given, few, ids, texts=texts, again=True)()
         chosen.ids[rows], chosen.logprobs[rows], chosen.legal_logprobs[rows] = drawn[[0, 1, 3]]
-        if few:
-            _take_best(few_rows, of_few, chosen)
+        if len(few):
+            _take_best(few, of_few, chosen)
         again = np.array(refused)
         for row in grammars.refused(slots, again[modes[again] != UNBOUND], chosen.ids):
             grammars.give_up(int(slots[row]))
+
+
+def _masks(bits: Mapping[int, Bits]) -> Masks:
+    """By row, in order."""
+    masks = {id(mask): mask for mask in bits.values()}
+    numbers = {key: number for number, key in enumerate(masks)}
+    which = [numbers[id(mask)] for mask in bits.values()]
+    return Masks(np.array([*bits], np.int64), np.array(which, np.int64), [*masks.values()])
+
+
+def _both(one: Masks, other: Masks) -> Masks:
+    places = np.concatenate([one.places, other.places])
+    which = np.concatenate([one.which, other.which + len(one.masks)])
+    order = places.argsort()
+    return Masks(places[order], which[order], [*one.masks, *other.masks])
 
 
 def _take_best(rows: Ints, few: _Few, chosen: Chosen) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ _BLOCK = 512
 # Logits that are worked on at once, in float32: as many as a CPU's caches hold; on an accelerator,
 # as memory has room for beside all else. And slots, at least.
 _AT_ONCE, _FEWEST_ROWS = {"cpu": 1 << 18, "cuda": 1 << 26}, 8
+# Choices that are checked and made once more on the device, at most: so many, or one of so many.
+_AGAIN, _ONE_OF = 64, 16
 
 
 def choose(logits: Tensor, keys: Tensor, step: int | Tensor, config: DecodingConfig) -> Tensor:
@@ -60,6 +62,16 @@ def largest(logits: Tensor) -> Tensor:
     return torch.where(logits[every, behind] > tops[every, best], behind, place)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Masks:
+    """Of (n,) places, in order, the mask that each has: its place, `which`, among masks of
+    (ceil(V / 32),) words, 32 tokens a word."""
+
+    places: Ints
+    which: Ints
+    masks: Sequence[npt.NDArray[np.int32]]
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
     """A choice for each of n rows of logits, over the whole vocabulary. All that it needs, staged.
@@ -67,10 +79,12 @@ class Draw:
     rows: (n,) of the logits; None for all of them.
     given: (n,) tokens to be taken, -1 where one is chosen. null_ids: (n,) at least 0.
     keys: (n, 2), steps: (n,) for random numbers, see `choose`.
-    masked: (m,) places, in order, of which only some tokens are allowed: those of the mask `which`,
-        (m,), among `bits`, (masks, words), 32 tokens a word. masked_rows: the same on the device.
-    is_strict: (m,) whether probabilities are among the allowed tokens, or among all; greedily, what
-        is allowed is then told only where it changed the choice. strict: the same on the device.
+    bits: (masks, words) what masks allow. Of places that have any, `Masks` and, on the device,
+        (m,) numbers and masks:
+    bound: these choose among allowed tokens. strict: (m,) whether probabilities are among these,
+        or among all; greedily, what is allowed is then told only where it changed the choice.
+    checked: these choose freely, and only what is refused then is chosen once more: a few at most,
+        since the host does not wait to learn how many; who uses the choice looks for the others.
     """
 
     rows: Tensor | None
@@ -78,12 +92,15 @@ class Draw:
     null_ids: Tensor
     keys: Tensor
     steps: Tensor
-    masked: Ints
-    masked_rows: Tensor
-    which: Tensor
     bits: Tensor | None
+    bound: Masks
+    bound_places: Tensor
+    bound_masks: Tensor
     strict: Tensor
     is_strict: npt.NDArray[np.bool_]
+    checked: Masks
+    checked_places: Tensor
+    checked_masks: Tensor
     config: DecodingConfig
 
     @classmethod
@@ -94,45 +111,41 @@ class Draw:
         null_ids: Ints,
         keys: Ints,
         steps: Ints,
-        bits: Mapping[int, npt.NDArray[np.int32]],
-        is_strict: Mapping[int, bool],
+        bound: Masks,
+        is_strict: npt.NDArray[np.bool_],
+        checked: Masks,
         config: DecodingConfig,
         device: torch.device,
         others: Sequence[Ints] = (),
     ) -> tuple[Draw, list[Tensor]]:
-        """A draw, and other arrays, all of which go to the device in one copy.
-
-        bits, is_strict: of some of the n places.
-        """
-        masked = np.array(sorted(bits), np.int64)
-        # Texts of many slots are in few states, whose masks are the same objects.
-        masks = {id(mask): mask for mask in bits.values()}
-        numbers = {key: number for number, key in enumerate(masks)}
-        which = np.array([numbers[id(bits[place])] for place in masked.tolist()], np.int64)
-        strict = np.array([is_strict[place] for place in masked.tolist()], bool)
-        arrays = [given, np.maximum(null_ids, 0), keys, steps, masked, which]
-        arrays += [strict.astype(np.int64), *others]
-        if bits:
-            arrays.append(_as_int64(np.stack(list(masks.values()))))
+        """A draw, and other arrays, all of which go to the device in one copy."""
+        arrays = [given, np.maximum(null_ids, 0), keys, steps, bound.places, bound.which]
+        arrays += [is_strict.astype(np.int64), checked.places]
+        arrays += [checked.which + len(bound.masks), *others]
+        if masks := [*bound.masks, *checked.masks]:
+            arrays.append(_as_int64(np.stack(masks)))
         if rows is not None:
             arrays.append(rows)
         staged = stage(arrays, device)
         chosen_rows = None if rows is None else staged.pop()
         draw = cls(
             rows=chosen_rows,
-            bits=staged.pop().view(torch.int32) if bits else None,
+            bits=staged.pop().view(torch.int32) if masks else None,
             given=staged[0],
             null_ids=staged[1],
             keys=staged[2],
             steps=staged[3],
-            masked=masked,
-            masked_rows=staged[4],
-            which=staged[5],
+            bound=bound,
+            bound_places=staged[4],
+            bound_masks=staged[5],
             strict=staged[6],
-            is_strict=strict,
+            is_strict=is_strict,
+            checked=checked,
+            checked_places=staged[7],
+            checked_masks=staged[8],
             config=config,
         )
-        return draw, staged[7:]
+        return draw, staged[9:]
 
     def run(self, logits: Tensor) -> Tensor:
         """(S, V) logits -> (4, n) float32: tokens, their log-probabilities, nulls', and those of
@@ -146,15 +159,18 @@ class Draw:
             some = slice(first, min(first + step, count))
             part = logits[some] if self.rows is None else logits[self.rows[some]]
             found[:, some] = self._run(part, some)
+        if len(self.checked.places):
+            self._choose_again(logits, found)
         return found
 
     def _run(self, part: Tensor, some: slice) -> Tensor:
-        begin, end = np.searchsorted(self.masked, [some.start, some.stop])
+        begin, end = np.searchsorted(self.bound.places, [some.start, some.stop])
         source, free = part, None
         legal = torch.zeros(1, len(part), device=part.device)
         if self.bits is not None and begin < end:
-            places = self.masked_rows[begin:end] - some.start
-            source = _ruled_out(part, places, self.bits[self.which[begin:end]])
+            places = self.bound_places[begin:end] - some.start
+            found = _ruled_out(part[places], self.bits, self.bound_masks[begin:end])
+            source = part.index_put((places,), found)
             legal[0, places] = log_totals(source, places) - log_totals(part, places)
             if self.is_strict[begin:end].all():
                 part = source
@@ -175,6 +191,24 @@ class Draw:
         logprobs = part.log_softmax(dim=-1, dtype=torch.float32).gather(1, wanted)
         return torch.cat([ids[None].float(), logprobs.T, legal])
 
+    def _choose_again(self, logits: Tensor, found: Tensor) -> None:
+        """Has some of the places whose choice is refused choose once more, in place."""
+        assert self.bits is not None
+        places, masks = self.checked_places, self.checked_masks
+        own = found[0, places].long()
+        allowed = (self.bits[masks, own >> 5] >> (own & 31)) & 1
+        most = min(max(_AGAIN, len(places) // _ONE_OF), _rows_at_once(logits), len(places))
+        some = allowed.topk(most, largest=False).indices
+        again = places[some]
+        part = logits[again if self.rows is None else self.rows[again]]
+        # One of those whose choice is allowed makes the same one.
+        bound = _ruled_out(part, self.bits, masks[some])
+        ids = largest(bound)
+        logprobs = part.log_softmax(dim=-1, dtype=torch.float32).gather(1, ids[:, None])
+        legal = bound.float().logsumexp(dim=-1) - part.float().logsumexp(dim=-1)
+        found[0, again], found[1, again] = ids.float(), logprobs[:, 0]
+        found[3, again] = legal.where(allowed[some] == 0, 0.0)
+
 
 def log_totals(logits: Tensor, rows: Tensor) -> Tensor:
     """(S, V) logits -> (n,) float32 log-sum-exps of some rows."""
@@ -194,11 +228,14 @@ def _rows_at_once(logits: Tensor) -> int:
     return max(_FEWEST_ROWS, most // logits.shape[1])
 
 
-def _ruled_out(logits: Tensor, rows: Tensor, bits: Tensor) -> Tensor:
-    """(S, V) logits with minus infinity for what is not allowed in some rows."""
+def _ruled_out(logits: Tensor, bits: Tensor, which: Tensor) -> Tensor:
+    """(n, V) logits with minus infinity for what masks do not allow: of (masks, words) bits, those
+    that the (n,) rows have."""
     shifts = torch.arange(32, dtype=torch.int32, device=logits.device)
-    allowed = ((bits[:, :, None] >> shifts) & 1).flatten(1)[:, : logits.shape[1]]
-    return logits.index_put((rows,), logits[rows].masked_fill_(allowed == 0, -torch.inf))
+    are_few = len(bits) <= len(which)
+    taken = bits if are_few else bits[which]
+    refused = ((taken[:, :, None] >> shifts) & 1).flatten(1)[:, : logits.shape[1]] == 0
+    return logits.masked_fill(refused[which] if are_few else refused, -torch.inf)
 
 
 def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:

@@ -8,7 +8,7 @@ matcher (llguidance) is asked only where the table says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,9 @@ from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, SlotSpec, StopTable
 
 UNBOUND, TEXT, NODE, MATCHER = range(4)
 """A slot's `mode`: no grammar; a table of free text; a node of a tree; a matcher of its own."""
+
+# More than any table of free text has, whose states are int8.
+_STATES = 128
 
 
 class SlotGrammars:
@@ -111,31 +114,42 @@ class SlotGrammars:
         return nodes
 
     def allowed_in_texts(
-        self, slots: Ints, rows: Iterable[int], modes: Ints
-    ) -> dict[int, Allowance]:
-        """What free text allows next, by row: by its table, or by its matcher."""
+        self, slots: Ints, rows: Ints, modes: Ints
+    ) -> tuple[Ints, Ints, list[Allowance]]:
+        """What free text allows next, by its table, or by its matcher: (n,) rows, in order, without
+        those whose matcher has failed; (n,) which allowance each has; and these."""
         table = self._table
-        found: dict[int, Allowance] = {}
-        asked: list[int] = []
-        for row in rows:
-            slot = int(slots[row])
-            if modes[row] == MATCHER:
-                asked.append(row)
-                continue
-            key = int(table.text_table[slot]), int(table.text_state[slot])
-            if key not in self._in_texts:
-                allowed = self._text_tables[key[0]][key[1]] != TEXT_REFUSED
-                self._in_texts[key] = Allowance.of(packed(allowed[None])[0])
-            found[row] = self._in_texts[key]
+        by_table = rows[modes[rows] == TEXT]
+        mine = slots[by_table]
+        # Texts of many slots are in few states.
+        states, which = np.unique(
+            table.text_table[mine] * _STATES + table.text_state[mine], return_inverse=True
+        )
+        found = [self._in_text(*divmod(state, _STATES)) for state in states.tolist()]
+        asked = rows[modes[rows] == MATCHER].tolist()
         matchers = [self._matchers[int(slots[row])] for row in asked]
+        bound: list[int] = []
         masks = self._automata.masks(matchers)
         for row, matcher, mask in zip(asked, matchers, masks, strict=True):
             if matcher.is_error() or not mask.any():
                 self.give_up(int(slots[row]), matcher)
                 modes[row] = UNBOUND
             else:
-                found[row] = Allowance.of(mask.copy())
-        return found
+                bound.append(row)
+                found.append(Allowance.of(mask.copy()))
+        if not bound:
+            return by_table, which, found
+        rows = np.concatenate([by_table, bound])
+        which = np.concatenate([which, np.arange(len(states), len(found))])
+        order = rows.argsort()
+        return rows[order], which[order], found
+
+    def _in_text(self, number: int, state: int) -> Allowance:
+        """What a table of free text allows in one of its states."""
+        if (number, state) not in self._in_texts:
+            allowed = self._text_tables[number][state] != TEXT_REFUSED
+            self._in_texts[number, state] = Allowance.of(packed(allowed[None])[0])
+        return self._in_texts[number, state]
 
     def refused(self, slots: Ints, rows: Ints, ids: Ints) -> list[int]:
         """Those of some rows whose tokens are not allowed; the others go on behind their tokens.
