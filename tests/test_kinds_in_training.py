@@ -148,6 +148,12 @@ def test_classes_of_any_kind_field_by_field(kind: Any) -> None:
     assert names == [a.name for a in compile_attributes(kind)]
 
 
+@pytest.mark.parametrize("value", [{"name": "Ann"}, [{"name": "Ann"}]])
+def test_objects_are_labels_of_dicts_and_lists_alone(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(InputError, match="document #1: attribute 'code': expected a value, got an"):
+        annotated(tmp_path, code=value)
+
+
 def test_titles_that_several_attributes_have_are_no_names(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no attribute 'name'"):
         annotated(tmp_path, name="Ann")

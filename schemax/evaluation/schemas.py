@@ -13,9 +13,10 @@ from pydantic import BaseModel, create_model
 from schemax.attributes import Attribute, asked_fields, compile_attributes, settings_of
 from schemax.attributes.classes import fields_of
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, attribute_names, row_ids
+from schemax.evaluation.examples import Example, ObjectText, attribute_names, row_ids
 from schemax.evaluation.labels import as_array
 from schemax.evaluation.scores import titles_of
+from schemax.messages import clipped
 from schemax.schema import AttrSchema
 
 
@@ -113,20 +114,22 @@ def as_declared(
     """The same, with every label of a list as the JSON array that predictions are compared with.
 
     Several texts are its items, unless they are arrays themselves, which are then accepted lists.
+    Raises InputError, naming the document, for a label that holds objects where none belong.
     """
     lists = {category: _lists_of(schema) for category, schema in schemas.items()}
-    return [
-        replace(
-            example,
-            attributes={
-                name: as_array(lists[example.category][name], label)
-                if name in lists[example.category]
-                else label
-                for name, label in example.attributes.items()
-            },
-        )
-        for example in examples
-    ]
+    declared = []
+    for example, document in zip(examples, row_ids(examples), strict=True):
+        known, labels = lists[example.category], dict(example.attributes)
+        for name, label in labels.items():
+            if name in known:
+                labels[name] = as_array(known[name], label)
+            elif isinstance(label, ObjectText):
+                raise InputError(
+                    f"document {document}: attribute {name!r}: expected a value, got an object: "
+                    f"{clipped(label)}"
+                )
+        declared.append(replace(example, attributes=labels))
+    return declared
 
 
 def _lists_of(schema: type[BaseModel]) -> dict[str, Attribute]:
