@@ -19,7 +19,6 @@ from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
 from schemax.compiler.slot_specs import is_typed
 from schemax.documents import Document
 from schemax.formats import DocumentKey, OutputFormat
-from schemax.reading.choices import Choices as NamedChoices
 from schemax.results import Extraction, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
 from schemax.results.fields import field_tree_of, part_of
@@ -120,8 +119,8 @@ def _slot_texts(
 class _Kind:
     """What is known of a slot before a document is read.
 
-    choices: of an attribute that has any, where decoding keeps to them. named: recognizes them in
-        a text that was written instead.
+    choices: of an attribute that has any, where decoding keeps to them. branching: what could be
+        written instead.
     optional: whether a field may go without a value.
     items: of a count, the kinds of an item's slots.
     """
@@ -130,18 +129,7 @@ class _Kind:
     choices: Choices | None
     optional: bool
     items: tuple[_Kind, ...] | None
-    named: NamedChoices | None = None
-
-    def is_named(self, raw: str, output_format: OutputFormat) -> bool:
-        """Whether a slot's text names one of the choices."""
-        try:
-            text = output_format.unescape(raw)
-        except Exception:  # a format may be the user's own
-            return False
-        if not isinstance(text, str) or self.named is None:
-            return False
-        reading = self.named.read(text.strip())
-        return reading.note is not None or text.strip() in self.named.values
+    branching: Branches | None = None
 
 
 def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
@@ -156,11 +144,12 @@ def _slot_text(
         first = _slot_text(replace(slot, repaired=None), kind, compiled, calibration)
         again = _slot_text(slot.repaired, kind, compiled, calibration)
         return replace(first, repaired=again)
-    if slot.as_text is not None:
+    if slot.as_text is not None and kind.branching is not None:
         # Written by a model that would rather not have kept to the choices.
         free = replace(kind, is_typed=False, choices=None)
         as_text = _slot_text(slot.as_text, free, compiled, calibration)
-        if as_text.complete and kind.is_named(as_text.raw, compiled.format):
+        named = kind.branching.named(as_text.raw, compiled.format)
+        if as_text.complete and named is not None:
             return replace(as_text, tokens=len(slot.ids) + as_text.tokens)
     raw, complete = compiled.decode_slot(slot.ids)
     items = None
@@ -245,9 +234,7 @@ def _kinds_of(
             items=_kinds_of_items(attribute, spec.expansion, compiled)
             if isinstance(spec.expansion, Items)
             else None,
-            named=NamedChoices(dict(zip(asked[n].choices, asked[n].choice_values, strict=True)))
-            if isinstance(spec.branching, Branches) and spec.branching.as_text
-            else None,
+            branching=spec.branching if isinstance(spec.branching, Branches) else None,
         )
         for n, (attribute, spec) in enumerate(zip(attributes, specs, strict=True))
     )

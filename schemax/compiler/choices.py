@@ -20,6 +20,7 @@ from schemax.compiler.slot_specs import TokenGrammar, slot_tails
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
 from schemax.reading.booleans import spellings
+from schemax.reading.choices import Choices as NamedChoices
 from schemax.tokens import Alternatives, ChildSlot, SlotSpec
 
 Ids = tuple[int, ...]
@@ -87,6 +88,7 @@ class Branches:
 
     least: branches that are less probable are not worth their cost. key: of the slot.
     as_text: the same slot, held to no choices; None where literals alone are taken.
+    names: recognizes choices in a text that was written there.
     """
 
     choices: Choices
@@ -94,11 +96,24 @@ class Branches:
     least: float
     key: Ids = ()
     as_text: SlotSpec | None = None
+    names: NamedChoices | None = None
 
     def instead(self, legal_logprob: float) -> tuple[ChildSlot, ...]:
         if self.as_text is None or legal_logprob >= log(LEAST_LEGAL):
             return ()
         return (ChildSlot(self.key, None, self.as_text, shared=len(self.key) - 1),)
+
+    def named(self, raw: str, output_format: OutputFormat) -> Any:
+        """The choice that the text of such a slot names; None if it names none."""
+        try:
+            text = output_format.unescape(raw)
+        except Exception:  # a format may be the user's own
+            return None
+        if not isinstance(text, str) or self.names is None:
+            return None
+        reading = self.names.read(text.strip())
+        is_named = reading.note is not None or text.strip() in self.names.values
+        return reading.value if is_named else None
 
     def branches(self, ids: Ids, alternatives: Sequence[Alternatives]) -> tuple[ChildSlot, ...]:
         found = []

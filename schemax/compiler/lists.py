@@ -21,6 +21,7 @@ from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, StopRule, Writable, count_in, split_at_stop
+from schemax.reading.choices import Choices as NamedChoices
 from schemax.tokens import ChildSlot, SlotSpec
 
 Path = tuple[str, ...]
@@ -48,7 +49,7 @@ def as_decoded(
     """
     if config.strict:
         attributes = tuple(map(_strict, attributes))
-    if config.layout == "branched" and config.documents == "isolated":
+    if config.is_branched:
         return tuple(attributes)
     is_whole = (config.layout, config.documents) == ("autoregressive", "isolated")
     read: set[Path] = set()
@@ -254,14 +255,16 @@ class Compiling:
 
     def _branches(self, asked: Sequence[Attribute], place: int, spec: SlotSpec) -> Branches | None:
         config, grammar = self.config, spec.grammar
-        if (config.layout, config.documents) != ("branched", "isolated"):
+        if not config.is_branched:
             return None
         if not isinstance(grammar, TokenGrammar) or not grammar.choices:
             return None
         choices = choices_of(asked, place, self.format, config)
-        return Branches(
-            choices, grammar, config.branch_threshold, as_text=self._as_text(asked, place)
-        )
+        found = Branches(choices, grammar, config.branch_threshold)
+        if (as_text := self._as_text(asked, place)) is None:
+            return found
+        texts = dict(zip(asked[place].choices, asked[place].choice_values, strict=True))
+        return replace(found, as_text=as_text, names=NamedChoices(texts))
 
     def _as_text(self, asked: Sequence[Attribute], place: int) -> SlotSpec | None:
         attribute = asked[place]

@@ -170,8 +170,9 @@ def _id(value: Any) -> str | None:
 
 
 def _label(name: str, value: Any) -> Label:
-    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        return json.dumps(value, ensure_ascii=False)  # items of nested models
+    items = value if isinstance(value, list) else [value]
+    if any(isinstance(item, dict) for item in items):
+        return json.dumps(value, ensure_ascii=False)  # items of nested models, or a dict
     if not isinstance(value, list):
         return _scalar(name, value)
     accepted = tuple(dict.fromkeys(_scalar(name, item) for item in value))
