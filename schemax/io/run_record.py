@@ -42,7 +42,7 @@ class RunRecord:
     def write(self) -> None:
         data = {"version": _VERSION, **asdict(self)}
         with writing(record_name(self.summary.output)) as handle:
-            handle.write(json.dumps(data, indent=1).encode() + b"\n")
+            handle.write(json.dumps(data, indent=1, default=str).encode() + b"\n")
 
 
 def read_run_record(output: str) -> RunRecord:
