@@ -156,7 +156,7 @@ class DecodingConfig:
                 'layout="autoregressive" has no slots, because the model writes the whole output: '
                 "leave slots and stop at their defaults"
             )
-        if self.max_repairs and (self.layout, self.documents) != ("branched", "isolated"):
+        if self.max_repairs and not self.is_branched:
             raise ValueError(
                 'max_repairs requires layout="branched" and documents="isolated" (the preset '
                 '"isolated"), where a value can be asked for again by itself'
@@ -171,6 +171,11 @@ class DecodingConfig:
             if settings[name] == chosen:
                 del settings[name]
         check_numbers(settings)
+
+    @property
+    def is_branched(self) -> bool:
+        """Whether a slot sees its own document and key alone, so that more may be asked for."""
+        return self.layout == "branched" and self.documents == "isolated"
 
 
 PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(

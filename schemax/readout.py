@@ -119,7 +119,8 @@ def _slot_texts(
 class _Kind:
     """What is known of a slot before a document is read.
 
-    choices: of an attribute that has any, where decoding keeps to them. branches: of these, too.
+    choices: of an attribute that has any, where decoding keeps to them. branching: what could be
+        written instead.
     optional: whether a field may go without a value.
     items: of a count, the kinds of an item's slots.
     """
@@ -128,7 +129,7 @@ class _Kind:
     choices: Choices | None
     optional: bool
     items: tuple[_Kind, ...] | None
-    branches: Branches | None = None
+    branching: Branches | None = None
 
 
 def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
@@ -143,11 +144,12 @@ def _slot_text(
         first = _slot_text(replace(slot, repaired=None), kind, compiled, calibration)
         again = _slot_text(slot.repaired, kind, compiled, calibration)
         return replace(first, repaired=again)
-    if slot.as_text is not None and kind.branches is not None:
+    if slot.as_text is not None and kind.branching is not None:
         # Written by a model that would rather not have kept to the choices.
         free = replace(kind, is_typed=False, choices=None)
         as_text = _slot_text(slot.as_text, free, compiled, calibration)
-        if as_text.complete and kind.branches.is_named(as_text.raw, compiled.format):
+        named = kind.branching.named(as_text.raw, compiled.format)
+        if as_text.complete and named is not None:
             return replace(as_text, tokens=len(slot.ids) + as_text.tokens)
     raw, complete = compiled.decode_slot(slot.ids)
     items = None
@@ -232,7 +234,7 @@ def _kinds_of(
             items=_kinds_of_items(attribute, spec.expansion, compiled)
             if isinstance(spec.expansion, Items)
             else None,
-            branches=spec.branching if isinstance(spec.branching, Branches) else None,
+            branching=spec.branching if isinstance(spec.branching, Branches) else None,
         )
         for n, (attribute, spec) in enumerate(zip(attributes, specs, strict=True))
     )

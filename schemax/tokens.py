@@ -146,6 +146,7 @@ class ChildSlot:
     k_max: token budget, delimiter included; None for what is left of its parent's.
     shared: how many of the key's ids its parent has read as well, from the key's beginning on.
     number: of a slot of a wave, which no other one called for: what random numbers depend on.
+    path: of such a slot, what it is called where passes are watched.
     """
 
     key: tuple[int, ...]
@@ -153,6 +154,7 @@ class ChildSlot:
     spec: SlotSpec
     shared: int = 0
     number: int = 0
+    path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

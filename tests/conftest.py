@@ -11,6 +11,7 @@ import pytest
 import tokenizers
 import torch
 from hypothesis import HealthCheck, settings
+from judged_rows import judge_rows
 from models_page import models_page
 from simulated_gpu import simulated_gpu
 from simulated_guard import HAS_COMPILER
@@ -50,6 +51,7 @@ for profile, examples in (("default", 50), ("random", 2000)):
         suppress_health_check=list(HealthCheck),
     )
 settings.load_profile("default")
+judge_rows()
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Of the processes that tests start: every core has a worker already.

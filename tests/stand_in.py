@@ -15,6 +15,8 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
+from judged_rows import judge_rows
+
 from schemax.attributes import compile_attributes
 from schemax.calibration import Calibration
 from schemax.commands import options
@@ -98,6 +100,7 @@ def note(id: str | None) -> None:
 
 def use(delay: float = 0.0) -> None:
     """Puts the stand-in in place of every model; $PART_ROWS says how many rows a part has."""
+    judge_rows()
     resumable.PART_ROWS = int(os.environ.get("PART_ROWS", resumable.PART_ROWS))
     made = StandIn(delay)
     options.load_extractor = lambda *_, **__: made  # type: ignore[assignment, return-value]

@@ -28,7 +28,11 @@ def test_a_run_without_a_model_is_a_whole_run(
     assert [row["id"] for row in found] == [f"row-{n}" for n in range(50)]
     attributes = found[0].get("attributes", found[0])
     assert attributes["brand"] == "Northfell"
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"in{format}", f"out{format}"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"in{format}",
+        f"out{format}",
+        f"out{format}.run.json",
+    ]
 
 
 @pytest.mark.slow

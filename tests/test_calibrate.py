@@ -138,6 +138,7 @@ def test_entries_and_their_fit() -> None:
     found = entries_of(
         examples,
         [{name: field(value, *sure[name]) for name, value in row.items()} for row in values],
+        values,
     )
     assert found == [
         FitEntry(0, True, "vc", "vn", 0.9, None),

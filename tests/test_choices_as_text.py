@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 from conftest import TITLES
 from constrained import forked
+from decoding import filled
 
 from schemax import AttrSchema, DecodingConfig, Extractor
 from schemax.attributes import attr
@@ -60,6 +61,27 @@ def test_words_of_the_document_name_a_choice(embedded: Extractor, format: str) -
     ]
     assert all(field.confidence and field.confidence > 0.9 for field in fields)
     assert all(not field.alternatives for field in fields)
+
+
+class Sized(Shoe):
+    """A pair of shoes, whose size depends on who it is made for."""
+
+    size: str | None = attr(after="gender")
+
+
+def test_what_looks_at_a_choice_sees_the_one_that_the_row_gets(embedded: Extractor) -> None:
+    compiled = embedded.compile(Sized)
+    prompts, model = compiled.encode(BOOTS), embedded.model
+    assert compiled.waves is not None
+    assert isinstance(model, DecoderModel)
+    rows = sorted(embedded.stream(BOOTS, Sized), key=lambda item: item.index)
+    for item, output in zip(rows, filled(model, compiled, prompts), strict=True):
+        first = tuple(output.slots[n] for n in compiled.waves.fields.first)
+        assert first[1].as_text is not None  # else there is nothing to tell apart
+        (slot,) = compiled.waves.next_wave(first, None)
+        key = compiled.codec.decode_bytes(slot.key).decode()
+        assert f'"gender": "{item.value.gender}",\n' in key
+    assert [item.value.gender for item in rows] == ["women", "men", "unisex"]
 
 
 @pytest.mark.parametrize("settings", [{"strict": True}, {"constrain": False}, {"layout": "gapped"}])

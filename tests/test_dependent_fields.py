@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,23 +16,26 @@ from constrained import forked
 from decoding import TEMPLATE, counted, filled, limited, outputs_of
 from families import FORK, IN_SEQUENCE
 from oracle import oracle_outputs
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, create_model, field_validator
 from test_families import generated
 
-from schemax import InputError, SchemaError, extract
+from schemax import SchemaError, extract
 from schemax.attributes import attr, compile_attributes
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.compiler.lists import Items
+from schemax.compiler.waves import Waves
 from schemax.config import DecodingConfig
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.io.fingerprint import differences, of_schemas, of_settings
+from schemax.results import SlotText
 from schemax.runtime.children import child_number
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.requests import new_request
 from schemax.runtime.self_test import prepare
 from schemax.schema import AttrSchema
+from schemax.serve.completion import _usage
 from schemax.tokens import PromptIds, SlotOutput, SlotSpec
 from schemax.training.features import fill_row, make_features
 from schemax.training.training_examples import TrainingExample
@@ -91,6 +95,12 @@ def literal_of(compiled: CompiledSchema, output: SlotOutput, is_list: bool = Fal
         readable = False
     whole = complete or output.finish_reason != "length"
     return raw.rstrip() if readable and whole else compiled.format.escape(None)
+
+
+def keys_behind(compiled: CompiledSchema, literals: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """The keys of all fields, where these values stand in them."""
+    slots = [SlotText(literal, "stop", 1, complete=True) for literal in literals]
+    return tuple(slot.key for slot in compiled.known(slots))
 
 
 def written(compiled: CompiledSchema, value: Any) -> tuple[int, ...]:
@@ -173,7 +183,7 @@ def test_slots_equal_the_oracle(
         pairs = zip(output.slots, compiled.attributes, strict=True)
         literals = [literal_of(compiled, slot, one.is_list) for slot, one in pairs]
         (document,) = codec.encode_batch([TITLES[prompts.index(prompt)]])
-        at_once = compiled.assemble([tuple(document)], [literals])
+        at_once = compiled.assemble([tuple(document)], [keys_behind(compiled, literals)])
         assert at_once.waves is None
         assert at_once.documents == prompt.documents
         budgets = [2**max_retries * budget for budget in at_once.k_max]
@@ -241,7 +251,7 @@ def test_keys_hold_the_values_in_every_format(codec: TextCodec) -> None:
         compiled = compile_schema(Offer, codec, format=name, template=TEMPLATE)
         assert compiled.waves is not None
         literals = [compiled.format.escape(x) for x in ("EUR", 12.5, None, "x", 3, "cm", ["a"])]
-        keys = compiled.waves.keys_behind(literals)
+        keys = keys_behind(compiled, literals)
         assert codec.decode_bytes(keys[0]).decode().strip() == text.strip()
         assert keys[1] == compiled.keys[0][1]
         unit = codec.decode_bytes(keys[5]).decode()
@@ -270,22 +280,6 @@ def test_what_is_cut_off_or_no_literal_stands_as_null(
     # A context that has no room for them holds the key alone.
     called = compiled.waves.next_wave((SlotOutput(tuple(codec.encode(" 12.5,\n")), "stop"),) * 2, 9)
     assert [slot.key for slot in called] == [compiled.keys[0][0], compiled.keys[0][4]]
-
-
-def test_a_text_that_is_read_for_a_choice_stands_in_keys(codec: TextCodec) -> None:
-    """What the model was held to first was not what it wanted to write, and is not the value."""
-    compiled = compile_schema(Offer, codec, template=TEMPLATE)
-    assert compiled.waves is not None
-
-    def lead(text: str, reason: Any = "stop") -> str:
-        price, kind = (SlotOutput(tuple(codec.encode(some)), "stop") for some in (" 9,", ' "new"'))
-        instead = SlotOutput(tuple(codec.encode(text)), reason)
-        called = compiled.waves.next_wave((price, replace(kind, as_text=instead)), None)
-        return codec.decode_bytes(called[0].key).decode()
-
-    assert '"kind": "Used",' in lead(' "Used"')
-    assert '"kind": "new",' in lead(' "from a farm"')
-    assert '"kind": "new",' in lead(' "Used', "length")
 
 
 def test_slots_of_items_draw_random_numbers_of_their_own(codec: TextCodec) -> None:
@@ -327,7 +321,8 @@ def test_items_behind_a_long_value_stay_within_the_context(codec: TextCodec) -> 
 def test_a_document_is_read_once(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Later waves read their keys, and of values all but the last tokens."""
+    """Later waves read their keys, and of values all but the last tokens; texts of choices the last
+    token of their keys as well."""
     model = decoder_model()
     config = DecodingConfig(branch_threshold=1.0)
     compiled = compile_schema(Offer, codec, template=TEMPLATE, decoding=config)
@@ -337,7 +332,7 @@ def test_a_document_is_read_once(
     (prompt,) = compiled.encode(TITLES[:1])
     pairs = zip(output.slots, compiled.attributes, strict=True)
     assert compiled.waves is not None
-    keys = compiled.waves.keys_behind([literal_of(compiled, s, a.is_list) for s, a in pairs])
+    keys = keys_behind(compiled, [literal_of(compiled, s, a.is_list) for s, a in pairs])
     read = len(prompt.documents[0]) + len(prompt.opening) + sum(map(len, keys))
     read += sum(len(slot.ids) - 1 for slot in output.slots)
     # The last token of its key again, and its own but the last.
@@ -405,7 +400,7 @@ def test_positions_reach_as_far_as_later_waves_do(codec: TextCodec) -> None:
     request = new_request(prompt, compiled.stop, compiled.decoding)
     assert compiled.waves is not None
     furthest = request.max_position - request.first_position
-    assert furthest >= len(compiled.waves.keys_behind([" 123456789"] * 7)[5]) + compiled.k_max[5]
+    assert furthest >= len(keys_behind(compiled, [" 123456789"] * 7)[5]) + compiled.k_max[5]
     assert request.layout.extent < compiled.waves.extent
 
 
@@ -536,16 +531,111 @@ def test_training_sees_what_extraction_sees(
         for s, a in zip(output.slots, compiled.attributes, strict=True)
     ]
     assert compiled.waves is not None
-    (asked,) = {compiled.waves.keys_behind(some)[0] for some in (literals, features[0].literals)}
+    (asked,) = {keys_behind(compiled, some)[0] for some in (literals, features[0].literals)}
     assert asked in windows(row.input_ids.tolist(), len(asked))
 
 
-def test_lists_among_which_fields_look_at_others_are_not_trained(
+class Refused(Receipt, category="receipt"):
+    """No shop is accepted, so that every one of them is asked for again."""
+
+    shop: Literal["Ann", "Bob"] = attr(k_max=8)
+    lines: list[Line] = attr(after="shop", min_length=1, max_length=3)
+
+    @field_validator("shop")
+    @classmethod
+    def refuse(cls, shop: str) -> str:
+        raise ValueError("no shop is called so")
+
+
+@pytest.mark.parametrize("kind", ["in sequence", "forks"])
+def test_keys_of_known_values_are_those_that_were_asked(
+    decoder_model: Callable[..., DecoderModel],
+    codec: TextCodec,
+    backend: tokenizers.Tokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    """Of lists, of what looks at them, and of second chances, from what the decoder wrote."""
+    config = DecodingConfig(max_repairs=1, branch_threshold=1.0)
+    model: Any = decoder_model() if kind == "in sequence" else forked(codec)
+    extractor = Extractor(model.model, backend, template=TEMPLATE)
+    compiled = extractor.compile(Refused, decoding=config)
+    assert compiled.waves is not None
+    asked = Counter(compiled.waves.opened[0][0] * 4)
+    for owner, name in ((Waves, "next_wave"), (Items, "children")):
+        usual = getattr(owner, name)
+
+        def noted(self: Any, *given: Any, usual: Any = usual) -> Any:
+            called = usual(self, *given)
+            asked.update(slot.key for slot in called)
+            return called
+
+        monkeypatch.setattr(owner, name, noted)
+    known, read = Counter[tuple[int, ...]](), 0
+    for item in extractor.stream(TITLES[:4], Refused, decoding=config):
+        known.update(slot.key for slot in compiled.known([s for s in item.slots if s]))
+        usage = _usage(compiled, TITLES[item.index], item)
+        read += usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+        read -= len(compiled.opening) + len(codec.encode(TITLES[item.index]))
+    assert any("error" in codec.decode_bytes(key).decode() for key in known)
+    assert known.total() >= 4 * 7  # items, too
+    assert known == asked
+    assert read == sum(len(key) * count for key, count in asked.items())
+
+
+class Roomy(BaseModel):
+    price: float | None = None
+    currency: Literal["EUR", "USD"] | None = attr(after="price")
+    rebates: list[int] = attr(long=True, max_length=2, default_factory=list, after="currency")
+
+
+class RoomyReceipt(AttrSchema, category="receipt"):
+    """Budgets that every value fits."""
+
+    shop: str | None = None
+    lines: list[Roomy] = attr(after="shop", max_length=3)
+    total: float | None = attr(after="lines")
+
+
+def test_lists_are_trained_in_waves_as_they_are_decoded(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec
 ) -> None:
-    compiled = compile_schema(Receipt, codec, template=TEMPLATE)
-    with pytest.raises(InputError, match="receipt: lines is a list in two phases"):
-        make_features([], {"receipt": compiled}, decoder_model(), 1.0)
+    compiled = compile_schema(RoomyReceipt, codec, template=TEMPLATE)
+    lines: Any = [[12.5, "EUR", [3, 4]], [None, "USD", None]]
+    values = {"shop": "Ann", "lines": lines, "total": 20}
+    examples = [TrainingExample("1", "receipt", TITLES[0], values)]
+    features = make_features(examples, {"receipt": compiled}, decoder_model(), 1.0)["receipt"]
+    row = fill_row(compiled, features, None)
+    assert len(row) == len(compiled.instruction) + features[0].tokens
+    assert row.position_ids.max() < len(compiled.instruction) + features[0].extent
+    found = {}
+    for slot in range(int(row.slot.max()) + 1):
+        mine = row.slot == slot
+        key = codec.decode_bytes(row.input_ids[mine & (row.step == 0)].tolist()).decode()
+        found[key] = compiled.decode_slot([i for i in row.labels[mine].tolist() if i >= 0])[0]
+    shop, item = '  "shop": "Ann",\n', '  "lines {}": {{\n    '
+    one, two = (shop + item.format(number) for number in (1, 2))
+    nested = "price", "currency", "rebates (count)", "rebates 1", "rebates 2"
+    values_of = [(" 12.5", ' "EUR"', " 2", " 3", " 4"), (" null", ' "USD"', " null")]
+    seen = "".join(
+        item.format(number)
+        + ",\n    ".join(f'"{name}":{value}' for name, value in zip(nested, some, strict=False))
+        + "\n  },\n"
+        for number, some in enumerate(values_of, 1)
+    )
+    assert found == {
+        '  "shop":': ' "Ann"',
+        f'{shop}  "lines (count)":': " 2",
+        f'  "lines (count)": 2,\n{seen}  "total":': " 20",
+        f'{one}"price":': " 12.5",
+        f'{one}"price": 12.5,\n    "currency":': ' "EUR"',
+        f'{one}"currency": "EUR",\n    "rebates (count)":': " 2",
+        f'{one}"currency": "EUR",\n    "rebates 1":': " 3",
+        f'{one}"currency": "EUR",\n    "rebates 2":': " 4",
+        f'{two}"price":': " null",
+        f'{two}"price": null,\n    "currency":': ' "USD"',
+        f'{two}"currency": "USD",\n    "rebates (count)":': " null",
+    }
 
 
 def windows(ids: list[int], width: int) -> set[tuple[int, ...]]:

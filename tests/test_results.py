@@ -10,6 +10,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
+import jsonschema
 import pytest
 from pydantic import (
     AliasChoices,
@@ -860,3 +861,14 @@ def test_one_validation_when_all_is_fine(monkeypatch: pytest.MonkeyPatch) -> Non
         assert read(Television, brand="LG", ports=["HDMI"]).errors == ()
     assert len(calls) == 3
     assert fields._field_tree_of.cache_info().misses <= before + 1
+
+
+def test_a_row_that_contradicts_its_class_fails_a_test() -> None:
+    """As all rows do that tests write, see tests/judged_rows.py."""
+
+    class Sized(BaseModel):
+        size: int = Field(ge=1)
+
+    item = Extraction(Sized.model_construct(size=0), 0, None)
+    with pytest.raises(jsonschema.ValidationError, match="0 is less than the minimum"):
+        item.to_row()

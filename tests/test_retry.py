@@ -63,6 +63,15 @@ def test_failed_rows_are_done_again_with_other_settings(
     assert not (tmp_path / f"{name}.parts").exists()
 
 
+def test_examples_are_taken_again(run: Run, tmp_path: Path) -> None:
+    row = {"category": "television", "text": "LG OLED", "attributes": {"brand": "LG"}}
+    examples = jsonl(tmp_path / "examples.jsonl", [row])
+    args = ("extract", SCHEMA, made(tmp_path), "--text", "t", "--examples", examples, "-o")
+    assert run(*args, "out.jsonl").exit_code == 1
+    result = run("extract", "--retry-failed", "out.jsonl", "--format", "yaml")
+    assert result.exit_code == 0, result.stderr
+
+
 def test_a_retry_that_is_stopped_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

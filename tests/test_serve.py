@@ -13,10 +13,12 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
+import jsonschema
 import pytest
 from conftest import TITLES, Small, tiny_model
+from pydantic import BaseModel, Field
 from serving import served
 from transformers import PreTrainedTokenizerFast
 
@@ -74,6 +76,38 @@ def test_rows_are_those_of_one_call(client: Any, extractor: Extractor) -> None:
     lines = client.post("/v1/extract", json=body, headers={"Accept": "application/x-ndjson"})
     rows = [json.loads(line) for line in lines.text.splitlines()]
     assert sorted(rows, key=lambda row: row["index"]) == answer["rows"]
+
+
+class Person(BaseModel):
+    name: str = "?"
+    born: Literal["1950", "2000"] | None = None
+
+
+class Company(BaseModel):
+    name: str = "?"
+    form: Literal["AG", "Ltd"] | None = None
+
+
+class Offer(BaseModel):
+    seller: Person | Company | None = None
+    specs: dict[str, float] = Field(default_factory=dict, max_length=2)
+    code: int | str | None = None
+    size: tuple[int, int] | None = None
+
+
+def test_unions_and_dicts_by_every_way(client: Any) -> None:
+    schema = Offer.model_json_schema()
+    rows = client.post("/v1/extract", json={"schema": schema, "documents": TITLES}).json()["rows"]
+    checked = jsonschema.Draft202012Validator(schema)
+    for row, title in zip(rows, TITLES, strict=True):
+        done = client.post("/v1/chat/completions", json=asked(title, schema)).json()
+        written = json.loads(done["choices"][0]["message"]["content"])
+        for instance in (row["attributes"], written):
+            checked.validate(instance)
+            Offer.model_validate(instance)
+        usage = done["usage"]
+        assert usage["prompt_tokens"] > usage["prompt_tokens_details"]["cached_tokens"]
+    assert {"seller.kind", "specs", "code", "size"} <= rows[0]["fields"].keys()
 
 
 def test_details_have_confidences_and_places(client: Any) -> None:

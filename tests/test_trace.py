@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from math import isclose
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from chromium import Browser, find_chromium
@@ -31,12 +31,12 @@ def embedded() -> Extractor:
     return Extractor.from_pretrained(resource_dir("embedded"), device="cpu")
 
 
-def written(found: Trace, field: str) -> list[int]:
+def written(found: Trace, field: str, as_text: bool = False) -> list[int]:
     return [
         token
         for one in found.passes
         for item in one
-        if item.field == field
+        if (item.field, item.as_text) == (field, as_text)
         for token in item.token_ids
     ]
 
@@ -81,6 +81,32 @@ def test_lists_and_what_cannot_be_read(embedded: Extractor) -> None:
         trace(embedded, "word " * 40_000, Listing)
     with pytest.raises(InputError):
         trace(embedded, {"id": "1"}, Listing)
+
+
+class Offer(AttrSchema):
+    brand: str | None = None
+    gender: Literal["men", "women"] | None = attr("Who it is made for")
+    size: str | None = attr(after=("brand", "gender"))
+
+
+def test_later_waves_and_texts_of_choices_are_shown_with_their_fields(embedded: Extractor) -> None:
+    title = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
+    found = trace(embedded, title, Offer)
+    (item,) = embedded.stream([title], Offer)
+    assert found.extraction.value == item.value
+    assert len(found.passes) == item.steps
+    codec = embedded.compile(Offer).codec
+    for name, result in found.extraction.fields.items():
+        ids = written(found, name, result.note is not None and "read as" in result.note)
+        assert codec.decode_bytes(ids).decode().startswith(result.raw)
+    fields = found.extraction.fields
+    assert fields["gender"].note == '"Women\'s" read as women (similar spelling)'
+    first = {
+        name: min(n for n, row in enumerate(found.passes) if any(w.field == name for w in row))
+        for name in fields
+    }
+    assert first["size"] > first["brand"] == first["gender"]
+    assert found.to_dict()["passes"][-1][-1]["field"] == "size"
 
 
 def test_a_model_that_decodes_a_row_per_slot(codec: Any) -> None:

@@ -25,7 +25,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.schemas import as_declared
-from schemax.evaluation.scores import as_text
+from schemax.evaluation.scores import as_text, labelled
 from schemax.formats import get_format
 from schemax.runtime.model import DecoderModel
 from schemax.schema import AttrSchema
@@ -129,7 +129,8 @@ def test_labels_that_are_no_items(tmp_path: Path, changes: dict[str, Any], said:
 def test_predictions_are_compared_with_labels_item_by_item(tmp_path: Path) -> None:
     (example,) = examples(tmp_path)
     ports = [Port(kind="HDMI", version=2.1, uses=["tv", "pc"]), Port(kind="USB")]
-    written = json.loads(as_text(ports) or "")
+    (found,) = labelled([example], [{"ports": ports}], {"tv": Television})
+    written = json.loads(found["ports"])
     assert written[1] == {"kind": "USB"}
     label = example.attributes["ports"]
     assert isinstance(label, str)

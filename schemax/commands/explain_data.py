@@ -17,6 +17,7 @@ from schemax.compiler.skeleton import boundary_warning, skeleton_text
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, StopAt, StopRule
 from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop
+from schemax.results import SlotText
 from schemax.runtime.plan import plan_prompt
 from schemax.tokens import SlotSpec
 
@@ -82,7 +83,7 @@ def contract_of(
 def _warnings(compiled: CompiledSchema) -> Iterator[str]:
     if compiled.odd_boundaries:
         yield boundary_warning(compiled.format, compiled.odd_boundaries)
-    if (compiled.decoding.layout, compiled.decoding.documents) == ("branched", "isolated"):
+    if compiled.decoding.is_branched:
         yield from hints(compiled.attributes)
 
 
@@ -171,7 +172,8 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
     keys = compiled.keys[0]
     if compiled.waves is not None:
         start = ends[0] - len(keys[compiled.waves.fields.first[0]])
-        keys = compiled.waves.keys_behind([compiled.format.escape(None)] * len(keys))
+        null = SlotText(compiled.format.escape(None), "stop", 1, complete=True)
+        keys = tuple(slot.key for slot in compiled.known([null] * len(keys)))
         ends = [start + len(key) for key in keys]
     lengths = list(map(len, keys))
     columns = (compiled.asked, compiled.key_texts[0], lengths, compiled.k_max, ends)

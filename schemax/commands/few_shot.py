@@ -29,6 +29,7 @@ def few_shot(path: Path | None, schemas: Model | Mapping[str, Model]) -> FewShot
     """
     if path is None:
         return None
+    path = Path(path)  # a text, where a finished run told of it
     mixed = isinstance(schemas, Mapping)
     named = schemas if isinstance(schemas, Mapping) else {settings_of(schemas).category: schemas}
     try:

@@ -33,12 +33,10 @@ LEAST_LEGAL = 0.5
 class Choices:
     """All that may be written into a slot, and which choice each text stands for.
 
-    texts: what may be written, with what may follow it -> the choice. named: reads a choice in a
-        text that was written instead.
+    texts: what may be written, with what may follow it -> the choice.
     """
 
-    def __init__(self, texts: Mapping[bytes, Any], named: NamedChoices) -> None:
-        self.named = named
+    def __init__(self, texts: Mapping[bytes, Any]) -> None:
         self.texts = sorted(texts)
         self._values = [texts[text] for text in self.texts]
         self.values = tuple(dict.fromkeys(texts.values()))
@@ -80,9 +78,21 @@ def choices_of(
             (output_format.escape(written) + tail).encode(): value
             for written, value in pairs
             for tail in tails
-        },
-        NamedChoices(dict(zip(attribute.choices, attribute.choice_values, strict=True))),
+        }
     )
+
+
+def as_text(attribute: Attribute) -> Attribute | None:
+    """A choice that is held to no choices; None where literals alone are taken."""
+    # Of one choice, a text could name no other.
+    if attribute.kind != "enum" or attribute.strict or len(attribute.choices) < 2:
+        return None
+    return replace(attribute, kind="string", choices=(), choice_values=(), constraints=())
+
+
+def named_choices(attribute: Attribute) -> NamedChoices:
+    """What recognizes the choices of an attribute in texts."""
+    return NamedChoices(dict(zip(attribute.choices, attribute.choice_values, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +101,7 @@ class Branches:
 
     least: branches that are less probable are not worth their cost. key: of the slot.
     as_text: the same slot, held to no choices; None where literals alone are taken.
+    names: recognizes choices in a text that was written there.
     """
 
     choices: Choices
@@ -98,22 +109,24 @@ class Branches:
     least: float
     key: Ids = ()
     as_text: SlotSpec | None = None
-
-    def is_named(self, raw: str, output_format: OutputFormat) -> bool:
-        """Whether a text that was written instead names one of the choices, and so is taken."""
-        try:
-            text = output_format.unescape(raw)
-        except Exception:  # a format may be the user's own
-            return False
-        if not isinstance(text, str):
-            return False
-        named = self.choices.named
-        return named.read(text.strip()).note is not None or text.strip() in named.values
+    names: NamedChoices | None = None
 
     def instead(self, legal_logprob: float) -> tuple[ChildSlot, ...]:
         if self.as_text is None or legal_logprob >= log(LEAST_LEGAL):
             return ()
         return (ChildSlot(self.key, None, self.as_text, shared=len(self.key) - 1),)
+
+    def named(self, raw: str, output_format: OutputFormat) -> Any:
+        """The choice that the text of such a slot names; None if it names none."""
+        try:
+            text = output_format.unescape(raw)
+        except Exception:  # a format may be the user's own
+            return None
+        if not isinstance(text, str) or self.names is None:
+            return None
+        reading = self.names.read(text.strip())
+        is_named = reading.note is not None or text.strip() in self.names.values
+        return reading.value if is_named else None
 
     def branches(self, ids: Ids, alternatives: Sequence[Alternatives]) -> tuple[ChildSlot, ...]:
         found = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.choices import with_key
 from schemax.compiler.conversation import Conversation
 from schemax.compiler.few_shot import FewShotExample, written_examples
+from schemax.compiler.known import Known, KnownSlot, known_slots
 from schemax.compiler.lists import Compiling, as_decoded, asked_of, asked_of_items
 from schemax.compiler.output_schema import output_schema
 from schemax.compiler.prompt import (
@@ -32,7 +33,7 @@ from schemax.compiler.prompt import (
 from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, skeleton_text
 from schemax.compiler.stops import checked_eos_ids, compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
-from schemax.compiler.waves import Waves, fields_of
+from schemax.compiler.waves import Fields, Waves, fields_of
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import TemplateError
 from schemax.formats import (
@@ -107,12 +108,12 @@ class CompiledSchema:
         return _slot_text(self.stop_rule, self.codec, tuple(ids))
 
     def assemble(
-        self, documents: Sequence[Ids], values: Sequence[Sequence[str]] | None = None
+        self, documents: Sequence[Ids], keys: Sequence[tuple[Ids, ...]] | None = None
     ) -> PromptIds:
         """One prompt of up to J documents that are already token ids.
 
-        values: (J, N) as they are written, where they are known: the keys of fields that look at
-            others then hold these, and all are asked at once.
+        keys: (J, N) where fields look at others and values are known, see `known`: all fields are
+            asked at once.
         """
         stacked = self.decoding.documents == "stacked"
         elements = []
@@ -135,20 +136,32 @@ class CompiledSchema:
         )
         if self.waves is None:
             return prompt
-        if values is not None:
-            return replace(prompt, keys=tuple(map(self.waves.keys_behind, values)))
-        keys, k_max, slots = self.waves.opened
+        if keys is not None:
+            return replace(prompt, keys=tuple(keys))
+        opened, k_max, slots = self.waves.opened
         return replace(
             prompt,
-            keys=keys * count,
+            keys=opened * count,
             k_max=k_max,
             slots=slots,
             numbers=self.waves.fields.first,
             waves=self.waves,
         )
 
+    def known(self, slots: Sequence[Known]) -> Iterator[KnownSlot]:
+        """All slots of a document, those of items included, with their keys.
+
+        slots: (N,) what is written into them. Of isolated documents in the layout `branched`.
+        """
+        return known_slots(_fields_of(self), slots, self.format, self.codec)
+
     def _literal(self, text: str) -> Ids:
         return _encode_cached(self.codec, text)
+
+
+@lru_cache(maxsize=128)
+def _fields_of(compiled: CompiledSchema) -> Fields:
+    return fields_of(compiled.attributes, compiled.slots, compiled.k_max)
 
 
 @lru_cache(maxsize=1024)

@@ -89,7 +89,7 @@ def written_examples(
         head = (DocumentKey(id),) if id else ()
         try:
             instance = _instance_of(values, schema)
-            literals = [_writable(attribute, instance) for attribute in attributes]
+            literals = [writable_of(attribute, instance) for attribute in attributes]
             output = render_values(attributes, output_format, literals, head)
         except (TypeError, ValueError) as error:  # Pydantic's are ValueErrors, too
             raise _misfit(schema, place, _reason_of(error)) from error
@@ -133,16 +133,23 @@ def _reason_of(error: Exception) -> str:
     )
 
 
-def _writable(attribute: Attribute, instance: Any) -> Writable | Rows:
-    """The leaf's value, in the form in which extraction reads it."""
+def writable_of(attribute: Attribute, instance: Any) -> Writable | Rows:
+    """A leaf of an instance, in the form in which extraction reads it."""
     value = _stated(instance, attribute.path[: len(attribute.path) - attribute.is_kind])
     if attribute.is_kind:
         kind = None if value is None else kind_of(value, attribute.path[-1])
         return _scalar(attribute, kind)
+    return writable(attribute, value)
+
+
+def writable(attribute: Attribute, value: Any) -> Writable | Rows:
+    """A leaf's value in that form."""
     if attribute.is_mapping and value is not None:
         value = [{"key": key, "value": one} for key, one in value.items()]
     if attribute.fields:
-        rows = [[_writable(leaf, _bare(item)) for leaf in attribute.fields] for item in value or ()]
+        rows = [
+            [writable_of(leaf, _bare(item)) for leaf in attribute.fields] for item in value or ()
+        ]
         return rows or None
     if value is None or not attribute.is_list:
         return _scalar(attribute, value)

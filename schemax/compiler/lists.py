@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from schemax.attributes import Attribute
 from schemax.compiler.budgets import LIST_ITEMS, slot_budget
-from schemax.compiler.choices import Branches, choices_of, with_key
+from schemax.compiler.choices import Branches, as_text, choices_of, named_choices, with_key
 from schemax.compiler.grammars import LIST_KEYWORDS, may_be_null
 from schemax.compiler.slot_specs import TokenGrammar, slot_spec, slot_specs
 from schemax.compiler.tokenizer import TextCodec
@@ -48,7 +48,7 @@ def as_decoded(
     """
     if config.strict:
         attributes = tuple(map(_strict, attributes))
-    if config.layout == "branched" and config.documents == "isolated":
+    if config.is_branched:
         return tuple(attributes)
     is_whole = (config.layout, config.documents) == ("autoregressive", "isolated")
     read: set[Path] = set()
@@ -254,33 +254,26 @@ class Compiling:
 
     def _branches(self, asked: Sequence[Attribute], place: int, spec: SlotSpec) -> Branches | None:
         config, grammar = self.config, spec.grammar
-        if (config.layout, config.documents) != ("branched", "isolated"):
+        if not config.is_branched:
             return None
         if not isinstance(grammar, TokenGrammar) or not grammar.choices:
             return None
         choices = choices_of(asked, place, self.format, config)
-        return Branches(
-            choices, grammar, config.branch_threshold, as_text=self._as_text(asked, place)
-        )
-
-    def _as_text(self, asked: Sequence[Attribute], place: int) -> SlotSpec | None:
-        attribute = asked[place]
-        # Of one choice, a text could name no other.
-        takes_texts = attribute.kind == "enum" and not (attribute.strict or self.config.strict)
-        if not takes_texts or len(attribute.choices) < 2:
-            return None
-        text = replace(attribute, kind="string", choices=(), choice_values=(), constraints=())
+        found = Branches(choices, grammar, config.branch_threshold)
+        if config.strict or (text := as_text(asked[place])) is None:
+            return found
         others = [*asked[:place], text, *asked[place + 1 :]]
-        return slot_spec(
+        spec = slot_spec(
             self.schema,
             others,
             place,
             self.format,
-            self.config,
+            config,
             self.codec,
             self.vocab_size,
             self.eos_ids,
         )
+        return replace(found, as_text=spec, names=named_choices(asked[place]))
 
     def _items(self, attribute: Attribute) -> Items:
         # As the first item's: grammars know of numbers only in what follows a value.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.compiler.choices import Branches, with_key
@@ -27,7 +27,7 @@ from schemax.compiler.lists import (
     limits_of,
     spec_behind,
 )
-from schemax.formats import split_at_stop
+from schemax.formats import OutputFormat, split_at_stop
 from schemax.messages import clipped
 from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
 
@@ -201,12 +201,6 @@ class Waves:
     def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
         return self._replayed(outputs)[0].tree()
 
-    def keys_behind(self, literals: Sequence[str]) -> tuple[Ids, ...]:
-        """(N,) keys where all (N,) values are known, as they are written; of lists their counts."""
-        labels = [asked_of(attribute).labels for attribute in self.fields.attributes]
-        leads = [tuple((labels[d], literals[d]) for d in after) for after in self.fields.after]
-        return tuple(map(self._key, leads, labels))
-
     # --- what comes next -------------------------------------------------------------------------
 
     def _replayed(self, outputs: Sequence[SlotOutput]) -> tuple[_Group, _Asked, Mapping[Path, str]]:
@@ -237,16 +231,16 @@ class Waves:
         lead = told = tuple(self._lead(group, m))
         number = group.number(m)
         if refusal is not None:
-            about = (*labels[:-1], f"{labels[-1]} (error)")
-            message = self.compiling.format.escape(clipped(refusal))
-            told = (*lead, *self._written(group, m), (about, message))
+            said = refused_in_key(labels, refusal, self.compiling.format)
+            told = (*lead, *self._written(group, m), said)
             number = _called_by(number, 2**20 - 1)
         key, spec = self._key(told, labels), spec_behind(fields.specs[m], lead)
         if room is not None:
             items = 0 if spec.expansion is None else spec.expansion.extent
             if max(len(key) + fields.k_max[m], items) > room:
                 key, spec = self._key((), labels), fields.specs[m]
-        return ChildSlot(key, fields.k_max[m], with_key(spec, key), number=number)
+        spec = with_key(spec, key)
+        return ChildSlot(key, fields.k_max[m], spec, number=number, path=group.path(m))
 
     # --- keys ------------------------------------------------------------------------------------
 
@@ -264,32 +258,20 @@ class Waves:
     def _written(self, group: _Group, m: int) -> Iterator[tuple[Path, str]]:
         attribute, output = asked_of(group.attributes[m]), group.outputs[m]
         assert output is not None
-        branching = group.fields.specs[m].branching
-        if output.as_text is not None and isinstance(branching, Branches):
-            raw, is_whole = self._text(output.as_text)
-            if is_whole and branching.is_named(raw, self.compiling.format):
-                output = output.as_text
-        yield attribute.labels, self._literal(output, attribute.is_list)
+        yield attribute.labels, self._literal(output, attribute, group.fields.specs[m])
         for item in group.items.get(m, ()):
             for leaf in range(len(item.outputs)):
                 yield from self._written(item, leaf)
 
-    def _literal(self, output: SlotOutput, is_list: bool) -> str:
-        """A value as it was written; null where it was cut off, or cannot be read."""
-        form = self.compiling.format
-        raw, is_whole = self._text(output)
-        try:
-            value = form.unescape(raw, is_list=is_list)
-        except Exception:  # a format may be the user's own
-            value = None
-        cut = output.finish_reason == "length" and not is_whole
-        return form.escape(None) if cut or value is None else raw
-
-    def _text(self, output: SlotOutput) -> tuple[str, bool]:
-        """What was written, delimiter dropped, and whether the stop rule was met."""
-        data = self.compiling.codec.decode_bytes(output.ids)
-        data, is_whole = split_at_stop(self.compiling.stop_rule, data)
-        return data.decode("utf-8", "replace").rstrip(), is_whole
+    def _literal(self, output: SlotOutput, attribute: Attribute, spec: SlotSpec) -> str:
+        codec, form = self.compiling.codec, self.compiling.format
+        for one in filter(None, (output.as_text, output)):
+            data, complete = split_at_stop(self.compiling.stop_rule, codec.decode_bytes(one.ids))
+            raw = data.decode("utf-8", "replace")
+            cut = one.finish_reason == "length" and not complete
+            if one is output or (not cut and _choice_in(raw, spec, form) is not None):
+                break
+        return in_key(raw, cut, attribute, spec, form)
 
     def _extents(
         self, fields: Fields, attributes: Sequence[Attribute], before: int
@@ -316,3 +298,30 @@ class Waves:
             leaves = leaves_of_item(attributes[m], most)
             width += most * sum(self._widest(items, leaves, n) for n in range(len(leaves)))
         return width
+
+
+def in_key(
+    raw: str, is_cut: bool, attribute: Attribute, spec: SlotSpec, output_format: OutputFormat
+) -> str:
+    """A slot's text as it stands in others' keys: as it was written; of one that names a choice the
+    choice; null where it was cut off, or cannot be read."""
+    if is_cut:
+        return output_format.escape(None)
+    if (choice := _choice_in(raw, spec, output_format)) is not None:
+        return output_format.escape(choice)
+    try:
+        value = output_format.unescape(raw, is_list=attribute.is_list)
+    except Exception:  # a format may be the user's own
+        value = None
+    return output_format.escape(None) if value is None else raw.rstrip()
+
+
+def _choice_in(raw: str, spec: SlotSpec, output_format: OutputFormat) -> Any:
+    if not isinstance(spec.branching, Branches):
+        return None
+    return spec.branching.named(raw, output_format)
+
+
+def refused_in_key(labels: Path, said: str, output_format: OutputFormat) -> tuple[Path, str]:
+    """What was said of a value that was refused, under a key of its own."""
+    return (*labels[:-1], f"{labels[-1]} (error)"), output_format.escape(clipped(said))

@@ -31,6 +31,7 @@ class Written:
     text: of the token that was chosen, and of those behind it that followed without a choice.
     token_ids: of these. probability: of the chosen one.
     rivals: (text, probability) of the likeliest tokens, before the grammar rules any out.
+    as_text: whether a choice is written once more, held to no choices.
     """
 
     field: str
@@ -38,6 +39,7 @@ class Written:
     token_ids: tuple[int, ...]
     probability: float
     rivals: tuple[tuple[str, float], ...]
+    as_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Trace:
     """One document, pass by pass.
 
     passes: what each wrote, of the fields themselves; others: how many tokens each chose for lists'
-        items, in later waves and for alternatives of choices. prompt_tokens: of the first pass.
+        items and for alternatives of choices. prompt_tokens: of the first pass.
     one_by_one: passes that the same output takes where every token is written, keys included.
     """
 
@@ -114,7 +116,7 @@ class Tracer:
         names = [item.name for item in compiled.attributes]
         if compiled.decoding.layout == "autoregressive":
             names = ["output"]
-        elif compiled.waves is not None:  # later ones are among the others
+        elif compiled.waves is not None:
             names = [names[n] for n in compiled.waves.fields.first]
         self._names = names
         self._others: list[int] = []
@@ -145,14 +147,15 @@ class Tracer:
     def _written(self, step: Step) -> Written:
         codec = self._compiled.codec
         # What stands at the end of the key already comes with the first token.
-        begun = self._slots[step.place].begun if self._slots and step.start == 0 else ()
-        ids = (*begun, *step.ids)
+        place, is_first = step.place, self._slots and not step.place.path and step.start == 0
+        ids = (*(self._slots[place.number].begun if is_first else ()), *step.ids)
         return Written(
-            self._names[step.place],
+            ".".join(place.path) or self._names[place.number],
             _text(codec, ids),
             ids,
             exp(step.logprob),
             tuple((_text(codec, (id,)), share) for id, share in step.rivals),
+            place.as_text,
         )
 
 

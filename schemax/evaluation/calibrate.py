@@ -14,7 +14,7 @@ from schemax.calibration import Calibration
 from schemax.config import DecodingConfig
 from schemax.evaluation.calibration_fit import Fit, FitEntry, entries_of, fit_calibration
 from schemax.evaluation.examples import Example, shown_record
-from schemax.evaluation.scores import by_attribute
+from schemax.evaluation.scores import by_attribute, labelled
 from schemax.extractor import Extractor
 from schemax.familiarity import mean_logprob
 from schemax.progress import track
@@ -58,8 +58,12 @@ def calibrate(
             stream = track(stream, total=len(examples), unit="documents")
         items = sorted(stream, key=lambda item: item.index)
         logprobs += [found for item in items if (found := mean_logprob(item)) is not None]
+        fields = [item.fields for item in items]
+        values = [{name: field.value for name, field in row.items()} for row in fields]
         entries += entries_of(
-            examples, by_attribute(examples, [item.fields for item in items], schemas)
+            examples,
+            by_attribute(examples, fields, schemas),
+            labelled(examples, values, schemas),
         )
     fit = fit_calibration(entries)
     usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)

@@ -20,7 +20,7 @@ from schemax.evaluation.examples import Example
 from schemax.evaluation.intervals import Counts, count_by_product, difference_interval, f1_of
 from schemax.evaluation.pairs import Outcome, outcome_of
 from schemax.evaluation.reliability import VALUES, Reliability, reliability
-from schemax.evaluation.scores import as_text, score_predictions
+from schemax.evaluation.scores import score_predictions
 from schemax.results import FieldResult
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
@@ -71,13 +71,12 @@ class Fit:
 
 
 def entries_of(
-    examples: Sequence[Example], fields: Sequence[Mapping[str, FieldResult | None]]
+    examples: Sequence[Example],
+    fields: Sequence[Mapping[str, FieldResult | None]],
+    predictions: Sequence[Mapping[str, str | None]],
 ) -> list[FitEntry]:
-    """All attributes of all products; fields: what was read of them, by attribute."""
-    predictions = [
-        {name: None if field is None else as_text(field.value) for name, field in row.items()}
-        for row in fields
-    ]
+    """All attributes of all products; fields, predictions: what was read of them, by attribute,
+    and as text."""
     entries = []
     for pair in score_predictions(examples, predictions).pairs:
         field = fields[pair.product].get(pair.attribute)

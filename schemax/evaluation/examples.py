@@ -137,6 +137,10 @@ class _NumberText(str):
     """A number as the file writes it: 1.50 stays 1.50; refused where text is expected."""
 
 
+class ObjectText(str):
+    """Items of nested models, or a dict, as JSON; no value of any other field."""
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
@@ -170,8 +174,9 @@ def _id(value: Any) -> str | None:
 
 
 def _label(name: str, value: Any) -> Label:
-    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        return json.dumps(value, ensure_ascii=False)  # items of nested models
+    items = value if isinstance(value, list) else [value]
+    if any(isinstance(item, dict) for item in items):
+        return ObjectText(json.dumps(value, ensure_ascii=False))
     if not isinstance(value, list):
         return _scalar(name, value)
     accepted = tuple(dict.fromkeys(_scalar(name, item) for item in value))

@@ -22,7 +22,7 @@ from schemax.compiler.lists import Rows, leaves_of_item, limits_of
 from schemax.documents import Shown, read_documents
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, Label, shown_record
-from schemax.evaluation.scores import as_text
+from schemax.evaluation.scores import as_text, named_rows, titles_of
 from schemax.formats import OutputFormat, Scalar, Writable
 from schemax.results import FieldError, SlotText, build
 from schemax.results.fields import Leaf, field_tree_of
@@ -63,7 +63,7 @@ def typed_labels(
     for label, value in stated.items():
         attribute = _find(label, attributes)
         if attribute is None:
-            asked = ", ".join(repr(item.label) for item in attributes)
+            asked = ", ".join(map(repr, titles_of(attributes).values()))
             raise InputError(
                 f"document {name}: the schema of {category!r} has no attribute {label!r}; "
                 f"it has {asked}"
@@ -97,10 +97,11 @@ def _attributes_of(schema: type[BaseModel]) -> tuple[Attribute, ...]:
 
 
 def _find(label: str, attributes: Sequence[Attribute]) -> Attribute | None:
-    """The attribute of that name, path or title; else the only one that differs in case alone."""
-    for attribute in attributes:
-        if label in _names(attribute):
-            return attribute
+    """The only attribute of that name, else title, else path of titles; else the only one that
+    differs in case alone."""
+    for names in zip(*map(_names, attributes), strict=True):
+        if names.count(label) == 1:
+            return attributes[names.index(label)]
     folded = label.strip().casefold()
     alike = [a for a in attributes if folded in (name.casefold() for name in _names(a))]
     return alike[0] if len(alike) == 1 else None
@@ -110,13 +111,20 @@ def _names(attribute: Attribute) -> tuple[str, ...]:
     return attribute.name, attribute.label, ".".join(attribute.labels)
 
 
-def array_in(text: str) -> list[Any] | None:
-    """The items of a JSON array, numbers as they are written; None for any other text."""
+def _items_in(attribute: Attribute, text: str) -> list[Any] | None:
+    """The items of a JSON array, of a dict of an object, numbers as they are written; None for any
+    other text."""
     try:
         found = json.loads(text, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
         return None
+    if isinstance(found, Mapping) and attribute.is_mapping:
+        return _pairs(found)
     return found if isinstance(found, list) else None
+
+
+def _pairs(found: Mapping[str, Any]) -> list[Any]:
+    return [{"key": key, "value": value} for key, value in found.items()]
 
 
 def as_array(attribute: Attribute, label: Label) -> Label:
@@ -126,7 +134,7 @@ def as_array(attribute: Attribute, label: Label) -> Label:
     """
     accepted = label if isinstance(label, tuple) else (label,)
     stated = [text for text in accepted if text is not None]
-    if all(array_in(text) is None for text in stated):
+    if all(_items_in(attribute, text) is None for text in stated):
         return _array(attribute, stated) if stated else None
     arrays = (None if text is None else _array(attribute, text) for text in accepted)
     several = tuple(dict.fromkeys(arrays))
@@ -138,20 +146,7 @@ def _array(attribute: Attribute, stated: Stated) -> str | None:
         rows = _items(attribute, stated)
     except ValueError as error:
         raise InputError(f"{attribute.label}: {error}") from error
-    return None if rows is None else as_text(_named(attribute, rows))
-
-
-def _named(attribute: Attribute, rows: Any) -> Any:
-    if not attribute.fields:
-        return rows
-    names = [(leaf.name, leaf) for leaf in attribute.fields]
-    return [
-        {
-            name: _named(leaf, part) if leaf.is_list and part else part
-            for (name, leaf), part in zip(names, row, strict=True)
-        }
-        for row in rows
-    ]
+    return None if rows is None else as_text(named_rows(attribute, rows))
 
 
 def _items(attribute: Attribute, value: Stated) -> Stated:
@@ -161,8 +156,10 @@ def _items(attribute: Attribute, value: Stated) -> Stated:
     """
     items: Any = value
     if isinstance(value, str):
-        found = array_in(value)
+        found = _items_in(attribute, value)
         items = [value] if found is None else found
+    elif isinstance(value, Mapping):
+        items = _pairs(value) if attribute.is_mapping else [value]
     rows = [_row(attribute, item) if attribute.fields else _scalar(item) for item in items or ()]
     most = limits_of(attribute)[1]
     if attribute.two_phase and len(rows) > most:
@@ -179,7 +176,7 @@ def _row(attribute: Attribute, item: Any) -> list[Stated]:
     if not isinstance(item, Mapping):
         raise ValueError(f"an item must be a JSON object, not {item!r}")
     stated: dict[str, Stated] = {}
-    for name, value in flat(item).items():
+    for name, value in flat(item, attribute.fields).items():
         leaf = _find(name, attribute.fields)
         if leaf is None:
             known = ", ".join(repr(leaf.name) for leaf in attribute.fields)
@@ -191,12 +188,15 @@ def _row(attribute: Attribute, item: Any) -> list[Stated]:
     return [stated.get(leaf.name) for leaf in attribute.fields]
 
 
-def flat(nested: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Nested models by dotted path, as attributes are named."""
+def flat(
+    nested: Mapping[str, Any], attributes: Sequence[Attribute], path: str = ""
+) -> dict[str, Any]:
+    """Nested models by dotted path, as attributes are named; dicts as they are."""
     found: dict[str, Any] = {}
+    names = {attribute.name for attribute in attributes if attribute.is_mapping}
     for key, value in nested.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{path}{key}.")
+        if isinstance(value, Mapping) and f"{path}{key}" not in names:
+            found |= flat(value, attributes, f"{path}{key}.")
         else:
             found[f"{path}{key}"] = value
     return found
@@ -238,9 +238,10 @@ def _refused(
         named = {error.field for error in errors}
         leaves = field_tree_of(schema).leaves
         for attribute in attributes:
-            value = stated.get(attribute.name)
-            if value is not None and attribute.name not in named and not attribute.fields:
-                leaf = leaves[attribute.path]
+            value, leaf = stated.get(attribute.name), leaves[attribute.path]
+            # Which kind is meant is no field where nothing else tells it.
+            known = leaf.annotation is not None and not attribute.fields
+            if value is not None and known and attribute.name not in named:
                 errors += _misfits(leaf, _writable(leaf, value))
     return errors
 
@@ -266,15 +267,15 @@ def _writable(leaf: Leaf, value: Any) -> Any:
     if leaf.item is not None:
         pairs = [zip(leaf.item.leaves, row, strict=True) for row in value]
         return [[_writable(inner, part) for inner, part in row] for row in pairs]
-    if isinstance(value, list):
-        return [_typed(leaf, item) for item in value]
-    return _typed(leaf, value)
+    # All at once, since each place of a tuple may have a type of its own.
+    texts = [text.strip() for text in (value if isinstance(value, list) else [value])]
+    readings = readings_of(leaf, texts, leaf.attribute.strict)
+    found = [_typed(leaf, reading.value) for reading in readings]
+    return found if isinstance(value, list) else found[0]
 
 
-def _typed(leaf: Leaf, text: str) -> Scalar:
+def _typed(leaf: Leaf, value: Any) -> Scalar:
     """The value that formats write the way its type is written; numbers keep their digits."""
-    (reading,) = readings_of(leaf, [text.strip()], leaf.attribute.strict)
-    value = reading.value
     if leaf.attribute.members:
         return text_of(value) if isinstance(value, Enum) else value
     if leaf.choices is not None:

@@ -10,10 +10,13 @@ from typing import Any
 
 from pydantic import BaseModel, create_model
 
-from schemax.attributes import asked_fields, compile_attributes, settings_of
+from schemax.attributes import Attribute, asked_fields, compile_attributes, settings_of
+from schemax.attributes.classes import fields_of
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, attribute_names, row_ids
+from schemax.evaluation.examples import Example, ObjectText, attribute_names, row_ids
 from schemax.evaluation.labels import as_array
+from schemax.evaluation.scores import titles_of
+from schemax.messages import clipped
 from schemax.schema import AttrSchema
 
 
@@ -95,7 +98,7 @@ def for_categories(
 def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]) -> None:
     """Raises InputError, naming the product, for an annotated attribute that no schema has."""
     known = {
-        category: {name for a in compile_attributes(schema) for name in (a.name, a.label)}
+        category: {name for pair in titles_of(compile_attributes(schema)).items() for name in pair}
         for category, schema in schemas.items()
     }
     for name, example in zip(row_ids(examples), examples, strict=True):
@@ -111,28 +114,28 @@ def as_declared(
     """The same, with every label of a list as the JSON array that predictions are compared with.
 
     Several texts are its items, unless they are arrays themselves, which are then accepted lists.
+    Raises InputError, naming the document, for a label that holds objects where none belong.
     """
-    lists = {
-        category: {
-            name: attribute
-            for attribute in compile_attributes(schema)
-            if attribute.is_list
-            for name in (attribute.name, attribute.label)
-        }
-        for category, schema in schemas.items()
-    }
-    return [
-        replace(
-            example,
-            attributes={
-                name: as_array(lists[example.category][name], label)
-                if name in lists[example.category]
-                else label
-                for name, label in example.attributes.items()
-            },
-        )
-        for example in examples
-    ]
+    lists = {category: _lists_of(schema) for category, schema in schemas.items()}
+    declared = []
+    for example, document in zip(examples, row_ids(examples), strict=True):
+        known, labels = lists[example.category], dict(example.attributes)
+        for name, label in labels.items():
+            if name in known:
+                labels[name] = as_array(known[name], label)
+            elif isinstance(label, ObjectText):
+                raise InputError(
+                    f"document {document}: attribute {name!r}: expected a value, got an object: "
+                    f"{clipped(label)}"
+                )
+        declared.append(replace(example, attributes=labels))
+    return declared
+
+
+def _lists_of(schema: type[BaseModel]) -> dict[str, Attribute]:
+    attributes = compile_attributes(schema)
+    titles = titles_of(attributes)
+    return {name: a for a in attributes if a.is_list for name in (a.name, titles[a.name])}
 
 
 def parts_of(schemas: Mapping[str, type[BaseModel]]) -> list[dict[str, type[BaseModel]]]:
@@ -152,6 +155,6 @@ def parts_of(schemas: Mapping[str, type[BaseModel]]) -> list[dict[str, type[Base
 def _only(schema: type[BaseModel], name: str) -> type[BaseModel]:
     """The schema of one field, of the same category, without the model's own validators."""
     settings = {key: value for key, value in asdict(settings_of(schema)).items() if value}
-    field = schema.model_fields[name]
+    field = fields_of(schema)[name]
     declared: dict[str, Any] = {name: (field.annotation, field)}
     return create_model(schema.__name__, __base__=AttrSchema, __cls_kwargs__=settings, **declared)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +11,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from schemax.attributes import compile_attributes
+from schemax.attributes import Attribute, compile_attributes
+from schemax.compiler.few_shot import writable
 from schemax.evaluation.examples import Example
 from schemax.evaluation.intervals import Counts, count_by_product
 from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, outcome_of
@@ -91,8 +93,12 @@ def labelled(
     An attribute is called as the labels call it. A field without a prediction, as of a product
     that could not be read, gets None.
     """
-    found = by_attribute(examples, predictions, schemas)
-    return [{name: as_text(value) for name, value in row.items()} for row in found]
+    attributes = {category: compile_attributes(schema) for category, schema in schemas.items()}
+    texts = [
+        {a.name: _text_of(a, row.get(a.name)) for a in attributes[example.category]}
+        for example, row in zip(examples, predictions, strict=True)
+    ]
+    return by_attribute(examples, texts, schemas)
 
 
 def by_attribute(
@@ -101,10 +107,7 @@ def by_attribute(
     schemas: Mapping[str, type[BaseModel]],
 ) -> list[dict[str, V | None]]:
     """What is known of fields, by attribute, as `labelled` calls them; None for the others."""
-    names = {
-        category: {a.name: a.label for a in compile_attributes(schema)}
-        for category, schema in schemas.items()
-    }
+    names = {category: titles_of(compile_attributes(s)) for category, s in schemas.items()}
     return [
         {
             name if name in example.attributes else label: row.get(name)
@@ -112,6 +115,12 @@ def by_attribute(
         }
         for example, row in zip(examples, rows, strict=True)
     ]
+
+
+def titles_of(attributes: Sequence[Attribute]) -> dict[str, str]:
+    """What labels call attributes, by name: their titles, unless several have the same."""
+    counts = Counter(attribute.label for attribute in attributes)
+    return {a.name: a.label if counts[a.label] == 1 else a.name for a in attributes}
 
 
 def as_text(value: Any) -> str | None:
@@ -132,20 +141,33 @@ def as_text(value: Any) -> str | None:
     return str(value)
 
 
+def _text_of(attribute: Attribute, value: Any) -> str | None:
+    """The same of an attribute's value; of pairs and of lists of models in one form for all."""
+    if not attribute.fields or value is None:
+        return as_text(value)
+    return as_text(named_rows(attribute, writable(attribute, value)))
+
+
+def named_rows(attribute: Attribute, rows: Any) -> Any:
+    """The items of a list as objects, those of a dict by their keys; others as they are."""
+    if not attribute.fields or rows is None:
+        return rows
+    found = [
+        {
+            leaf.name: named_rows(leaf, part)
+            for leaf, part in zip(attribute.fields, row, strict=True)
+        }
+        for row in rows
+    ]
+    return sorted(found, key=lambda pair: str(pair["key"])) if attribute.is_mapping else found
+
+
 def _plain(value: Any) -> Any:
-    """An item of a list: as text; of nested models, all that they state, by dotted name."""
-    if isinstance(value, BaseModel):
-        value = {name: getattr(value, name) for name in type(value).model_fields}
+    """An item of a list: as text; of nested models, all that is stated of them."""
     if not isinstance(value, Mapping):
         return as_text(value)
-    found: dict[str, Any] = {}
-    for name, part in value.items():
-        inner = _plain(part) if isinstance(part, BaseModel | Mapping) else as_text(part)
-        if isinstance(inner, dict):
-            found |= {f"{name}.{key}": text for key, text in inner.items()}
-        elif inner is not None:
-            found[name] = inner
-    return dict(sorted(found.items()))
+    texts = {name: as_text(part) for name, part in value.items()}
+    return dict(sorted((name, text) for name, text in texts.items() if text is not None))
 
 
 def score_predictions(

@@ -203,7 +203,8 @@ class SlotText:
     complete: whether its stop rule was met, so that nothing of the value can be missing.
     left_out: whether the value is too improbable to be taken for one.
     items: of a list in two phases, whose raw text is the count, the slots of every item.
-    repaired: what was written when the value was asked for again. note: what became of that.
+    repaired: what was written when the value was asked for again, until one of both is taken.
+    refused: of such a slot, the first text and what was said of it. note: what became of that.
     confidence, probability, null_probability, alternatives, legal_...: see `FieldResult`.
     """
 
@@ -220,7 +221,13 @@ class SlotText:
     left_out: bool = False
     items: tuple[tuple[SlotText, ...], ...] | None = None
     repaired: SlotText | None = None
+    refused: tuple[str, str] | None = None
     note: str | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a value ran out of its budget."""
+        return self.finish_reason == "length" and not self.complete
 
 
 def _as_dict(item: FieldError | FieldResult) -> dict[str, Any]:

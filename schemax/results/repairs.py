@@ -14,7 +14,6 @@ from schemax.results.build import row_of
 from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
 from schemax.results.instance import instance_of
-from schemax.results.values import is_cut
 
 Path = tuple[str, ...]
 Slots = Sequence[SlotText | None]
@@ -44,7 +43,7 @@ def refusals(
     return {
         _path(leaf): row.refused[leaf.index]
         for leaf, slot in pairs
-        if leaf.index in row.refused and slot.items is None and not is_cut(slot)
+        if leaf.index in row.refused and slot.items is None and not slot.is_cut
     }
 
 
@@ -72,11 +71,12 @@ def settled(
     again = refused(chosen(lambda path, slot, second: second))
 
     def take(path: Path, slot: SlotText, second: SlotText) -> SlotText:
-        tokens = slot.tokens + second.tokens
-        if path in again or is_cut(second) or second.raw.strip() == null:
-            return replace(slot, tokens=tokens, repaired=None)
-        what = f"{clipped(slot.raw)} was refused ({first.get(path)}), and asked for again"
-        return replace(second, tokens=tokens, note=what)
+        said = first.get(path, "")
+        tokens, refused = slot.tokens + second.tokens, (slot.raw, said)
+        if path in again or second.is_cut or second.raw.strip() == null:
+            return replace(slot, tokens=tokens, repaired=None, refused=refused)
+        what = f"{clipped(slot.raw)} was refused ({said}), and asked for again"
+        return replace(second, tokens=tokens, refused=refused, note=what)
 
     return chosen(take)
 

@@ -54,13 +54,8 @@ def count_of(slot: SlotText, format: OutputFormat) -> int | None:
     return count_in(slot.raw, format)
 
 
-def is_cut(slot: SlotText) -> bool:
-    """Whether a value ran out of its budget."""
-    return slot.finish_reason == "length" and not slot.complete
-
-
 def _check_whole(slot: SlotText) -> None:
-    if is_cut(slot):
+    if slot.is_cut:
         raise ValueError(f"ran out of its budget of {slot.tokens} tokens (truncated)")
 
 

@@ -16,6 +16,7 @@ class Branch:
     """A slot as a row of its own: what it reads behind its request's stem, and what it may write.
 
     request: the number of its request in the batch; key: ids that are read one by one.
+    index: among all slots of a run, -1 of those that come later. path, as_text: see `Place`.
     """
 
     request: int
@@ -26,6 +27,8 @@ class Branch:
     number: int
     index: int = -1
     answer: Ids = ()
+    path: tuple[str, ...] = ()
+    as_text: bool = False
 
 
 def branches_of(number: int, request: Request) -> Iterator[Branch]:
@@ -49,10 +52,16 @@ def wave_of(number: int, request: Request, outputs: tuple[SlotOutput, ...]) -> l
     """The next wave of a request."""
     root = Branch(number, (), SlotSpec(), 0, request.digests[0], 0)
     called = request.next_wave(outputs)
-    return [replace(child_of(root, 0, child, request), number=child.number) for child in called]
+    return [
+        replace(child_of(root, 0, child, request), number=child.number, path=child.path)
+        for child in called
+    ]
 
 
 def child_of(parent: Branch, place: int, child: ChildSlot, request: Request) -> Branch:
     budget = child_budget(child, request, parent.budget)
     number = child_number(parent.number, place)
-    return Branch(parent.request, child.key, child.spec, budget, parent.digest, number)
+    made = Branch(parent.request, child.key, child.spec, budget, parent.digest, number)
+    if parent.spec.branching is None:
+        return made
+    return replace(made, index=parent.index, path=parent.path, as_text=True)

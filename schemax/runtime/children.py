@@ -205,6 +205,7 @@ class ChildQueue:
             running = child.running
             if child.parent < 0:
                 running.slots = np.append(running.slots, slot)
+                running.paths[slot] = child.slot.path
             else:
                 called = running.branches if child.slot.spec.begun else running.children
                 called.setdefault(child.parent, []).append(slot)

@@ -21,6 +21,7 @@ class RunningRequest:
     and their children, those that grow or are yet to come. footprint: tokens that are kept, by a
     guess. outputs: of the waves that are done.
     children, branches: numbers of the slots that others have called for, by the numbers of these.
+    paths: what slots of a later wave are called, by number.
     kept_kv: places in the KV pool of slots that are done, whose children share them.
     """
 
@@ -31,13 +32,14 @@ class RunningRequest:
     footprint: int
     children: dict[int, list[int]] = field(default_factory=dict)
     branches: dict[int, list[int]] = field(default_factory=dict)
+    paths: dict[int, tuple[str, ...]] = field(default_factory=dict)
     kept_kv: list[Ints] = field(default_factory=list)
     outputs: tuple[SlotOutput, ...] = ()
 
     def end_wave(self, outputs: tuple[SlotOutput, ...]) -> None:
         """Takes up what the slots wrote, which are all done."""
         self.outputs, self.slots = joined(self.outputs, outputs), self.slots[:0]
-        self.children, self.branches = {}, {}
+        self.children, self.branches, self.paths = {}, {}, {}
 
 
 class DocumentRows:

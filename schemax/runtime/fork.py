@@ -32,7 +32,7 @@ from schemax.runtime.sampler import Sampler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
 from schemax.runtime.stream import Filled, Refused, Trace
-from schemax.runtime.watching import Watcher, Written
+from schemax.runtime.watching import Place, Watcher, Written
 from schemax.tokens import SlotOutput
 
 # Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.
@@ -316,13 +316,15 @@ def _watched(
     if all(request.watcher is None for request in requests):
         return None
     owners: dict[int, Watcher] = {}
-    places = np.full(len(slots), -1)
+    places: dict[int, Place] = {}
     for row, slot in enumerate(slots.tolist()):
-        request = requests[branches[slot].request]
+        branch = branches[slot]
+        request = requests[branch.request]
         if request.watcher is not None:
             owners[row] = request.watcher
-            if branches[slot].index >= 0:
-                places[row] = branches[slot].index - request.index
+            if branch.index >= 0 or branch.path:
+                number = -1 if branch.path else branch.index - request.index
+                places[row] = Place(number, branch.path, branch.as_text)
     return Written(table, slots, logits, owners, places)
 
 

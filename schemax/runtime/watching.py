@@ -15,16 +15,29 @@ from schemax.tokens import SlotOutput
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Which slot of a request it is.
+
+    number: among those that are asked first; -1 of later waves. path: of these, what they are
+    called. as_text: whether it is filled once more, held to no choices.
+    """
+
+    number: int = -1
+    path: tuple[str, ...] = ()
+    as_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """What a pass wrote into one of a request's slots.
 
-    place: among the request's slots. start: how many tokens the slot had written before.
+    place: which one. start: how many tokens the slot had written before.
     ids: the token that was chosen, and those behind it that followed without a choice.
     logprob: of the chosen one. rivals: (id, probability) of the likeliest tokens, before the
     grammar rules any out.
     """
 
-    place: int
+    place: Place
     start: int
     ids: Ids
     logprob: float
@@ -37,7 +50,7 @@ class Progress:
 
     number: of the passes that had written for the request before. Where memory runs out, a request
         begins again, and so does the number.
-    others: tokens chosen for slots that the request's own slots called for.
+    others: tokens chosen for items of lists, and for alternatives of choices.
     done: by place, what became of slots that are done, with all that they called for.
     """
 
@@ -72,7 +85,7 @@ class Written:
     """The watched ones among the slots that a pass writes into, as they are before.
 
     slots: (S,) numbers; logits: (S, V). owners: who watches a slot, by its row among these.
-    places: (S,) among their requests' slots; -1 for those that others called for.
+    places: of slots, by their rows, but for those that others called for.
     """
 
     def __init__(
@@ -81,10 +94,11 @@ class Written:
         slots: Ints,
         logits: Tensor,
         owners: Mapping[int, Watcher],
-        places: Ints,
+        places: Mapping[int, Place],
     ) -> None:
         rows = np.array(list(owners), np.int64)
-        self._table, self._slots, self._places = table, slots[rows], places[rows]
+        self._table, self._slots = table, slots[rows]
+        self._places = [places.get(row) for row in owners]
         self._owners = list(owners.values())
         self._starts = table.step[self._slots]
         self._rivals: list[tuple[tuple[int, float], ...]] = [()] * len(rows)
@@ -101,9 +115,9 @@ class Written:
         others = dict.fromkeys(steps, 0)
         firsts = table.logprobs[slots, self._starts].tolist()
         ends, starts = table.step[slots].tolist(), self._starts.tolist()
-        rows = zip(self._owners, slots.tolist(), self._places.tolist(), self._rivals, strict=True)
+        rows = zip(self._owners, slots.tolist(), self._places, self._rivals, strict=True)
         for row, (owner, slot, place, rivals) in enumerate(rows):
-            if place < 0:
+            if place is None:
                 others[owner] += 1
                 continue
             ids = tuple(table.written[slot, starts[row] : ends[row]].tolist())

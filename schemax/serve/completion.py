@@ -177,10 +177,11 @@ def _usage(compiled: CompiledSchema, text: str, item: Extraction[Any]) -> dict[s
     """Keys are read, not written, so they count as tokens of the prompt."""
     shared = len(compiled.instruction)
     read = shared + len(compiled.opening) + len(compiled.codec.encode(text))
-    keys = compiled.keys[0]
-    if compiled.waves is not None:
-        keys = compiled.waves.keys_behind([slot.raw if slot else "" for slot in item.slots])
-    read += sum(map(len, keys))
+    if compiled.decoding.is_branched:
+        slots = [slot for slot in item.slots if slot is not None]  # as all are, of branches
+        read += sum(len(slot.key) for slot in compiled.known(slots))
+    else:
+        read += sum(map(len, compiled.keys[0]))
     wrote = written(item.slots)
     return {
         "prompt_tokens": read,

@@ -7,14 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from schemax.attributes import Attribute, compile_attributes
+from schemax.attributes.classes import validated
+from schemax.compiler.few_shot import writable_of
 from schemax.compiler.lists import leaves_of_item
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record
-from schemax.evaluation.labels import as_stated, flat
+from schemax.evaluation.labels import as_stated, flat, slot_text
 from schemax.evaluation.scores import as_text
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
@@ -136,8 +138,9 @@ def examples_by_predictions(
                 continue
             errors = (e for e in row.get("errors") or [] if isinstance(e, dict))
             bad = _lists(FieldError(e.get("field"), "") for e in errors)
-            values = flat(row["attributes"])
+            schema = schemas.get(annotated[place].category)
             try:
+                values = _values(row["attributes"], schema, output)
                 examples[place] = _example(
                     names[place], annotated[place], values, bad, schemas, output
                 )
@@ -146,6 +149,23 @@ def examples_by_predictions(
     if not examples:
         raise InputError(f"{path} contains no predictions")
     return [examples[place] for place in sorted(examples)]
+
+
+def _values(
+    row: Mapping[str, Any], schema: type[BaseModel] | None, output: OutputFormat
+) -> dict[str, Any]:
+    """What a row states, by attribute; of unions, which kind an instance is of it does not say."""
+    attributes = compile_attributes(schema) if schema is not None else ()
+    if schema is None or not any(one.is_kind for a in attributes for one in (a, *a.fields)):
+        return flat(row, attributes)
+    try:
+        instance = validated(schema, row, by_alias=True, by_name=True)
+    except ValidationError as error:
+        raise InputError(f"attributes: {error.errors()[0]['msg']}") from error
+    return {
+        a.name: _written(a, slot_text(a, writable_of(a, instance), output), output)
+        for a in attributes
+    }
 
 
 def _place(row: Mapping[str, Any], number: int, by_id: Mapping[str, int], count: int) -> int | None:

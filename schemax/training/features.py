@@ -8,15 +8,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
 from schemax.compiler.prompt import clean_document
 from schemax.errors import InputError
+from schemax.evaluation.labels import slot_text
 from schemax.messages import some_of
 from schemax.runtime.language_model import LanguageModel
-from schemax.runtime.plan import plan_prompt
+from schemax.runtime.plan import Plan, plan_prompt
+from schemax.tokens import PromptIds
 from schemax.training.sequences import Branch, TrainingSequence, training_sequence
-from schemax.training.targets import ItemTarget, count_or_value, item_targets, slot_targets
+from schemax.training.targets import ItemTarget, item_target, slot_targets
 from schemax.training.training_examples import TrainingExample
 
 Ids = tuple[int, ...]
@@ -27,6 +28,7 @@ class Features:
     """A training example as token ids.
 
     document: the ids of its text. literals: (N,) values as they are written.
+    keys: (N,) of branches, with the values that fields look at.
     chances: (N,) how likely each value is learnt in an epoch: 1 where it was annotated.
     items: what the counts among the literals call for, of lists in two phases.
     tokens: what it adds to a row behind the instruction; extent: position ids it needs there.
@@ -37,6 +39,7 @@ class Features:
     category: str
     document: Ids
     literals: tuple[str, ...]
+    keys: tuple[Ids, ...]
     chances: tuple[float, ...]
     items: tuple[ItemTarget, ...]
     tokens: int
@@ -56,16 +59,8 @@ def make_features(
 
     Warns of documents that are too long for the model, by name, and leaves them out; and of values
     that are longer than their slot's budget, so that only their beginning is learnt. Raises
-    InputError for lists in two phases among which fields look at others, and if nothing is left to
-    be learnt.
+    InputError if nothing is left to be learnt.
     """
-    for category, schema in compiled.items():
-        if (name := _untrainable(schema.attributes)) is not None:
-            raise InputError(
-                f"{category}: {name} is a list in two phases, and it looks at others (after), is "
-                "looked at, or its items' fields look at each other, which cannot be trained; "
-                "remove after, or train without this field"
-            )
     features: dict[str, list[Features]] = {}
     notes: defaultdict[str, list[str]] = defaultdict(list)
     for example in examples:
@@ -79,16 +74,6 @@ def make_features(
     return features
 
 
-def _untrainable(attributes: Sequence[Attribute]) -> str | None:
-    """A list whose keys depend on values, or that those of others depend on."""
-    looked_at = {path for attribute in attributes for path in attribute.after}
-    for attribute in attributes:
-        inner = any(leaf.after for leaf in attribute.fields) or _untrainable(attribute.fields)
-        if attribute.two_phase and (attribute.after or attribute.path in looked_at or inner):
-            return attribute.name
-    return None
-
-
 def _features(
     example: TrainingExample,
     compiled: CompiledSchema,
@@ -99,12 +84,18 @@ def _features(
     """Features of an example, if the model can learn from it; notes: who is named for what."""
     text = clean_document(example.text, compiled.prompt.fence)
     document = tuple(compiled.codec.encode(text))
-    values = [example.values.get(attribute.name) for attribute in compiled.attributes]
-    literals = tuple(map(compiled.format.escape, map(count_or_value, compiled.attributes, values)))
-    items = tuple(item_targets(compiled, values))
-    prompt = compiled.assemble([document], [literals])
+    slots = [
+        slot_text(attribute, example.values.get(attribute.name), compiled.format)
+        for attribute in compiled.attributes
+    ]
+    literals = tuple(slot.raw for slot in slots)
+    known = list(compiled.known(slots)) if compiled.decoding.is_branched else []
+    keys = tuple(slot.key for slot in known if not slot.is_further)
+    items = tuple(item_target(compiled, slot) for slot in known if slot.is_further)
+    prompt = compiled.assemble([document], [keys])
     plan = plan_prompt(prompt, compiled.decoding)
-    if (problem := model.misfit(plan)) is not None:
+    size = _size(prompt, plan, items)
+    if (problem := model.misfit(size)) is not None:
         notes["left out, too long for the model"].append(f"{example.name} ({problem})")
         return None
     chances = tuple(
@@ -121,9 +112,9 @@ def _features(
         notes["left out, without a label to learn"].append(example.name)
         return None
     targets, _ = slot_targets(compiled, [literals], [(True,) * len(literals)])
-    slots = [*zip(range(len(targets)), targets, compiled.k_max, strict=True)]
-    slots += [(item.place, item.values, item.k_max) for item in items]
-    for place, ids, budget in slots:
+    filled = [*zip(range(len(targets)), targets, compiled.k_max, strict=True)]
+    filled += [(item.place, item.values, item.k_max) for item in items]
+    for place, ids, budget in filled:
         ended = len(ids) < budget or ids[-1] in compiled.stop.eos_ids
         if not ended and not compiled.decode_slot(ids)[1]:
             of = compiled.attributes[place].label if len(targets) > 1 else "the output"
@@ -135,15 +126,31 @@ def _features(
         category=example.category,
         document=document,
         literals=literals,
+        keys=keys,
         chances=chances,
         items=items,
         tokens=len(plan.input_ids)
         - instruction
         + sum(len(ids) - 1 for ids in targets)
         + sum(len(item.key) + len(item.values) - 1 for item in items),
-        extent=plan.max_position + 1 - instruction,
-        long_rope=model.uses_long_rope(plan),
+        extent=size.max_position + 1 - instruction,
+        long_rope=model.uses_long_rope(size),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """See `PromptSize`."""
+
+    max_position: int
+    max_tokens: int
+
+
+def _size(prompt: PromptIds, plan: Plan, items: Sequence[ItemTarget]) -> _Size:
+    """Of a prompt with its items, whose keys hold what their lists look at."""
+    start = int(plan.last_position[0]) - len(prompt.keys[0][0]) + 1
+    reach = max((len(item.key) + item.k_max for item in items), default=0)
+    return _Size(max(plan.max_position, start + reach - 1), plan.max_tokens)
 
 
 def fill_row(
@@ -154,7 +161,8 @@ def fill_row(
     rng: chooses which values without an annotation are learnt; None learns all that ever may be.
     """
     literals = [item.literals for item in features]
-    prompt = compiled.assemble([item.document for item in features], literals)
+    documents = [item.document for item in features]
+    prompt = compiled.assemble(documents, [item.keys for item in features])
     learnt = [
         [chance > (0.0 if rng is None else rng.random()) for chance in item.chances]
         for item in features

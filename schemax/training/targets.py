@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
-from schemax.compiler.lists import asked_of, leaves_of_item
+from schemax.compiler.known import KnownSlot
 from schemax.formats import DocumentKey
-from schemax.tokens import SlotSpec
 from schemax.training.sequences import value_ids
 
 Ids = tuple[int, ...]
@@ -82,36 +79,11 @@ class ItemTarget:
     k_max: int
 
 
-def count_or_value(attribute: Attribute, value: Any) -> Any:
-    """What an attribute's own slot holds: of a list in two phases, how many items it has."""
-    return len(value) if attribute.two_phase and value is not None else value
-
-
-def item_targets(compiled: CompiledSchema, values: Sequence[Any]) -> Iterator[ItemTarget]:
-    """What the slots of all items should be filled with; values: (N,) of the attributes."""
-    for place, (attribute, value) in enumerate(zip(compiled.attributes, values, strict=True)):
-        if attribute.two_phase and value:
-            yield from _targets_of(compiled, place, attribute, compiled.slots[place], value)
-
-
-def _targets_of(
-    compiled: CompiledSchema, place: int, attribute: Attribute, spec: SlotSpec, value: Sequence[Any]
-) -> Iterator[ItemTarget]:
-    output = compiled.format
-    assert spec.expansion is not None  # as of all lists in two phases
-    count = compiled.codec.encode(output.escape(len(value)) + output.delimiter)
-    children = iter(spec.expansion.children(tuple(count)))
-    for number, item in enumerate(value, 1):
-        leaves = leaves_of_item(attribute, number)
-        for leaf, part in zip(leaves, item if attribute.fields else (item,), strict=True):
-            child = next(children)
-            assert child.k_max is not None  # as of all items
-            text = output.escape(count_or_value(leaf, part))
-            behind = _behind_branch(compiled, asked_of(leaf).labels)
-            ids = value_ids(text + behind, compiled, child.k_max)
-            yield ItemTarget(place, child.key, ids, child.k_max)
-            if leaf.two_phase and part:
-                yield from _targets_of(compiled, place, leaf, child.spec, part)
+def item_target(compiled: CompiledSchema, slot: KnownSlot) -> ItemTarget:
+    """What a slot of an item should be filled with."""
+    text = slot.raw + _behind_branch(compiled, slot.asked.labels)
+    values = value_ids(text, compiled, slot.k_max)
+    return ItemTarget(slot.place, slot.key, values, slot.k_max)
 
 
 def _whole_output(
