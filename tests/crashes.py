@@ -48,7 +48,7 @@ def run(kill_before: int | None) -> int:
 
 def clear() -> None:
     shutil.rmtree("out.jsonl.parts", ignore_errors=True)
-    for name in ("out.jsonl", "computed"):
+    for name in ("out.jsonl", "out.jsonl.run.json", "computed"):
         Path(name).unlink(missing_ok=True)
 
 

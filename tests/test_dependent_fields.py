@@ -30,6 +30,7 @@ from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.io.fingerprint import differences, of_schemas, of_settings
 from schemax.results import SlotText
+from schemax.runtime.children import child_number
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.requests import new_request
 from schemax.runtime.self_test import prepare
@@ -279,6 +280,42 @@ def test_what_is_cut_off_or_no_literal_stands_as_null(
     # A context that has no room for them holds the key alone.
     called = compiled.waves.next_wave((SlotOutput(tuple(codec.encode(" 12.5,\n")), "stop"),) * 2, 9)
     assert [slot.key for slot in called] == [compiled.keys[0][0], compiled.keys[0][4]]
+
+
+def test_slots_of_items_draw_random_numbers_of_their_own(codec: TextCodec) -> None:
+    compiled = compile_schema(Receipt, codec, template=TEMPLATE)
+    items, waves = compiled.slots[1].expansion, compiled.waves
+    assert waves is not None
+    assert items is not None
+    shop = SlotOutput(tuple(codec.encode(' "a"')), "stop")
+    (lines,) = waves.next_wave((shop,), None)
+    count = tuple(codec.encode(" 3,"))
+    prices = [SlotOutput(tuple(codec.encode(f" {n},")), "stop") for n in range(3)]
+    assert len(items.children(count)) == len(prices)
+    known = (shop, SlotOutput(count, "stop", children=tuple(prices)))
+    currencies = waves.next_wave(known, None)
+    assert len(currencies) == 3
+    numbers = [child_number(lines.number, place) for place in range(3)]
+    assert len({*numbers, *(slot.number for slot in currencies)}) == 6
+
+
+def test_items_behind_a_long_value_stay_within_the_context(codec: TextCodec) -> None:
+    """A value may take more tokens in a key than its budget, and items' keys hold it, too."""
+    compiled = compile_schema(Receipt, codec, template=TEMPLATE)
+    assert compiled.waves is not None
+    form = compiled.format
+    shop = form.escape("\N{OGHAM LETTER BEITH}" * 40)
+    outputs = (SlotOutput(tuple(codec.encode(f" {shop},\n")), "stop"),)
+
+    def extent(room: int | None) -> tuple[int, int]:
+        (lines,) = compiled.waves.next_wave(outputs, room)
+        assert lines.spec.expansion is not None
+        return len(lines.key) + (lines.k_max or 0), lines.spec.expansion.extent
+
+    own, items = extent(None)
+    assert items > own
+    assert extent(items) == (own, items)
+    assert max(extent(items - 1)) < items - len(codec.encode(shop))
 
 
 def test_a_document_is_read_once(

@@ -576,7 +576,9 @@ def test_unknown_devices_and_dtypes(folder: Path) -> None:
 @pytest.mark.parametrize("name", schema_names())
 def test_ready_made_schemas_compile(extractor: Extractor, name: str) -> None:
     schema = load_schema(name)
-    assert extractor.compile(schema).num_slots == len(schema.model_fields)
+    compiled = extractor.compile(schema)
+    assert {attribute.path[0] for attribute in compiled.attributes} == set(schema.model_fields)
+    assert compiled.num_slots >= len(schema.model_fields)
 
 
 def test_ready_made_schemas_have_names() -> None:

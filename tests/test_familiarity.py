@@ -109,7 +109,7 @@ def test_a_language_that_the_embedded_model_does_not_know(
         found[language] = mean(mean_logprob(item) or 0 for item in items)
         said[language] = list(caplog.messages)
         caplog.clear()
-    assert found["en"] > found["de"] > max(found["zh"], found["ru"])
+    assert min(found["en"], found["de"]) > max(found["zh"], found["ru"])
     assert not said["en"]
     for language in ("zh", "ru"):
         assert any("the language of the documents is far" in text for text in said[language])

@@ -308,7 +308,7 @@ def test_errors_are_plain(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_an_actor_that_loads_another_model_is_refused(saved_model: Path) -> None:
     options = ModelOptions(model=str(saved_model), device="cpu")
-    task = task_of(options, ServerOptions(), declared(), {})
+    task = task_of(options, ServerOptions(), declared(), {}, loading={})
     known = task.facts()
     assert (known["decoding documents"], known["decoding slots"]) == ("isolated", "independent")
     assert callable(task.computing(known))

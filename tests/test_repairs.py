@@ -24,7 +24,7 @@ from schemax.results.extraction import values_of
 from schemax.results.repairs import refusals, settled
 from schemax.runtime.model import DecoderModel
 from schemax.schema import AttrSchema
-from schemax.tokens import SlotSpec
+from schemax.tokens import SlotOutput, SlotSpec
 
 REPAIRING = DecodingConfig(max_repairs=1)
 
@@ -80,6 +80,17 @@ def test_what_is_asked_again_equals_a_plain_request(
         assert lines.children[1].repaired is not None
         assert again.before > grade.before > first.before == 0
         assert output.steps >= again.before + again.passes
+
+
+def test_what_is_asked_again_is_drawn_anew(codec: TextCodec) -> None:
+    """Sampled with the same random numbers, a second answer would resemble the first one."""
+    compiled = compile_schema(Offer, codec, template=TEMPLATE, decoding=REPAIRING)
+    assert compiled.waves is not None
+    waves = replace(compiled.waves, review=lambda outputs: {("kind",): "wrong"})
+    null = SlotOutput(tuple(codec.encode(" null,")), "stop")
+    none = SlotOutput(tuple(codec.encode(" 0,")), "stop")
+    (kind,) = waves.next_wave((null, none, null, null), None)
+    assert kind.number not in range(4)
 
 
 def read(values: dict[str, str], again: dict[str, str]) -> tuple[Any, Any]:

@@ -34,7 +34,7 @@ from schemax.runtime.model import DecoderModel
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.self_test import prepare
 from schemax.runtime.slot_table import FreeList
-from schemax.tokens import PromptIds
+from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec
 
 
 @pytest.mark.parametrize("family", slow_but({"qwen3"}, ["qwen3", "llama"]))
@@ -196,6 +196,47 @@ def test_documents_are_taken_as_there_is_room(
         next(outputs)
         assert taken - count <= 60  # a window, and what is in flight
     assert taken >= 99
+
+
+class Later:
+    """A wave of one slot, whose key is longer than what else a pass has room for."""
+
+    extent = 100
+
+    def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
+        return (ChildSlot((5,) * 90, 3, SlotSpec()),) if len(outputs) == 4 else ()
+
+    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
+        return outputs
+
+
+@pytest.mark.parametrize("pass_tokens", [64, 128])
+def test_what_is_called_for_comes_before_new_documents(
+    decoder_model: Callable[..., DecoderModel],
+    codec: TextCodec,
+    small: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    pass_tokens: int,
+) -> None:
+    """However long its key is: an endless input never keeps a document from being done."""
+    windowed(monkeypatch, 8)
+    limited(monkeypatch, pass_tokens=pass_tokens)
+    compiled = compiled_in("branched", small, codec, k_max=3)
+    assert compiled.num_slots == 4
+    taken = 0
+
+    def endless() -> Iterator[PromptIds]:
+        nonlocal taken
+        while taken < 400:
+            taken += 1
+            (prompt,) = compiled.encode([f"{TITLES[taken % 7]} {taken}"])
+            yield replace(prompt, waves=Later())
+
+    outputs = fill(decoder_model(), endless(), compiled.stop, compiled.decoding)
+    for count in range(1, 30):
+        _, output = next(outputs)
+        assert len(output.slots) == 5
+        assert taken - count <= 40
 
 
 @in_some_ways

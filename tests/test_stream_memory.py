@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from conftest import TITLES, slow_but
-from decoding import compiled_in, in_some_ways, limited, outputs_of, windowed
+from decoding import compiled_in, filled, in_some_ways, limited, outputs_of, windowed
 
 from schemax.compiler import TextCodec
 from schemax.runtime import limits as limits_module
 from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.limits import AdmissionControl, Limits
 from schemax.runtime.model import DecoderModel
+from schemax.runtime.requests import Request, new_request
+from schemax.runtime.stream import _Flight, stream
+from schemax.tokens import ChildSlot, SlotOutput
 
 
 @in_some_ways
@@ -55,6 +60,71 @@ def test_out_of_memory_halves_what_is_in_flight(
     monkeypatch.setattr(model, "run_batch", scarce)
     assert outputs_of(model, compiled, texts) == expected
     assert 1 <= failed <= 4
+
+
+class Scarce:
+    """Waves that find no memory on the host, once, after others were done in the same pass."""
+
+    extent = 0
+
+    def __init__(self, failures: list[int]) -> None:
+        self.failures = failures
+
+    def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
+        return ()
+
+    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
+        if self.failures:
+            self.failures.pop()
+            raise MemoryError
+        return outputs
+
+
+@pytest.mark.parametrize("flights", [1, 2])
+def test_what_was_done_before_memory_ran_out_is_handed_over(
+    decoder_model: Callable[..., DecoderModel],
+    codec: TextCodec,
+    small: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    flights: int,
+) -> None:
+    compiled = compiled_in("branched", small, codec, k_max=1, max_retries=0)
+    limited(monkeypatch, flights=flights)
+    prompts = compiled.encode(TITLES)
+    expected = filled(decoder_model(), compiled, prompts)
+    failures = [1]
+    prompts[3] = replace(prompts[3], waves=Scarce(failures))
+    assert filled(decoder_model(), compiled, prompts) == expected
+    assert not failures
+
+
+def test_memory_that_only_cancelled_documents_take_halves_nothing(
+    decoder_model: Callable[..., DecoderModel],
+    codec: TextCodec,
+    small: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They leave with the next admission, and memory may run out there."""
+    model, compiled = decoder_model(), compiled_in("branched", small, codec)
+    stop, config = compiled.stop, compiled.decoding
+    prompts = compiled.encode(TITLES)
+    requests = [new_request(prompt, stop, config, n) for n, prompt in enumerate(prompts)]
+    cancelled: deque[Request] = deque()
+    usual, begun = _Flight.admit, 0
+
+    def admit(flight: _Flight) -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 2:
+            raise torch.OutOfMemoryError("scarce")
+        usual(flight)
+        cancelled.extend(requests)
+
+    monkeypatch.setattr(_Flight, "admit", admit)
+    assert not any(stream(model, iter(requests), config, None, cancelled))
+    assert begun == 3
+    assert "out of memory" not in caplog.text
 
 
 @in_some_ways

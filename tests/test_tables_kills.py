@@ -103,7 +103,8 @@ def test_twenty_thousand_odd_rows_survive_twenty_kills(
     assert found["id"].to_pylist() == [row["id"] for row in made]
     lost = [not (row["title"] or "").strip() for row in made]
     assert [error is not None for error in found["_error"].to_pylist()] == lost
-    assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.parquet"]
+    left = sorted(path.name for path in tmp_path.glob("out*"))
+    assert left == ["out.parquet", "out.parquet.run.json"]
 
 
 def wait_for(moment: str, job: Any, folder: Path) -> None:
@@ -144,13 +145,13 @@ def test_a_kill_before_any_operation_on_files_does_no_harm(
     whole = (tmp_path / "out.jsonl").read_text("utf-8")
     assert [row["id"] for row in rows(whole)] == [row["id"] for row in made]
     kinds = Counter(kill["operation"].split()[0] for kill in kills)
-    assert kinds["os.rename"] == 4  # manifest, two parts, whole
+    assert kinds["os.rename"] == 5  # manifest, two parts, whole, record
     assert kinds["open"] >= 4
     assert kinds["os.remove"] == 3  # manifest, two parts
     for kill in kills:
         assert kill["there"] in (None, whole), kill["operation"]
         assert (kill["status"], kill["rows"]) == (0, whole), kill["operation"]
-        assert kill["left"] == ["out.jsonl"], kill["operation"]
+        assert kill["left"] == ["out.jsonl", "out.jsonl.run.json"], kill["operation"]
         # Rows are computed again only where the whole was there, and its parts about to go.
         assert kill["computed"] == 20 or kill["there"] == whole, kill["operation"]
 

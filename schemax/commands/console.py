@@ -48,9 +48,14 @@ def _cell(value: Any) -> str:
     return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # for the command line to end as it does everywhere
+
+
 def show(*parts: str | Table) -> None:
-    """Tables and texts on stdout."""
-    console = Console()
+    """Tables and texts on stdout. Raises BrokenPipeError where nobody reads stdout."""
+    console = _Console()
     for part in parts:
         print(part) if isinstance(part, str) else console.print(part)
 

@@ -25,12 +25,18 @@ from schemax.ray.pool import Pool, connected, named_for_actors
 
 
 def task_of(
-    model: ModelOptions, server: ServerOptions, schemas: Schemas, settings: Options, **more: Any
+    model: ModelOptions,
+    server: ServerOptions,
+    schemas: Schemas,
+    settings: Options,
+    *,
+    loading: Mapping[str, Any],
+    **more: Any,
 ) -> Task:
     """What to extract with a model; more: the other fields of the task."""
-    load = partial(_load, model, schemas, settings, more["loading"], server)
+    load = partial(_load, model, schemas, settings, loading, server)
     place = options.model_place(model.model) if server.server is None else None
-    return Task(schemas, settings, load, place, **more)
+    return Task(schemas, settings, load, place, loading=loading, **more)
 
 
 @contextmanager

@@ -152,7 +152,12 @@ class _Group:
         if self.around is None:
             return m
         group, n, number = self.around
-        return ((group.number(n) + 1) * 2**20 + number * len(self.outputs) + m) % 2**62
+        # Behind those of the slots that the list itself has called for.
+        return _called_by(group.number(n), 2**19 + number * len(self.outputs) + m)
+
+
+def _called_by(number: int, place: int) -> int:
+    return ((number + 1) * 2**20 + place) % 2**62
 
 
 _Asked = list[tuple[_Group, int]]
@@ -224,14 +229,18 @@ class Waves:
     def _slot(self, group: _Group, m: int, refusal: str | None, room: int | None) -> ChildSlot:
         fields, labels = group.fields, asked_of(group.attributes[m]).labels
         lead = told = tuple(self._lead(group, m))
+        number = group.number(m)
         if refusal is not None:
             said = refused_in_key(labels, refusal, self.compiling.format)
             told = (*lead, *self._written(group, m), said)
-        key = self._key(told, labels)
-        if room is not None and len(key) + fields.k_max[m] > room:
-            lead, key = (), self._key((), labels)
-        spec = with_key(spec_behind(fields.specs[m], lead), key)
-        return ChildSlot(key, fields.k_max[m], spec, number=group.number(m), path=group.path(m))
+            number = _called_by(number, 2**20 - 1)
+        key, spec = self._key(told, labels), spec_behind(fields.specs[m], lead)
+        if room is not None:
+            items = 0 if spec.expansion is None else spec.expansion.extent
+            if max(len(key) + fields.k_max[m], items) > room:
+                key, spec = self._key((), labels), fields.specs[m]
+        spec = with_key(spec, key)
+        return ChildSlot(key, fields.k_max[m], spec, number=number, path=group.path(m))
 
     # --- keys ------------------------------------------------------------------------------------
 

@@ -33,11 +33,11 @@ Row: TypeAlias = Mapping[str, Any]
 REMEDY = "start anew with --overwrite (overwrite=True)"
 
 _MANIFEST = "manifest.json"
-_WHOLE = "whole.tmp"
+_WHOLE, _RECORD = "whole.tmp", "record.tmp"
 _PART = re.compile(r"part-(\d{5,})-([0-9a-f]{16})\.jsonl")
 _OPEN = re.compile(r"open-(\d{5,})\.jsonl")
 # What runs write into the folder: these files, and these two while they are written.
-_OWN = re.compile(rf"({_MANIFEST}|{_PART.pattern})(\.tmp)?|{_OPEN.pattern}|{_WHOLE}")
+_OWN = re.compile(rf"({_MANIFEST}|{_PART.pattern})(\.tmp)?|{_OPEN.pattern}|{_WHOLE}|{_RECORD}")
 
 
 def digest(record: Record) -> tuple[str, int]:
@@ -166,6 +166,11 @@ class Checkpoint:
     def scratch(self) -> str:
         """A place for what is being written: whatever stays of it goes with the parts."""
         return f"{self.name}/{_WHOLE}"
+
+    @property
+    def record_scratch(self) -> str:
+        """The same for the record of the run, which is written beside the whole."""
+        return f"{self.name}/{_RECORD}"
 
     def finished(self) -> dict[int, str]:
         """The digests of the parts that are complete, by number."""

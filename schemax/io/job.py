@@ -272,16 +272,22 @@ class Job:
                     for row in run.assemble(writer, () if retry is None else retry.others()):
                         tally.add_row(row)
                     # Before the table, which the rows that are kept can make once more.
-                    self._record(tally, manifest, table)
+                    self._record(tally, manifest, table, checkpoint.record_scratch)
                 checkpoint.remove()
 
-    def _record(self, tally: Tally, settings: Mapping[str, Any], table: TableSchema | None) -> None:
+    def _record(
+        self,
+        tally: Tally,
+        settings: Mapping[str, Any],
+        table: TableSchema | None,
+        scratch: str,
+    ) -> None:
         summary = tally.summary(self.source.files, self.output)
         place = self.task.place
         model = None if place is None else str(place)
         schemas = self.task.schemas
         category = None if isinstance(schemas, Mapping) else settings_of(schemas).category
-        RunRecord(summary, settings, model, table, category, self.command).write()
+        RunRecord(summary, settings, model, table, category, self.command).write(scratch)
 
     def _tracked(
         self,

@@ -99,6 +99,22 @@ class KVWrite:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """What the scheduler has allotted to the tokens of the next pass that belong to slots.
+
+    counts: (S,) tokens of each growing slot; columns: (E,) each token's place in its slot.
+    pool: (E,) places in the KV pool, or None where tokens go into rows: then (t,) rows and columns
+    of the tokens of slots that entered earlier.
+    """
+
+    counts: Ints
+    columns: Ints
+    pool: Ints | None = None
+    rows: Ints | None = None
+    row_columns: Ints | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """T tokens of one forward pass.
 

@@ -32,12 +32,14 @@ def called_for(
 ) -> tuple[tuple[ChildSlot, ...], tuple[ChildSlot, ...]]:
     """The children and the branches that a whole value calls for; of a choice, itself as a text.
 
-    granted: tokens that the slot may have, with those that stood there before it.
+    granted: tokens that the slot may have, with those that stood there before it; 0 where branches
+        are not followed.
     """
     children = spec.expansion.children(output.ids) if spec.expansion is not None else ()
     branches: tuple[ChildSlot, ...] = ()
     if spec.branching is not None:
         children = spec.branching.instead(output.legal_logprobs[1])
+    if spec.branching is not None and granted:
         found = spec.branching.branches(output.ids, output.alternatives)
         branches = tuple(branch for branch in found if len(branch.spec.begun) < granted)
     return children, branches
@@ -145,6 +147,10 @@ class ChildQueue:
         position = key_end(child, owner.request)
         budget = child_budget(child, owner.request, rest)
         self._waiting.append(WaitingChild(owner, parent, child, position, budget, digest, number))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._waiting
 
     def take(self, room: int, alone: bool) -> list[WaitingChild]:
         """The first in line, as many as a pass has room for; at least one, if they are alone."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from schemax.runtime.batch import Batch, Kind, KVSegment, KVWrite
+from schemax.runtime.batch import Batch, Kind, KVSegment, KVWrite, Places
 from schemax.runtime.plan import Ids, Ints
-from schemax.runtime.scheduler import Places, Scheduler
+from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import ranks
 from schemax.runtime.visibility import Span
 

@@ -9,11 +9,10 @@ in flight: numbers come from free lists, columns have room to spare, totals are 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from schemax.runtime.batch import OWN_ONLY
+from schemax.runtime.batch import OWN_ONLY, Places
 from schemax.runtime.children import ChildQueue
 from schemax.runtime.document_rows import DocumentRows, RunningRequest
 from schemax.runtime.limits import AdmissionControl
@@ -28,22 +27,6 @@ from schemax.tokens import SlotOutput
 # factor, because resizing copies everything.
 _FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
 _GROWTH = 1.25
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Places:
-    """What the scheduler has allotted to the tokens of the next pass that belong to slots.
-
-    counts: (S,) tokens of each growing slot; columns: (E,) each token's place in its slot.
-    pool: (E,) places in the KV pool, or None where tokens go into rows: then (t,) rows and columns
-    of the tokens of slots that entered earlier.
-    """
-
-    counts: Ints
-    columns: Ints
-    pool: Ints | None = None
-    rows: Ints | None = None
-    row_columns: Ints | None = None
 
 
 class Scheduler:
@@ -74,7 +57,7 @@ class Scheduler:
         self._control, self._flight = control, flight
         self.children = ChildQueue(table)
         self._footprint = self._num_documents = 0
-        self.num_repeated = 0
+        self.num_repeated = self.num_watched = 0
 
     @property
     def requests(self) -> list[Request]:
@@ -161,6 +144,7 @@ class Scheduler:
         self._num_documents += request.num_documents
         self.num_repeated += len(request.places) - 1
         if request.watcher is not None:
+            self.num_watched += 1
             request.watcher.begin()
         self.entering.append(running)
         self.children.may_come |= layout.may_call or request.waves is not None
@@ -190,6 +174,11 @@ class Scheduler:
             self._footprint += child.footprint
         self.growing = np.concatenate([self.growing, slots])
         return int(self.table.num_new[slots].sum())
+
+    @property
+    def is_called_for(self) -> bool:
+        """Whether slots that others have called for still wait for room."""
+        return not self.children.is_empty
 
     # --- one pass --------------------------------------------------------------------------------
 
@@ -275,8 +264,10 @@ class Scheduler:
             running = self.rows.running[row]
             running.num_growing -= count
             if not running.num_growing and not self._goes_on(running):
-                outputs = (*running.outputs, *self._finish(running))
-                yield running.request, running.request.settled(outputs)
+                outputs = (*running.outputs, *self._released(running))
+                outputs = running.request.settled(outputs)
+                self._let_go(running)
+                yield running.request, outputs
 
     def _goes_on(self, running: RunningRequest) -> bool:
         """Whether a request, whose slots are all done, is asked for more."""
@@ -296,16 +287,18 @@ class Scheduler:
             self._free_pool(slots, [])
         self._sampler.grammars.end(slots)
         for running in leaving:
-            self._finish(running)
+            self._released(running)
+            self._let_go(running)
 
-    def _finish(self, running: RunningRequest) -> tuple[SlotOutput, ...]:
+    def _let_go(self, running: RunningRequest) -> None:
+        """Gives back what a request had, whose outputs have been made."""
         self.rows.give(running.row)
         self._footprint -= running.footprint
         self._num_documents -= running.request.num_documents
         self.num_repeated -= len(running.request.places) - 1
+        self.num_watched -= running.request.watcher is not None
         for places in running.kept_kv:
             self._kv.give(places)
-        return self._released(running)
 
     def _released(self, running: RunningRequest) -> tuple[SlotOutput, ...]:
         """What its slots wrote, whose numbers are free from here on."""
@@ -332,9 +325,9 @@ class Scheduler:
     def outputs(self, running: RunningRequest, slots: Ints) -> tuple[SlotOutput, ...]:
         """Of some slots of a request that are done, with those that they called for."""
         outputs = self.table.outputs(slots)
-        specs = [self.table.specs[slot] for slot in slots.tolist()]
         if not running.children and not running.branches:
             return tuple(outputs)
+        specs = self.table.specs[slots]
 
         def called(by: dict[int, list[int]], slot: int) -> tuple[SlotOutput, ...]:
             return self.outputs(running, np.array(by[slot])) if slot in by else ()

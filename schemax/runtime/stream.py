@@ -82,6 +82,9 @@ def stream(
             if not is_out_of_memory(error):
                 raise
         # Outside the handler, so that the failed pass's tensors can be freed.
+        for flight in flights:
+            if flight.done:  # in the very pass after which memory ran out
+                yield flight.take()
         again = [request for flight in flights for request in flight.requests]
         del flights
         model.forget_prefixes()
@@ -95,8 +98,8 @@ def stream(
             control.restore()
             continue
         source.waiting.extendleft(reversed(again))
-        count = sum(request.num_documents for request in again)
-        control.halve(count)
+        if again:  # else all that was in flight was cancelled
+            control.halve(sum(request.num_documents for request in again))
     if source.error is not None:
         raise source.error
 
@@ -112,7 +115,8 @@ def _passes(flights: Sequence[_Flight], source: _Source) -> Iterator[list[Filled
         is_idle = True
         for flight in flights:
             if flight.is_under_way:
-                yield flight.finish()
+                flight.finish()
+                yield flight.take()
             if cancelled := source.cancelled():
                 for each in flights:
                     each.leaving |= cancelled
@@ -159,7 +163,8 @@ class _Source:
 class _Flight:
     """Requests in flight that share passes, and one pass at most that is under way.
 
-    leaving: requests that nobody waits for any more, until the next admission.
+    leaving: requests that nobody waits for any more, until the next admission. done: by the pass
+    that was finished last.
     """
 
     def __init__(
@@ -179,6 +184,7 @@ class _Flight:
         self.cache = model.new_cache()
         self.prefixes = _Prefixes(model, self.cache)
         self.leaving: set[Request] = set()
+        self.done: list[tuple[Request, tuple[SlotOutput, ...]]] = []
         self._choice: Choice | None = None
         self._watched: WatchedRequests | None = None
 
@@ -200,26 +206,31 @@ class _Flight:
         logits = self.model.run_batch(batch, self.cache)
         if self.trace:
             self._tell(logits)
-        self._watched = WatchedRequests(scheduler, logits)
+        self._watched = WatchedRequests(scheduler, logits) if scheduler.num_watched else None
         self._choice = self.sampler.begin(logits, scheduler.growing)
 
-    def finish(self) -> list[Filled | Refused]:
-        """Waits for what was chosen; the requests that are done with that."""
+    def finish(self) -> None:
+        """Waits for what was chosen, and takes up the requests that are done with that."""
         assert self._choice is not None
         chosen = self.sampler.finish(self._choice)
         self._choice = None
-        done = list(self.scheduler.advance(chosen))
+        self.done.extend(self.scheduler.advance(chosen))
         if self._watched is not None:
-            self._watched.tell(done)
-        self.control.count(sum(request.num_documents for request, _ in done))
-        return [*done]
+            self._watched.tell(self.done)
+        self.control.count(sum(item[0].num_documents for item in self.done))
+
+    def take(self) -> list[Filled | Refused]:
+        """What is done, which is handed over."""
+        taken: list[Filled | Refused] = [*self.done]
+        self.done.clear()
+        return taken
 
     def admit(self) -> None:
         """Lets go of what leaves, and takes up whole requests while a pass has room for them.
 
         A long one gets a pass of its own. Slots that requests in flight have called for come first:
-        these are done all the sooner. A request leaves `waiting` when it is in flight, so that it
-        is never in neither.
+        these are done all the sooner, and while one waits, no request enters. A request leaves
+        `waiting` when it is in flight, so that it is never in neither.
         """
         scheduler, source, limits = self.scheduler, self.source, self.control.now
         if self.leaving:
@@ -227,7 +238,7 @@ class _Flight:
             self.leaving.clear()
         room = limits.pass_tokens - len(scheduler.growing)
         room -= scheduler.spawn(room)
-        while len(source.refused) < _MOST_REFUSED:
+        while not scheduler.is_called_for and len(source.refused) < _MOST_REFUSED:
             request = source.head(may_take=scheduler.num_repeated < _MOST_REPEATED)
             if request is None:
                 break
