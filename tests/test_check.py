@@ -138,6 +138,11 @@ def test_what_cannot_be_checked(run: Run, tmp_path: Path) -> None:
     refused(run("check", "absent_module"), "cannot import absent_module")
     (tmp_path / "typo.py").write_text("from schemax import attr\n\nattr('x', kmax=3)\n")
     refused(run("check", "typo.py"), "cannot import typo.py, line 3: TypeError: ")
+    lines = ["from schemax import *", "class Tv(AttrSchema):", "    size: str = attr(pattern='(')"]
+    (tmp_path / "pattern.py").write_text("\n".join(lines))
+    reason = "pattern.py, line 2: field size: pattern '(' cannot be used: unclosed group; mend it"
+    refused(run("check", "pattern.py"), reason)
+    refused(run("explain", "pattern.py:Tv"), reason)
     refused(run("check", "absent.json"), "cannot read absent.json")
     refused(run("check", "json"), "declares nothing")
     refused(run("check", "shop.py", "--format", "toml"), "'toml'")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from schemax.attributes.after import Path
-from schemax.attributes.annotations import FieldType, Kind
 from schemax.attributes.constraints import Constraints
+from schemax.attributes.field_type import FieldType, Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from types import ModuleType
 from typing import Any
 
 from pydantic import RootModel
+from pydantic_core import SchemaError as CoreSchemaError
 
 from schemax.attributes import settings_of
-from schemax.attributes.classes import declares_fields
+from schemax.attributes.classes import broken_at, declares_fields
 from schemax.catalog import load_schema
 from schemax.commands.console import UsageError
 from schemax.errors import SchemaxError
@@ -125,7 +126,11 @@ def imported(place: str) -> ModuleType:
         file = str(Path(place).resolve())
         frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename == file]
         where = f"{place}, line {frames[-1].lineno}" if frames else place
-        raise UsageError(f"cannot import {where}: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, CoreSchemaError):
+            fields, reason = broken_at(error)
+            reason = f"field {'.'.join(fields)}: {reason}" if fields else reason
+        raise UsageError(f"cannot import {where}: {reason}") from error
 
 
 def _imported_file(path: Path) -> ModuleType:
