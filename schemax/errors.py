@@ -23,10 +23,8 @@ class SchemaxError(Exception):
     """Root of all errors raised by schemax."""
 
 
-class SchemaError(SchemaxError):
-    """A declaration that cannot be compiled.
-
-    `schema` is the name of the class, `field` the dotted path of the field (None when the class
+class _OfDeclaration(Exception):
+    """`schema` is the name of a class, `field` the dotted path of the field (None when the class
     as a whole is at fault) and `reason` says what to change.
     """
 
@@ -39,6 +37,14 @@ class SchemaError(SchemaxError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.schema, self.field, self.reason)
+
+
+class SchemaError(_OfDeclaration, SchemaxError):
+    """A declaration that cannot be compiled: `schema`, `field` or None, and `reason`."""
+
+
+class SchemaWarning(_OfDeclaration, UserWarning):
+    """What is odd in a declaration that can be compiled: `schema`, `field`, and `reason`."""
 
 
 class TemplateError(SchemaxError):

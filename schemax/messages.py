@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from collections.abc import Iterable
 from itertools import islice
+from operator import itemgetter
+from traceback import walk_stack
 
 from pydantic import ValidationError
 
@@ -50,3 +54,11 @@ def reason_of(error: Exception) -> str:
     if type(error) is ValueError and str(error):
         return clipped(str(error))
     return clipped(f"{type(error).__name__}: {error}")
+
+
+def warn(message: str | Warning) -> None:
+    """Warns, as UserWarning, of the line that called schemax: no line of schemax's own is shown."""
+    frames = map(itemgetter(0), walk_stack(sys._getframe()))
+    ours = [frame.f_globals.get("__name__", "").partition(".")[0] == "schemax" for frame in frames]
+    # Behind the first call, since other modules may stand between calls of ours.
+    warnings.warn(message, UserWarning, stacklevel=len(ours) - ours[::-1].index(True) + 1)

@@ -21,7 +21,6 @@ from schemax.attributes.classes import (
     fields_of,
     own_settings,
 )
-from schemax.attributes.defaults import check_default
 from schemax.attributes.field_settings import (
     after_of,
     is_two_phase,
@@ -32,6 +31,7 @@ from schemax.attributes.field_settings import (
 )
 from schemax.attributes.field_type import FieldType, UnsupportedType
 from schemax.attributes.kinds import folded, kinds_of, with_kind
+from schemax.attributes.misfits import misfits_of
 from schemax.attributes.recursion import asked_type
 from schemax.attributes.settings import require_model
 from schemax.errors import SchemaError
@@ -206,7 +206,7 @@ def _leaf(
             "allows nothing but None; name the type of its value, such as str | None"
         )
     _count(place)
-    check_default(field)
+    misfits = misfits_of(place.models[-1], place.path[-1], field, field_type, unit)
     depth = len(place.path)
     in_unit = f"in {unit}" if unit else None
     if place.description and in_unit:
@@ -241,6 +241,7 @@ def _leaf(
         positions=field_type.positions,
         is_mapping=field_type.is_mapping,
         after=place.after,
+        misfits=tuple(misfits),
     )
 
 

@@ -80,6 +80,13 @@ def own_settings(field: FieldInfo) -> dict[str, Any]:
     return dict(extra) if isinstance(extra, dict) else {}
 
 
+def is_judged_by_class(kind: type[Any], name: str) -> bool:
+    """Whether the class has validators of a field, which may take more than its type does."""
+    decorators = getattr(kind, "__pydantic_decorators__", None)
+    validators = decorators.field_validators.values() if decorators else ()
+    return any({name, "*"} & {*validator.info.fields} for validator in validators)
+
+
 def reader_of(kind: Any) -> TypeAdapter[Any]:
     """What makes instances of a class. Raises what is in BROKEN."""
     return _reader_of(kind)

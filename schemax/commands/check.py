@@ -21,7 +21,7 @@ from schemax.commands.console import UsageError, plain_warnings, refused_setting
 from schemax.commands.declarations import classes_of, imported, read_schema
 from schemax.commands.tokenizer_folder import TokenizerOption, codec_of, eos_ids_of, folder_of
 from schemax.compiler import compile_schema
-from schemax.errors import SchemaError, TemplateError
+from schemax.errors import SchemaError, SchemaWarning, TemplateError
 from schemax.formats import get_format
 from schemax.messages import harmless
 from schemax.schema import AttrSchema
@@ -158,8 +158,11 @@ def _compiled(one: _Declared, formats: Any, codec: Any, eos_ids: Any) -> list[Fi
             except TemplateError as error:
                 found.setdefault(("refusal", None, str(error)), []).append(name)
         for warning in caught:
-            if issubclass(warning.category, UserWarning):
-                found.setdefault(("warning", None, str(warning.message)), []).append(name)
+            said: Any = warning.message
+            if isinstance(said, SchemaWarning):
+                found.setdefault(("warning", said.field, said.reason), []).append(name)
+            elif issubclass(warning.category, UserWarning):
+                found.setdefault(("warning", None, str(said)), []).append(name)
     findings = []
     for (level, field, reason), names in found.items():
         made = _finding(SchemaError(model.__name__, field, reason), one, names)

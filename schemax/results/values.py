@@ -14,11 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 from schemax.attributes import Attribute
 from schemax.formats import OutputFormat, count_in
 from schemax.reading import Reading
-from schemax.reading.booleans import read_boolean
-from schemax.reading.dates import read_date
 from schemax.reading.lists import items_in
 from schemax.reading.nearby import read_nearby
-from schemax.reading.numbers import read_number
+from schemax.reading.scalars import read_scalar
 from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
 
@@ -134,14 +132,9 @@ def _strictly(leaf: Leaf, text: str) -> Reading:
 
 
 def _read(leaf: Leaf, text: str) -> Reading:
-    kind = leaf.attribute.kind
     if leaf.choices is not None:
         return leaf.choices.read(text)
-    if kind in ("integer", "number"):
-        return read_number(text, kind == "integer", leaf.attribute.unit)
-    if kind in ("date", "datetime"):
-        return read_date(text, kind == "datetime")
-    return read_boolean(text) if kind == "boolean" else Reading(text)
+    return read_scalar(leaf.attribute.kind, text, leaf.attribute.unit)
 
 
 _DATES: Mapping[str, Any] = {"date": date, "datetime": datetime}
