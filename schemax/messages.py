@@ -6,6 +6,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable
+from difflib import get_close_matches
 from itertools import islice
 from operator import itemgetter
 from traceback import walk_stack
@@ -39,6 +40,12 @@ def some_of(names: Iterable[object]) -> str:
     """The first 40 names, each clipped."""
     first = [clipped(str(name)) for name in islice(names, _MOST_NAMES + 1)]
     return ", ".join([*first[:_MOST_NAMES], *(["..."] if len(first) > _MOST_NAMES else [])])
+
+
+def perhaps(name: str, names: Iterable[str]) -> str:
+    """ ", perhaps 'title'": the one of the names that is meant; empty if none is close."""
+    close = get_close_matches(name, names, 1)
+    return f", perhaps {close[0]!r}" if close else ""
 
 
 def joined(messages: Iterable[str]) -> str:
