@@ -90,8 +90,9 @@ class ExtractionError(SchemaxError):
         failed = [item for item in self.extractions if item.value is None]
         shown = "; ".join(_first_reason(item) for item in failed[:3] if item.errors)
         more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+        count = len(self.extractions)
         super().__init__(
-            f"{len(failed)} of {len(self.extractions)} rows could not become instances "
+            f"{len(failed)} of {count} row{'s' * (count != 1)} could not become instances "
             f"({shown}{more}). The others are in `.extractions`; "
             'on_error="null" puts None in place of these rows.'
         )

@@ -48,6 +48,11 @@ def perhaps(name: str, names: Iterable[str]) -> str:
     return f", perhaps {close[0]!r}" if close else ""
 
 
+def counted(number: int, one: str, several: str | None = None) -> str:
+    """ "1 row", "2,000 rows". several: the plural that is not `one` with an s."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
 def joined(messages: Iterable[str]) -> str:
     """Different messages in one, clipped."""
     return clipped("; ".join(dict.fromkeys(messages)))

@@ -15,6 +15,7 @@ from schemax.commands.console import UsageError, plain_warnings, refused_setting
 from schemax.commands.declarations import read_schema
 from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped
+from schemax.messages import counted
 
 _TOKENS = 24  # characters of a cell
 
@@ -71,9 +72,10 @@ def trace(
 
         write_whole(output, playback(found, settings_of(declared).category))
         say(f"wrote {output}")
+    passes = counted(len(found.passes), "pass", "passes")
     say(
-        f"{found.prompt_tokens:,} tokens read, {len(found.passes)} passes; one token at a time "
-        f"takes {found.one_by_one}"
+        f"{counted(found.prompt_tokens, 'token')} read, {passes}; one token at a time takes "
+        f"{found.one_by_one}"
     )
 
 
