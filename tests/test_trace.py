@@ -166,6 +166,25 @@ def test_the_command(tmp_path: Path) -> None:
     assert (refused.exit_code, "must end with .html" in refused.stderr) == (2, True)
 
 
+def test_files_give_their_first_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tvs.jsonl").write_text(json.dumps({"id": 1, "title": TITLE}) + '\n"LG"\n', "utf-8")
+    Path("tv.txt").write_text(TITLE, "utf-8")
+    Path("none.csv").write_text("title\n")
+    Path("broken.jsonl").write_text("{\n")
+    for name in ("tvs.jsonl", "tv.txt"):
+        result = run(name, "--json")
+        assert json.loads(result.stdout)["text"] == TITLE
+        assert f"note: the first document of {name}" in result.stderr
+    for name, said in (
+        ("none.csv", "none.csv holds no document"),
+        ("broken.jsonl", "line 1"),
+        ("absent.jsonl", "no such file: absent.jsonl; give the text of a document"),
+    ):
+        result = run(name)
+        assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
 @pytest.mark.skipif(find_chromium() is None, reason="no Chromium")
 def test_the_page_plays_in_a_browser(embedded: Extractor, tmp_path: Path) -> None:
     found, page = trace(embedded, TITLE, load_schema("television")), tmp_path / "page.html"

@@ -18,7 +18,7 @@ from schemax.attributes.made_classes import refusals_of_document
 from schemax.catalog import load_schema, schema_names
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
-from schemax.commands.declarations import classes_of, imported, read_schema
+from schemax.commands.declarations import classes_of, imported, read_schema, text_of_file
 from schemax.commands.tokenizer_folder import TokenizerOption, codec_of, eos_ids_of, folder_of
 from schemax.compiler import compile_schema
 from schemax.errors import SchemaError, SchemaWarning, TemplateError
@@ -113,10 +113,7 @@ def _declared(where: str) -> Iterator[_Declared]:
     path = Path(where)
     if path.is_dir() or where.endswith(".json"):
         for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
-            try:
-                text = file.read_text("utf-8-sig")
-            except (OSError, UnicodeDecodeError) as error:
-                raise UsageError(f"cannot read {file}: {error}") from error
+            text = text_of_file(file)
             yield _Declared(file.stem, str(file), None, text)
     elif ":" in where:
         yield _of_class(read_schema(where))

@@ -70,7 +70,7 @@ def read_schema(spec: str) -> Model:
             raise UsageError(f"{spec} must hold one schema to be named here; it has {known}")
         return next(iter(schemas.values()))
     if spec.endswith(".json"):
-        return _of_document(Path(spec))
+        return AttrSchema.from_json_schema(text_of_file(Path(spec)))
     place, colon, name = spec.rpartition(":")
     if colon:
         return _of_module(imported(place), name, spec)
@@ -81,9 +81,10 @@ def read_schema(spec: str) -> Model:
     return load_schema(spec)
 
 
-def _of_document(path: Path) -> type[AttrSchema]:
+def text_of_file(path: Path) -> str:
+    """A document's text. Raises UsageError."""
     try:
-        return AttrSchema.from_json_schema(path.read_text("utf-8-sig"))
+        return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"cannot read {path}: {reason}") from error

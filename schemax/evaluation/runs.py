@@ -219,7 +219,9 @@ def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> No
     """Raises InputError unless both are about the same products, with the same labels, in order."""
     one, other = len(first.examples), len(second.examples)
     if one != other:
-        raise InputError(f"{names[0]} has {counted(one, 'document')}, {names[1]} {other}")
+        raise InputError(
+            f"{names[0]} has {counted(one, 'document')}, {names[1]} has {counted(other, 'document')}"
+        )
     everything = zip(
         first.examples, second.examples, first.predictions, second.predictions, strict=True
     )
