@@ -220,7 +220,8 @@ def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> No
     one, other = len(first.examples), len(second.examples)
     if one != other:
         raise InputError(
-            f"{names[0]} has {counted(one, 'document')}, {names[1]} has {counted(other, 'document')}"
+            f"{names[0]} has {counted(one, 'document')}, "
+            f"{names[1]} has {counted(other, 'document')}"
         )
     everything = zip(
         first.examples, second.examples, first.predictions, second.predictions, strict=True
