@@ -74,14 +74,20 @@ def trace(
     if as_json:
         print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2))
     elif output is None:
-        names = list(dict.fromkeys(one.field for written in found.passes for one in written))
+        rows = list(
+            dict.fromkeys((one.field, one.row) for written in found.passes for one in written)
+        )
+        fields = list(dict.fromkeys(field for field, _ in rows))
+        names = [row for name in fields for field, row in rows if field == name]
         columns: dict[str, Any] = {"field": lambda name: name}
         for number, written in enumerate(found.passes):
-            cells = {one.field: _cell(one.text, one.probability) for one in written}
+            cells = {one.row: _cell(one.text, one.probability) for one in written}
             columns[f"pass {number + 1}"] = lambda name, cells=cells: cells.get(name, "")
         results = found.extraction.fields
-        columns["value"] = lambda name: _value(results[name].value if name in results else None)
-        show(table(names, columns, left=len(columns)))
+        columns["value"] = lambda name: _value(results[name].value) if name in results else ""
+        notes = [f"{name}: {result.note}" for name, result in results.items() if result.note]
+        notes += [f"{one.field or 'error'}: {one.message}" for one in found.extraction.errors]
+        show(table(names, columns, left=len(columns)), *notes)
     if output is not None:
         from schemax.diagnosis.playback import playback
         from schemax.report.page import write_whole
