@@ -128,8 +128,8 @@ def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
 def _check_named(records: Sequence[Any], shown: Shown) -> None:
     """Raises InputError where no record has a key that is named.
 
-    A key that is to be shown must be similar to one that there is, since else these records may
-    happen not to have it; of one alone, every record says so.
+    A key that is to be shown, or any of a single record, must be similar to one that there is,
+    since else these records may happen not to have it. Of one key to be shown, every record says so.
     """
     wanted = shown.text if shown.text and len(shown.text) > 1 else ()
     missing = dict.fromkeys((*wanted, *shown.chosen))
@@ -142,7 +142,7 @@ def _check_named(records: Sequence[Any], shown: Shown) -> None:
             return
     unused = [name for name in there if name not in (*wanted, *shown.chosen)]
     for key in missing:
-        if there and (key in shown.chosen or perhaps(key, unused)):
+        if there and ((key in shown.chosen and len(records) > 1) or perhaps(key, unused)):
             raise _unknown(key, [*there], "no record has the key")
 
 

@@ -42,8 +42,10 @@ def test_an_id_or_category_that_no_record_has_is_refused(run: Run, option: str) 
     shown = Shown.of(None, **named)
     said = "'skus', perhaps 'sku'; there are sku, t"
     with pytest.raises(InputError, match=f"no record has the key {said}"):
-        read_documents([{"sku": 1, "t": "LG"}, "LG"], shown)
-    for records in ([{"skus": 1, "t": "LG"}, {"t": "LG"}], ["LG"], []):
+        read_documents([{"sku": 1, "t": "LG"}], shown)
+    with pytest.raises(InputError, match="no record has the key 'skus'; there are t"):
+        read_documents([{"t": "LG"}, {"t": "LG"}], shown)
+    for records in ([{"skus": 1, "t": "LG"}, {"t": "LG"}], [{"t": "LG"}], ["LG"], []):
         assert len(list(read_documents(records, shown))) == len(records)
     frame = pandas.DataFrame({"sku": [1], "t": ["LG"]})
     with pytest.raises(InputError, match=f"the frame has no column {said}"):
