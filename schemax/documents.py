@@ -129,7 +129,8 @@ def _check_named(records: Sequence[Any], shown: Shown) -> None:
     """Raises InputError where no record has a key that is named.
 
     A key that is to be shown, or any of a single record, must be similar to one that there is,
-    since else these records may happen not to have it. Of one key to be shown, every record says so.
+    since else these records may happen not to have it. Of a lone key to be shown, every record
+    says so.
     """
     wanted = shown.text if shown.text and len(shown.text) > 1 else ()
     missing = dict.fromkeys((*wanted, *shown.chosen))
