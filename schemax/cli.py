@@ -67,7 +67,10 @@ class _Verbs(TyperGroup):
             _explain("terminated" if is_signal else "interrupted", error)
             status = _TERMINATED if is_signal else _INTERRUPTED
         except (SchemaxError, OSError) as error:
-            _explain(f"error: {error}", error)
+            reason = str(error)
+            if isinstance(error, OSError) and error.filename is not None:
+                reason = f"cannot open {error.filename}: {error.strerror}"
+            _explain(f"error: {reason}", error)
             status = _BAD_USAGE
         except RuntimeError as error:
             from schemax.runtime.limits import is_out_of_memory

@@ -23,7 +23,7 @@ from schemax.io.csv_in import read_csv, read_header
 from schemax.io.excel import EXCEL, openpyxl_for, read_excel, read_sheet_header
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, optional, reading, suffixes
-from schemax.messages import some_of
+from schemax.messages import perhaps, some_of
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather")
@@ -195,8 +195,8 @@ def _checked_columns(name: str, required: Sequence[Sequence[str]]) -> list[str]:
     for group in required:
         if there and not any(key in there for key in group):
             raise InputError(
-                f"cannot read {name}: it has no column {' or '.join(map(repr, group))}; "
-                f"it has {some_of(there)}"
+                f"cannot read {name}: it has no column {' or '.join(map(repr, group))}"
+                f"{perhaps(group[0], there)}; it has {some_of(there)}"
             )
     return there
 
