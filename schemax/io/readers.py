@@ -35,8 +35,12 @@ _FOREIGN = (
     *(".sqlite", ".tar", ".xls", ".xml", ".xz", ".zip", ".zst"),
 )
 
-# What readers raise for bytes that are not what they should be; pyarrow's errors are ValueErrors.
-_BROKEN = (OSError, EOFError, ValueError, zlib.error, csv.Error)
+# What readers raise for bytes that are not what they should be. Most errors of pyarrow are
+# ValueErrors; others say that it knows no such type, or that there is no memory for so long a cell.
+_BROKEN = (
+    *(OSError, EOFError, ValueError, NotImplementedError, MemoryError),
+    *(zlib.error, csv.Error),
+)
 
 # Records of JSON Lines that tell what a file's keys are.
 _LOOKED_AT = 1000
@@ -211,7 +215,8 @@ def _opened(name: str, extent: str) -> Iterator[Any]:
         except InputError:
             raise
         except _BROKEN as error:
-            raise InputError(f"cannot read {name} {extent}: {error}") from error
+            reason = str(error) or "more memory is asked for than there is"  # a MemoryError
+            raise InputError(f"cannot read {name} {extent}: {reason}") from error
 
 
 def count_rows(name: str) -> int | None:
