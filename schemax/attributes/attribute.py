@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemax.attributes.after import Path
-from schemax.attributes.annotations import FieldType, Kind
 from schemax.attributes.constraints import Constraints
+from schemax.attributes.field_type import FieldType, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class Attribute:
     members: of a "union", the scalars that a value may be; positions: of a tuple of different
         types, what stands at each place.
     is_mapping: whether the list is the pairs of a dict, whose `fields` are "key" and "value".
-    is_kind: whether it asks which model of a union is meant.
+    is_one_or_several: whether one item of the list is given as it is, without the list.
+    kinds: of what asks which model of a union is meant, the models of its choices, in order.
     after: paths of the leaves whose values stand before this one's key, in order.
     """
 
@@ -58,8 +59,14 @@ class Attribute:
     members: tuple[FieldType, ...] = ()
     positions: tuple[FieldType, ...] = ()
     is_mapping: bool = False
-    is_kind: bool = False
+    is_one_or_several: bool = False
+    kinds: tuple[type[Any], ...] = field(default=(), repr=False, compare=False)
     after: tuple[Path, ...] = ()
+
+    @property
+    def is_kind(self) -> bool:
+        """Whether it asks which model of a union is meant."""
+        return bool(self.kinds)
 
     @property
     def variants(self) -> tuple[Attribute, ...]:

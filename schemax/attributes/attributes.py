@@ -11,11 +11,7 @@ from pydantic import RootModel
 from pydantic.fields import FieldInfo
 
 from schemax.attributes.after import Misplaced, Path, resolved
-from schemax.attributes.annotations import (
-    FieldType,
-    UnsupportedType,
-    text_of,
-)
+from schemax.attributes.annotations import text_of
 from schemax.attributes.attribute import Attribute
 from schemax.attributes.classes import BROKEN, asked_fields, complete, fields_of, own_settings
 from schemax.attributes.defaults import check_default
@@ -27,6 +23,7 @@ from schemax.attributes.field_settings import (
     max_depth_of,
     unit_of,
 )
+from schemax.attributes.field_type import FieldType, UnsupportedType
 from schemax.attributes.kinds import folded, kinds_of, with_kind
 from schemax.attributes.recursion import asked_type
 from schemax.attributes.settings import require_model
@@ -169,7 +166,7 @@ def _below(field_type: FieldType, place: _Outer) -> Iterator[Attribute]:
         required=True,
         k_max=None,
         omittable=place.omittable,
-        is_kind=True,
+        kinds=kinds.models,
         after=place.after,
     )
     return with_kind(kind, kinds, {model: [*_leaves(model, place)] for model in kinds.distinct})
@@ -229,6 +226,7 @@ def _leaf(
         members=field_type.members,
         positions=field_type.positions,
         is_mapping=field_type.is_mapping,
+        is_one_or_several=field_type.is_one_or_several,
         after=place.after,
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from schemax.attributes.annotations import UnsupportedType, annotation_of
+from schemax.attributes.annotations import annotation_of
+from schemax.attributes.field_type import UnsupportedType
 
 
 def check_default(field: FieldInfo) -> None:

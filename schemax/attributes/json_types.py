@@ -11,8 +11,8 @@ from typing import Annotated, Any, ForwardRef
 
 from pydantic import BaseModel, Field
 
-from schemax.attributes.annotations import MOST_MEMBERS
 from schemax.attributes.declaration import Distinct
+from schemax.attributes.field_type import MOST_MEMBERS
 from schemax.attributes.json_document import (
     MOST_PARTS,
     Node,

@@ -42,6 +42,8 @@ def final(row: Row, instance: Any, path: tuple[str, ...]) -> Any:
             instance = value_in(instance, name)
         elif name not in kept.values():
             return None
+        elif None in kept:
+            continue
         elif not isinstance(instance, (Sequence, Mapping)) or len(instance) != len(kept):
             return MOVED
         else:

@@ -15,7 +15,7 @@ from schemax.messages import joined, reason_of
 from schemax.results.extraction import FieldError
 from schemax.results.fields import Fallback, Group, Leaf
 from schemax.results.finals import final
-from schemax.results.row import Misfit, Row
+from schemax.results.row import Misfit, Row, one_or_several
 from schemax.results.values import as_seconds
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
             # Names, because the data is keyed by them; lax, because it is text.
             instance = validated(schema, data, strict=False, by_name=True, by_alias=False)
         except Misfit as misfit:
-            row.blamed(misfit.error, misfit.group)
+            row.blamed(misfit.error, misfit.node)
             continue
         except ValidationError as error:
             if not row.blamed(error):
@@ -65,12 +65,16 @@ def partial_of(row: Row, schema: Any) -> dict[str, Any]:
 def _read_below(row: Row, node: Leaf | Group) -> Any:
     node = row.node(node)
     if isinstance(node, Leaf):
-        return row.chosen[node.index]
+        return one_or_several(node.attribute, row.chosen[node.index])
     below = {name: _read_below(row, child) for name, child in node.children.items()}
     stated = {name: data for name, data in below.items() if not isinstance(data, Fallback)}
+    if node.is_bare:
+        return below["root"]
     if node.is_mapping:
         return {item["key"]: item["value"] for item in stated.values() if len(item) == 2}
-    return (list(stated.values()) if node.is_list else stated) if stated else Fallback.OMIT
+    if not stated:
+        return Fallback.OMIT
+    return one_or_several(node, list(stated.values())) if node.is_list else stated
 
 
 @lru_cache(maxsize=512)

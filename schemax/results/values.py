@@ -26,7 +26,7 @@ from schemax.results.fields import Leaf
 def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> list[str] | None:
     """The items of a list, nulls dropped, or one text; None for null, and for what is left out.
 
-    A list that is written as one text is split, unless the field is strict. Without white space
+    A list that is written as one text is split, unless the field is strict, or takes one, too. Without white space
     around them, which small models like to copy along with a word.
 
     Raises ValueError, which says why, and whatever a format of the user's own raises.
@@ -42,7 +42,8 @@ def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> 
     if leaf.attribute.is_list:
         is_text = len(texts) == 1 and not strict and format.unescape(slot.raw) == items[0]
         is_choice = leaf.choices is not None and texts[:1] and texts[0] in leaf.choices.values
-        return items_in(texts[0]) if is_text and not is_choice else texts
+        is_one = leaf.attribute.is_one_or_several
+        return items_in(texts[0]) if is_text and not is_choice and not is_one else texts
     if len(texts) > 1:
         raise ValueError(f"expected one value, got {len(texts)}")
     return texts or None
