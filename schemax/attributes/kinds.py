@@ -73,7 +73,7 @@ def kinds_of(models: Sequence[type[Any]]) -> Kinds:
     taken = {folded(name) for one in fields for name in one}
     taken |= {folded(one[name].title or spaced(name)) for one in fields for name in one}
     bare = [(_bare_name(model, taken), model) for model in models if is_bare(model)]
-    for name, first in fields[0].items() if len(fields) > 1 else ():
+    for name, first in (fields[0] if len(fields) > 1 else {}).items():
         if found := list(_choices(name, classes)):
             found += ((text, text, model) for text, model in bare)
             texts, values, owners = zip(*found, strict=True)
@@ -84,8 +84,7 @@ def kinds_of(models: Sequence[type[Any]]) -> Kinds:
             "is a union of TypedDicts, whose values do not tell which one they are; give each a "
             'field such as kind: Literal["person"]'
         )
-    named = [(words_of(model.__name__), model) for model in classes] + bare
-    names, owners = zip(*named, strict=True)
+    names = (*(words_of(model.__name__) for model in classes), *(name for name, _ in bare))
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise UnsupportedType(
@@ -96,6 +95,7 @@ def kinds_of(models: Sequence[type[Any]]) -> Kinds:
     name = "kind"
     while any(name in one for one in fields):
         name += "_"
+    owners = (*classes, *(model for _, model in bare))
     return Kinds(name, False, name.rstrip("_"), None, names, names, owners)
 
 

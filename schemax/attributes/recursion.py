@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import RootModel
 from pydantic.fields import FieldInfo
 
 from schemax.attributes.annotations import annotation_of, field_type_of
@@ -52,6 +53,16 @@ def asked_type(
             "it a default, or None"
         )
     return None
+
+
+def root_type(model: type[RootModel[Any]]) -> FieldType:
+    """What a RootModel holds that is a declaration: one class or several, which are the root."""
+    found = _below(fields_of(model)["root"])
+    if not found.models or found.is_list or found.nullable or any(map(is_bare, found.models)):
+        raise UnsupportedType(
+            "a root that is no object has no named fields; declare a class with a field for it"
+        )
+    return found
 
 
 def _below(field: FieldInfo) -> FieldType:

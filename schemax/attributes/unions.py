@@ -105,14 +105,14 @@ def _mixed(members: Sequence[Member]) -> FieldType:
     def is_scalar(found: FieldType) -> bool:
         return not found.is_list and not found.models
 
+    union: Any = Union
     scalars = [annotation for annotation, found in members if is_scalar(found)]
     models: dict[type[Any], None] = {}
     for annotation, found in members:
         if found.models and not found.is_list:
             models |= dict.fromkeys(found.models)
         elif found.is_list or annotation is scalars[0]:
-            whole = annotation if found.is_list else Union[tuple(scalars)]  # noqa: UP007
-            models[ValueOf[whole]] = None
+            models[_value_of(annotation if found.is_list else union[tuple(scalars)])] = None
     return FieldType(models=tuple(models))
 
 
@@ -122,7 +122,8 @@ def _reduce(made: type[Any]) -> str | tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def _value_of(annotation: Any) -> type[Any]:
-    return ValueOf[annotation]
+    made: type[Any] = ValueOf[annotation]
+    return made
 
 
 copyreg.pickle(_Class, _reduce)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
-from types import NoneType
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel, RootModel, ValidationError
@@ -99,6 +98,9 @@ def written_examples(
     return tuple(shown)
 
 
+_SEVERAL = (list, tuple, set, frozenset, deque)
+
+
 def _pairs(examples: Any, schema: type[Any]) -> Sequence[tuple[Any, Any]]:
     if not isinstance(examples, Sequence) or isinstance(examples, (str, bytes)):
         raise InputError(
@@ -146,9 +148,7 @@ def writable_of(attribute: Attribute, instance: Any) -> Writable | Rows:
 
 def writable(attribute: Attribute, value: Any) -> Writable | Rows:
     """A leaf's value in that form."""
-    if attribute.is_one_or_several and not isinstance(
-        value, (list, tuple, set, frozenset, deque, NoneType)
-    ):
+    if attribute.is_one_or_several and value is not None and not isinstance(value, _SEVERAL):
         value = [value]
     if attribute.is_mapping and value is not None:
         value = [{"key": key, "value": one} for key, one in value.items()]

@@ -15,11 +15,12 @@ from enum import Enum
 from functools import reduce
 from typing import Any, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 
 from schemax.attributes import fields_of
 from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.attributes.field_type import FieldType, UnsupportedType
+from schemax.attributes.recursion import root_type
 from schemax.attributes.settings import require_model
 from schemax.attributes.unions import is_bare
 from schemax.errors import SchemaError
@@ -111,6 +112,8 @@ def columns_of(schemas: Schemas) -> tuple[Column, ...]:
 
 def _columns(model: Model, around: tuple[Model, ...]) -> tuple[Column, ...]:
     require_model(model)
+    if issubclass(model, RootModel):
+        return _columns_of_kinds(root_type(model).models, around)
     is_model = issubclass(model, BaseModel)
     by_alias = is_model and bool(model.model_config.get("serialize_by_alias"))
     columns = []

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, RootModel, create_model
 from pydantic.fields import FieldInfo
 
 from schemax.attributes import Attribute, asked_fields, compile_attributes
@@ -17,7 +17,7 @@ from schemax.attributes.classes import complete
 from schemax.attributes.field_settings import max_depth_of
 from schemax.attributes.field_type import FieldType
 from schemax.attributes.kinds import KindName, Kinds, kinds_of
-from schemax.attributes.recursion import asked_type
+from schemax.attributes.recursion import asked_type, root_type
 from schemax.attributes.unions import is_bare
 from schemax.reading.choices import Choices
 
@@ -95,7 +95,9 @@ def field_tree_of(schema: Any) -> FieldTree:
 @lru_cache(maxsize=128)
 def _field_tree_of(schema: Any) -> FieldTree:
     # Keyed by the class alone: attributes hold Enum members, and these need not be hashable.
-    root = _group(schema, _Place(*_numbered(compile_attributes(schema))))
+    place = _Place(*_numbered(compile_attributes(schema)))
+    is_root = issubclass(schema, RootModel)
+    root = _nested(root_type(schema), place) if is_root else _group(schema, place)
     return FieldTree(
         root=root,
         leaves={leaf.attribute.path: leaf for leaf in root.leaves},
@@ -160,10 +162,10 @@ def _group(model: type[Any], place: _Place, kinds: Kinds | None = None) -> Group
         if field_type.models:
             inside = _numbered(leaf.attribute.fields)
             item = _Place(*inside, (), (Fallback.OMIT,), around, max_depth)
-            inner = _nested(field_type, item)
-            if field_type.is_one_or_several and len(field_type.models) == 1:
-                inner = replace(inner, model=field_type.models[0])
-            leaf = replace(leaf, item=inner)
+            one = _nested(field_type, item)
+            if field_type.is_one_or_several and not one.branches:
+                one = replace(one, model=field_type.models[0])
+            leaf = replace(leaf, item=one)
         children[name] = leaf
         leaves.append(leaf)
     return Group(
@@ -265,3 +267,9 @@ def _leaf(
         choices=Choices(choices) if choices else None,
         annotation=info and annotation_of(info),
     )
+
+
+def one_or_several(of: Attribute | Group, value: Any) -> Any:
+    """A list's only item, where it may stand for the list; any other value as it is."""
+    is_one = of.is_one_or_several and isinstance(value, list) and len(value) == 1
+    return value[0] if is_one else value

@@ -16,14 +16,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from schemax.attributes import Attribute
 from schemax.attributes.classes import validated
 from schemax.formats import OutputFormat
 from schemax.messages import joined, reason_of
 from schemax.reading import Reading
 from schemax.reading.absence import is_stray_literal, says_no_value
 from schemax.results.extraction import FieldError, SlotText
-from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of
+from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of, one_or_several
 from schemax.results.values import count_of, is_text, readings_of, texts_of
 
 
@@ -33,12 +32,6 @@ class Misfit(Exception):
     def __init__(self, node: Leaf | Group, error: ValidationError) -> None:
         super().__init__(node, error)
         self.node, self.error = node, error
-
-
-def one_or_several(of: Attribute | Group, value: Any) -> Any:
-    """A list's only item, where it may stand for the list; any other value as it is."""
-    is_one = of.is_one_or_several and isinstance(value, list) and len(value) == 1
-    return value[0] if is_one else value
 
 
 _NO_VALUE = "the text states no value, and the field is required"
@@ -184,13 +177,19 @@ class Row:
 
     def node(self, child: Leaf | Group) -> Leaf | Group:
         """The child itself, the group of the list that it is, or of the kind that was chosen."""
-        if isinstance(child, Leaf):
-            return self.lists.get(child.index, child)
-        if child.kind is None or isinstance(self.chosen[child.kind.index], Fallback):
-            return child
-        choices = child.kind.attribute.choice_values
-        chosen = self.chosen[child.kind.index]
-        return child.branches[choices.index(chosen)] if chosen in choices else child
+        return self.lists.get(child.index, child) if isinstance(child, Leaf) else self.branch(child)
+
+    def branch(self, group: Group) -> Group:
+        """The group itself; of a union, that of the kind that was chosen."""
+        if group.kind is None or isinstance(self.chosen[group.kind.index], Fallback):
+            return group
+        choices = group.kind.attribute.choice_values
+        chosen = self.chosen[group.kind.index]
+        return group.branches[choices.index(chosen)] if chosen in choices else group
+
+    @property
+    def root(self) -> Group:
+        return self.branch(self.tree.root)
 
     # What is passed to Pydantic.
 
@@ -295,7 +294,7 @@ class Row:
 
         of: the member of a union that the error is of; None for the root.
         """
-        top = of or self.tree.root
+        top = of or self.root
         if of is None and error.title != self.tree.title:
             # of another model, out of a default factory
             self.errors.append(FieldError(None, reason_of(error)))
@@ -307,7 +306,7 @@ class Row:
             if isinstance(node, Leaf) and node.attribute.is_list and rest:
                 message = f"item {rest[0] + 1}: {message}" if type(rest[0]) is int else message
             blame.setdefault(node, []).append(message)
-        whole = blame.pop(self.tree.root, [])
+        whole = blame.pop(self.root, [])
         if not blame:
             self.errors.append(FieldError(None, joined(whole)))
         for node, messages in blame.items():

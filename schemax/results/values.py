@@ -26,8 +26,8 @@ from schemax.results.fields import Leaf
 def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> list[str] | None:
     """The items of a list, nulls dropped, or one text; None for null, and for what is left out.
 
-    A list that is written as one text is split, unless the field is strict, or takes one, too. Without white space
-    around them, which small models like to copy along with a word.
+    A list that is written as one text is split, unless the field is strict, or may hold one text.
+    Without white space around them, which small models like to copy along with a word.
 
     Raises ValueError, which says why, and whatever a format of the user's own raises.
     """
