@@ -77,15 +77,11 @@ def measure_served(
     engine = Generate(model, EngineOptions())
     engine.setup(work)
     served, generated = [], []
-    with (
-        _replayed(answers),
-        _served(extractor) as port,
-        closing(HTTPConnection("127.0.0.1", port, timeout=600)) as connection,
-    ):
+    with _replayed(answers), _served(extractor) as port:
         for number in range(repeats + 1):
             tell(f"round {number} of {repeats}" if number else "warm-up")
             began = time.perf_counter()
-            row = _asked(connection, text)
+            row = _asked(port, text)
             served.append(time.perf_counter() - began)
             _check(row, compiled, values, schema)
             generated.append(_generated(engine, work))
@@ -159,10 +155,12 @@ def _served(extractor: Extractor) -> Iterator[int]:
         thread.join()
 
 
-def _asked(connection: HTTPConnection, text: str) -> dict[str, Any]:
+def _asked(port: int, text: str) -> dict[str, Any]:
     body = json.dumps({"schema": _SCHEMA, "documents": [text]})
-    connection.request("POST", "/v1/extract", body, {"Content-Type": "application/json"})
-    answer = json.load(connection.getresponse())
+    # A connection for each, since the server closes one that waits for long.
+    with closing(HTTPConnection("127.0.0.1", port, timeout=600)) as connection:
+        connection.request("POST", "/v1/extract", body, {"Content-Type": "application/json"})
+        answer = json.load(connection.getresponse())
     if "rows" not in answer:
         raise BenchmarkError(f"the server answered {answer}")
     row: dict[str, Any] = answer["rows"][0]
