@@ -6,6 +6,7 @@ Exit status: 0 done; 1 more failed rows than allowed; 2 bad usage, or input that
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import sys
@@ -135,6 +136,8 @@ def main() -> None:
     """The entry point of the console script."""
     make_up_for_closed_streams()
     share_processors()
+    # Rows in work are many small objects without circles, among which Python would look for some.
+    gc.set_threshold(50_000, 20, 20)
     if isinstance(sys.stdout, TextIOWrapper):
         # A narrow console encoding should cost a character, not the run.
         sys.stdout.reconfigure(errors="backslashreplace")
