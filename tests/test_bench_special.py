@@ -42,7 +42,8 @@ def test_the_server_and_generate_write_the_same(
 ) -> None:
     pytest.importorskip("uvicorn")
     model = tiny_model("qwen3", codec.vocab_size)
-    cost = measure_served(model, codec, 2)
+    cost = measure_served(model, codec, 2, 200)
+    assert cost.document >= 190
     assert (cost.fields, len(cost.served), len(cost.generated)) == (16, 2, 2)
     assert cost.keys + cost.values > 64
     assert min(*cost.served, *cost.generated) > 0
@@ -63,6 +64,7 @@ def test_the_commands() -> None:
     )
     assert waves.exit_code == 0, waves.output
     assert "tokens read" in waves.output
-    served = CliRunner().invoke(app, ["bench", "--served", "-q", "--repeats", "1"])
+    sizes = ("--repeats", "1", "--document-tokens", "20")
+    served = CliRunner().invoke(app, ["bench", "--served", "-q", *sizes])
     assert served.exit_code == 0, served.output
     assert "16 fields" in served.output

@@ -28,7 +28,17 @@ _USED = {
         *("model", "shape", "tokenizer", "device", "dtype", "threads"),
     ),
     "waves": ("documents", "repeats", "model", "device", "dtype", "threads", "quiet"),
-    "served": ("repeats", "model", "shape", "tokenizer", "device", "dtype", "threads", "quiet"),
+    "served": (
+        "document_tokens",
+        "repeats",
+        "model",
+        "shape",
+        "tokenizer",
+        "device",
+        "dtype",
+        "threads",
+        "quiet",
+    ),
     "tables": ("documents", "model", "device", "dtype", "threads", "quiet"),
     "gpu_suite": ("documents", "repeats", "shape", "device", "price_per_hour", "quiet"),
     "earlier": ("as_json", "picture", "page", "quiet"),
@@ -148,7 +158,8 @@ def served(comparison: Comparison, tell: Callable[[str], None]) -> None:
     from schemax.commands.served_cost import measure_served
 
     with refused_settings():
-        cost = measure_served(*load_model(comparison), comparison.rules.repeats, tell)
+        length = comparison.sizes.document_tokens if comparison.sizes else 250
+        cost = measure_served(*load_model(comparison), comparison.rules.repeats, length, tell)
     show(*cost.lines())
 
 

@@ -59,9 +59,15 @@ class ServedCost:
 
 
 def measure_served(
-    model: Any, tokenizer: Any, repeats: int, tell: Callable[[str], None] = lambda _: None
+    model: Any,
+    tokenizer: Any,
+    repeats: int,
+    document_tokens: int = 0,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> ServedCost:
     """Rounds of a request and a generation, by turns; the instruction is read before, by both.
+
+    document_tokens: about so many; fewer than the values take add nothing to these.
 
     Raises BenchmarkError where either wrote something else, InputError without what `schemax serve`
     requires.
@@ -71,6 +77,7 @@ def measure_served(
     compiled = extractor.compile(schema)
     values = [_value_of(attribute) for attribute in compiled.attributes]
     text = ", ".join(json.dumps(value).strip('"[]') for value in values)
+    text += " and more" * ((document_tokens - len(compiled.codec.encode(text))) // 2)
     answers = tuple(_answer(compiled, value) for value in values)
     (prompt,) = compiled.encode([text])
     work = _work(compiled, prompt, answers)
