@@ -183,7 +183,10 @@ class Builder(Types):
         """Has classes that contain themselves built, once all of them are known."""
         known = {later.__forward_arg__: self._models[ref] for ref, later in self._later.items()}
         for made in self.classes if known else ():
-            made.model_rebuild(force=True, raise_errors=False, _types_namespace=known)
+            try:
+                made.model_rebuild(force=True, raise_errors=False, _types_namespace=known)
+            except CoreSchemaError as error:
+                raise self._error((), f"Pydantic cannot build it: {error}") from error
 
 
 def _fewest(node: Node) -> Any:
