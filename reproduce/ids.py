@@ -42,7 +42,7 @@ class Each(_Json):
 
 
 class Spelled(_Json):
-    """`"three": {"Brand": ..., "Color": ...}`; the prompt has numbers still."""
+    """`"three": {"Brand": ..., "Color": ...}`; `spelled.jinja` has the same names in the prompt."""
 
     name = "json-spelled"
 
