@@ -174,7 +174,7 @@ def independence(scale: Scale, out: Path, source: str | None = None) -> Iterator
         }
         for seed in range(3):
             drawn = out / "data" / f"{dataset}_seed-{seed}"
-            few = ("--test", str(scale.test or 200), "--seed", str(seed))
+            few = ("--test", str(scale.drawn), "--seed", str(seed))
             arguments = ("reproduce.sample", str(out / "published" / dataset), str(drawn), *few)
             yield Step(arguments, drawn / "attributes.json")
             for name, model in read.items():
