@@ -179,9 +179,9 @@ class Calls:
         A record that cannot be read, or is too long for the model, becomes an extraction without
         a value, whose `errors` say why.
 
-        Raises InputError for a bare str, for examples that do not fit, and for a key in `text` that
-        no record of a list has, where one has a similar key; SchemaError,
-        TemplateError, ModelError and ValueError before the first product is read.
+        Raises InputError for a bare str, for examples that do not fit, for an `id` or `category`
+        that no record of a list has, and for a key in `text` that none has, where one has a similar
+        key; SchemaError, TemplateError, ModelError and ValueError before the first product is read.
         """
         return iter(self.extractions(products, schema, **options))
 

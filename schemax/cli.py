@@ -6,6 +6,7 @@ Exit status: 0 done; 1 more failed rows than allowed; 2 bad usage, or input that
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import sys
@@ -66,7 +67,10 @@ class _Verbs(TyperGroup):
             _explain("terminated" if is_signal else "interrupted", error)
             status = _TERMINATED if is_signal else _INTERRUPTED
         except (SchemaxError, OSError) as error:
-            _explain(f"error: {error}", error)
+            reason = str(error)
+            if isinstance(error, OSError) and error.filename is not None:
+                reason = f"cannot open {error.filename}: {error.strerror}"
+            _explain(f"error: {reason}", error)
             status = _BAD_USAGE
         except RuntimeError as error:
             from schemax.runtime.limits import is_out_of_memory
@@ -135,6 +139,8 @@ def main() -> None:
     """The entry point of the console script."""
     make_up_for_closed_streams()
     share_processors()
+    # Rows in work are many small objects without circles, among which Python would look for some.
+    gc.set_threshold(50_000, 20, 20)
     if isinstance(sys.stdout, TextIOWrapper):
         # A narrow console encoding should cost a character, not the run.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -7,11 +7,10 @@ import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any, get_args
 
 from schemax.errors import InputError
-from schemax.messages import clipped, some_of
+from schemax.messages import clipped, perhaps, some_of
 from schemax.reading.markup import Html, plain_text, recognised
 
 # Of one document: tokenizers take some 60 bytes of memory for each, and their regular expressions
@@ -77,17 +76,21 @@ class Shown:
             options.get("html", "strip"),
         )
 
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The id and the category, where they are not called so."""
+        pairs = (("id", self.id), ("category", self.category))
+        return tuple(key for usual, key in pairs if key != usual)
+
     def check(self, there: Iterable[str], what: str) -> None:
-        """Raises InputError for a key to be shown that is not among those that there are.
+        """Raises InputError for a key that is named and not among those that there are.
 
         what: the beginning of the message, such as "the frame has no column".
         """
         names = list(there)
-        for key in self.text or ():
-            if names and key not in names:
-                close = get_close_matches(key, names, 1)
-                meant = f", perhaps {close[0]!r}" if close else ""
-                raise InputError(f"{what} {key!r}{meant}; there are {some_of(names)}")
+        for key in (*(self.text or ()), *self.chosen) if names else ():
+            if key not in names:
+                raise _unknown(key, names, what)
 
     def unnamed(self, there: Iterable[str]) -> list[str]:
         """The keys that the model is shown although nobody has named them."""
@@ -123,23 +126,29 @@ def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
 
 
 def _check_named(records: Sequence[Any], shown: Shown) -> None:
-    """Raises InputError where no record has a key that is to be shown, but a similar one.
+    """Raises InputError where no record has a key that is named.
 
-    Else the key may be one that these records happen not to have.
+    A key that is to be shown, or any of a single record, must be similar to one that there is,
+    since else these records may happen not to have it. Of a lone key to be shown, every record
+    says so.
     """
-    missing = dict.fromkeys(shown.text or ())
-    if len(missing) < 2:  # then every record says so
-        return
+    wanted = shown.text if shown.text and len(shown.text) > 1 else ()
+    missing = dict.fromkeys((*wanted, *shown.chosen))
     there: dict[str, None] = {}
-    for record in records:
+    for record in records if missing else ():
         if isinstance(record, Mapping):
             there |= dict.fromkeys(map(str, record))
             missing = {key: None for key in missing if key not in there}
         if not missing:
             return
+    unused = [name for name in there if name not in (*wanted, *shown.chosen)]
     for key in missing:
-        if get_close_matches(key, [name for name in there if name not in (shown.text or ())], 1):
-            shown.check(there, "no record has the key")
+        if there and ((key in shown.chosen and len(records) > 1) or perhaps(key, unused)):
+            raise _unknown(key, [*there], "no record has the key")
+
+
+def _unknown(key: str, names: Sequence[str], what: str) -> InputError:
+    return InputError(f"{what} {key!r}{perhaps(key, names)}; there are {some_of(names)}")
 
 
 def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:

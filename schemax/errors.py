@@ -23,10 +23,8 @@ class SchemaxError(Exception):
     """Root of all errors raised by schemax."""
 
 
-class SchemaError(SchemaxError):
-    """A declaration that cannot be compiled.
-
-    `schema` is the name of the class, `field` the dotted path of the field (None when the class
+class _OfDeclaration(Exception):
+    """`schema` is the name of a class, `field` the dotted path of the field (None when the class
     as a whole is at fault) and `reason` says what to change.
     """
 
@@ -39,6 +37,14 @@ class SchemaError(SchemaxError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.schema, self.field, self.reason)
+
+
+class SchemaError(_OfDeclaration, SchemaxError):
+    """A declaration that cannot be compiled: `schema`, `field` or None, and `reason`."""
+
+
+class SchemaWarning(_OfDeclaration, UserWarning):
+    """What is odd in a declaration that can be compiled: `schema`, `field`, and `reason`."""
 
 
 class TemplateError(SchemaxError):
@@ -84,8 +90,9 @@ class ExtractionError(SchemaxError):
         failed = [item for item in self.extractions if item.value is None]
         shown = "; ".join(_first_reason(item) for item in failed[:3] if item.errors)
         more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+        count = len(self.extractions)
         super().__init__(
-            f"{len(failed)} of {len(self.extractions)} rows could not become instances "
+            f"{len(failed)} of {count} row{'s' * (count != 1)} could not become instances "
             f"({shown}{more}). The others are in `.extractions`; "
             'on_error="null" puts None in place of these rows.'
         )

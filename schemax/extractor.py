@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache, partial
@@ -18,7 +16,8 @@ from schemax.compiler.prompt import TemplateLike
 from schemax.compiler.stops import checked_eos_ids
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.formats import OutputFormat
-from schemax.resources import EMBEDDED_WARNING, resource_dir
+from schemax.messages import warn
+from schemax.resources import EMBEDDED_WARNING, default_model, named_model
 from schemax.servers.remote import RemoteModel
 from schemax.trained import TrainedWith
 
@@ -123,7 +122,9 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
             "revision": revision,
         }
         settings: Any = {"format": format, "decoding": decoding}
-        found = load(name, **loading)
+        if (place := named_model(name)) != name:
+            warn(EMBEDDED_WARNING)
+        found = load(place, **loading)
         made = cls(
             found.model,
             found.tokenizer,
@@ -203,10 +204,10 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
 
         Loaded once. The embedded model warns (UserWarning) of what it was trained for.
         """
-        named = os.environ.get("SCHEMAX_MODEL")
-        if not named:
-            warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
-        return loaded(named or str(resource_dir("embedded")))
+        place = default_model()
+        if isinstance(place, Path):
+            warn(EMBEDDED_WARNING)
+        return loaded(str(place))
 
 
 @lru_cache(maxsize=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 )
 
 from schemax.errors import ModelError
-from schemax.messages import clipped
+from schemax.messages import clipped, warn
 
 # Seconds that the Hub has to answer before anything is said, which is all for what lies in its
 # cache; and seconds that it has in all.
@@ -67,7 +66,7 @@ def _silence(name: str, seconds: float) -> str | None:
     with suppress(queue.Empty):
         return answers.get(timeout=_PATIENCE)
     if seconds > _PATIENCE:
-        warnings.warn(f"waiting for {constants.ENDPOINT}, to look for {name}", stacklevel=2)
+        warn(f"waiting for {constants.ENDPOINT}, to look for {name}")
         with suppress(queue.Empty):
             return answers.get(timeout=seconds - _PATIENCE)
     return f"no answer within {seconds:g} seconds"

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from collections.abc import Iterable
+from difflib import get_close_matches
 from itertools import islice
+from operator import itemgetter
+from traceback import walk_stack
 
 from pydantic import ValidationError
 
@@ -37,6 +42,17 @@ def some_of(names: Iterable[object]) -> str:
     return ", ".join([*first[:_MOST_NAMES], *(["..."] if len(first) > _MOST_NAMES else [])])
 
 
+def perhaps(name: str, names: Iterable[str]) -> str:
+    """ ", perhaps 'title'": the one of the names that is meant; empty if none is close."""
+    close = get_close_matches(name, names, 1)
+    return f", perhaps {close[0]!r}" if close else ""
+
+
+def counted(number: int, one: str, several: str | None = None) -> str:
+    """ "1 row", "2,000 rows". several: the plural that is not `one` with an s."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
 def joined(messages: Iterable[str]) -> str:
     """Different messages in one, clipped."""
     return clipped("; ".join(dict.fromkeys(messages)))
@@ -50,3 +66,11 @@ def reason_of(error: Exception) -> str:
     if type(error) is ValueError and str(error):
         return clipped(str(error))
     return clipped(f"{type(error).__name__}: {error}")
+
+
+def warn(message: str | Warning) -> None:
+    """Warns, as UserWarning, of the line that called schemax: no line of schemax's own is shown."""
+    frames = map(itemgetter(0), walk_stack(sys._getframe()))
+    ours = [frame.f_globals.get("__name__", "").partition(".")[0] == "schemax" for frame in frames]
+    # Behind the first call, since other modules may stand between calls of ours.
+    warnings.warn(message, UserWarning, stacklevel=len(ours) - ours[::-1].index(True) + 1)

@@ -122,10 +122,12 @@ class _Kind:
     choices: of an attribute that has any, where decoding keeps to them. branching: what could be
         written instead.
     optional: whether a field may go without a value.
+    is_list: whether one slot holds all of the items of a list.
     items: of a count, the kinds of an item's slots.
     """
 
     is_typed: bool
+    is_list: bool
     choices: Choices | None
     optional: bool
     items: tuple[_Kind, ...] | None
@@ -184,7 +186,7 @@ def _slot_text(
         confidence = calibration.confidence(confidence)
         least = compiled.decoding.min_probability
         least = calibration.min_probability if least is None else least
-        left_out = probability < least and kind.optional
+        left_out = kind.optional and probability < least ** _num_items(raw, kind, compiled.format)
     null = slot.null_logprob
     return SlotText(
         raw,
@@ -200,6 +202,17 @@ def _slot_text(
         left_out,
         items,
     )
+
+
+def _num_items(raw: str, kind: _Kind, output_format: OutputFormat) -> int:
+    """Of a list, so that the threshold holds for its items on average; 1 of all else."""
+    if not kind.is_list:
+        return 1
+    try:
+        items = output_format.unescape(raw, is_list=True)
+    except Exception:  # cut off; and a format may be the user's own
+        return 1
+    return max(1, len(items)) if isinstance(items, list) else 1
 
 
 @lru_cache(maxsize=64)
@@ -229,6 +242,7 @@ def _kinds_of(
     return tuple(
         _Kind(
             is_typed=is_typed(asked[n]),
+            is_list=asked[n].is_list,
             choices=_choices(asked, n, spec, compiled),
             optional=optional[n],
             items=_kinds_of_items(attribute, spec.expansion, compiled)

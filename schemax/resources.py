@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import metadata
 from pathlib import Path
 
@@ -19,6 +20,17 @@ def resource_dir(name: str) -> Path:
     """A data folder such as "templates": inside the installed package, else the checkout's."""
     packaged = _PACKAGE / name
     return packaged if packaged.is_dir() else _PACKAGE.parent / name
+
+
+def named_model(name: str | Path) -> str | Path:
+    """Folder or Hub id: "embedded" is the embedded model's, unless a folder here has that name."""
+    is_embedded = str(name) == "embedded" and not Path(name).is_dir()
+    return resource_dir("embedded") if is_embedded else name
+
+
+def default_model() -> str | Path:
+    """What $SCHEMAX_MODEL names, else the folder of the embedded model."""
+    return named_model(os.environ.get("SCHEMAX_MODEL") or "embedded")
 
 
 def version() -> str:

@@ -138,6 +138,9 @@ class SlotSpec:
     json_schema: dict[str, Any] | None = None
 
 
+AGAIN = "(again)"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ChildSlot:
     """A branch of its own, as far from the beginning of the output as its parent's is.
@@ -146,7 +149,8 @@ class ChildSlot:
     k_max: token budget, delimiter included; None for what is left of its parent's.
     shared: how many of the key's ids its parent has read as well, from the key's beginning on.
     number: of a slot of a wave, which no other one called for: what random numbers depend on.
-    path: of such a slot, what it is called where passes are watched.
+    path: of such a slot, what it is called where passes are watched; ends with AGAIN where a value
+        that was refused is asked for once more.
     """
 
     key: tuple[int, ...]

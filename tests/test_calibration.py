@@ -15,11 +15,16 @@ from pydantic import BaseModel
 
 from schemax.attributes import attr
 from schemax.calibration import FILE, Calibration, logit, read_calibration, write_calibration
+from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig, resolve_decoding
+from schemax.documents import Shown, read_documents
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
+from schemax.readout import read_out
 from schemax.runtime.loading.sources import Source
+from schemax.runtime.outputs import DocumentOutput
 from schemax.schema import AttrSchema
+from schemax.tokens import SlotOutput
 
 # The package has a function of that name.
 loading = import_module("schemax.runtime.loading.load")
@@ -238,6 +243,26 @@ def test_only_the_less_probable_are_left_out(extractor: Extractor) -> None:
             written = field.raw.strip() != "null"
             assert other.fields[name].left_out == (written and field.probability < least)
             assert other.fields[name].raw == field.raw
+
+
+class Ports(AttrSchema):
+    brand: str | None = None
+    ports: list[str] = attr(default_factory=list)
+
+
+@pytest.mark.parametrize(("least", "kept"), [(0.2, (True, True)), (0.4, (False, True)), (0.6, ())])
+def test_a_list_is_judged_by_its_items_on_average(
+    codec: TextCodec, least: float, kept: tuple[bool, ...]
+) -> None:
+    """0.25 is 0.5 for each of two items; one value of that probability is less probable."""
+    compiled = compile_schema(Ports, codec, decoding=DecodingConfig(min_probability=least))
+    written = ' "LG"', ' ["HDMI", "USB"]'
+    slots = [SlotOutput(tuple(codec.encode(text)), "stop", (log(0.25),)) for text in written]
+    (document,) = read_documents(["LG with HDMI and USB"], Shown.of(None, "id", "category"))
+    item = read_out(document, DocumentOutput(tuple(slots), 1), compiled, Calibration())
+    found = [not item.fields[name].left_out for name in ("brand", "ports")]
+    assert found == list(kept or (False, False))
+    assert item.value == Ports(brand="LG" if found[0] else None, ports=["HDMI", "USB"] * found[1])
 
 
 def test_what_has_to_have_a_value_keeps_it(extractor: Extractor) -> None:

@@ -130,7 +130,7 @@ def test_auto_chooses_by_the_category_of_each_row(run: Run, tmp_path: Path) -> N
     assert said[0].split() == ["category", "schema", "by", "its", "rows"]
     assert said[2].split() == ["Submarines", "none", "-", "2"]
     assert said[3].split() == ["Electronics", ">", "TVs", "television", "other", "name", "1"]
-    assert "note: 2 rows are of categories without a schema, and will fail" in said
+    assert "note: 2 rows of categories without a schema will fail" in said
     known = "'Electronics > TVs', 'Teas'"
     assert f"failed: 2 times no schema for category 'Submarines'; there are {known}" in said
 

@@ -127,6 +127,63 @@ def test_what_is_found_where_it_is_compiled(run: Run, tmp_path: Path) -> None:
     assert (result.exit_code, refusals) == (0, []) or refusals == [["xml"]]
 
 
+MISFITS = """
+from datetime import date
+from typing import Literal
+from schemax import AttrSchema, attr
+from pydantic import field_validator
+
+class Part(AttrSchema):
+    width: float | None = attr(examples=[1.5, "wide"])
+
+class Tv(AttrSchema):
+    size: float = attr(examples=["55-Inch", 65, "big", -1], ge=0)
+    resolution: Literal["4K", "8K"] | None = attr(examples=["4K", "4k"])
+    ports: list[str] = attr(examples=["HDMI", ["USB", "HDMI"], ["USB"]], min_length=2)
+    stock: int = attr(default=-1, ge=0)
+    name: str = attr(examples=[55, "x" * 11], max_length=10)
+    parts: list[Part] = []
+    weights: dict[str, float] = attr(examples=[{"net": 1}, {"net": "light"}])
+    pair: tuple[int, str] | None = attr(examples=[[1, "a"], ["a", 1]])
+    released: date | None = attr(examples=["March 3, 2021", "soon"])
+    smart: bool | None = attr(examples=["Yes", "smart"])
+    code: int = attr(examples=["five"])
+
+    @field_validator("code", mode="before")
+    def _read(cls, code):
+        return 5
+"""
+
+
+def test_examples_and_defaults_that_do_not_fit(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "misfits.py").write_text(MISFITS)
+    result = run("check", "misfits.py:Tv", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["findings"]
+    assert {one["level"] for one in found} == {"warning"}
+    said = [
+        (one["field"], one["place"], one["problem"].partition(" does not fit")[0]) for one in found
+    ]
+    assert said == [
+        ("size", "misfits.py:11", "example 'big'"),
+        ("size", "misfits.py:11", "example -1"),
+        ("resolution", "misfits.py:12", "example '4k'"),
+        ("ports", "misfits.py:13", "example ['USB']"),
+        ("stock", "misfits.py:14", "default -1"),
+        ("name", "misfits.py:15", "example 'xxxxxxxxxxx'"),
+        ("parts.width", "misfits.py:16", "example 'wide'"),
+        ("weights", "misfits.py:17", "example {'net': 'light'}"),
+        ("pair", "misfits.py:18", "example ['a', 1]"),
+        ("released", "misfits.py:19", "example 'soon'"),
+        ("smart", "misfits.py:20", "example 'smart'"),
+    ]
+    assert "example 'wide' does not fit the field" in run("explain", "misfits.py:Tv").stdout
+    text = {"type": "integer", "examples": [5, "large"], "minimum": 0}
+    (tmp_path / "tv.json").write_text(json.dumps({"title": "Tv", "properties": {"size": text}}))
+    line = run("check", "tv.json").stdout
+    assert line.startswith("tv.json: warning: Tv.size: example 'large' does not fit the field")
+
+
 def test_fine_declarations(run: Run) -> None:
     for where in ("shop.py", "shop:Small", "television"):
         result = run("check", where, "--format", "json", "--format", "yaml", "--format", "xml")
@@ -138,6 +195,11 @@ def test_what_cannot_be_checked(run: Run, tmp_path: Path) -> None:
     refused(run("check", "absent_module"), "cannot import absent_module")
     (tmp_path / "typo.py").write_text("from schemax import attr\n\nattr('x', kmax=3)\n")
     refused(run("check", "typo.py"), "cannot import typo.py, line 3: TypeError: ")
+    lines = ["from schemax import *", "class Tv(AttrSchema):", "    size: str = attr(pattern='(')"]
+    (tmp_path / "pattern.py").write_text("\n".join(lines))
+    reason = "pattern.py, line 2: field size: pattern '(' cannot be used: unclosed group; mend it"
+    refused(run("check", "pattern.py"), reason)
+    refused(run("explain", "pattern.py:Tv"), reason)
     refused(run("check", "absent.json"), "cannot read absent.json")
     refused(run("check", "json"), "declares nothing")
     refused(run("check", "shop.py", "--format", "toml"), "'toml'")

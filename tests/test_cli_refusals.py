@@ -73,6 +73,12 @@ def test_schemas_that_cannot_be_used(
 def test_an_input_that_is_not_there(run: Run, tmp_path: Path) -> None:
     refused(run("extract", SCHEMA, "absent.jsonl", "-o", "out.jsonl"), "cannot read absent.jsonl")
     refused(run("extract", SCHEMA, str(tmp_path)), "cannot read")
+    said = "cannot open absent.jsonl: No such file or directory"
+    refused(run("evaluate", "absent.jsonl"), said)
+    refused(run("train", "absent.jsonl", "-o", "out"), said)
+    refused(run("check", "absent.json"), "cannot read absent.json: No such file or directory")
+    refused(run("report", "absent.csv"), "cannot read absent.csv: No such file or directory")
+    refused(run("trace", SCHEMA, "absent.csv"), "no such file: absent.csv")
     assert not (tmp_path / "out.jsonl").exists()
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas
 import pytest
 from command_line import SCHEMA, Run, jsonl, refused, rows, stand_in_runner
 
+from schemax import extract_files, extract_frame, load_schema
 from schemax.documents import Shown, read_documents
 from schemax.errors import InputError
 
@@ -32,6 +34,27 @@ def test_of_a_list_a_name_like_another_is_refused() -> None:
     # A key that these records may well go without.
     rest = Shown.of(("title", "note"), "id", None)
     assert [found.text for found in read_documents([{"title": "LG"}], rest)] == ["LG"]
+
+
+@pytest.mark.parametrize("option", ["id", "category"])
+def test_an_id_or_category_that_no_record_has_is_refused(run: Run, option: str) -> None:
+    named = {"id": "id", "category": None, option: "skus"}
+    shown = Shown.of(None, **named)
+    said = "'skus', perhaps 'sku'; there are sku, t"
+    with pytest.raises(InputError, match=f"no record has the key {said}"):
+        read_documents([{"sku": 1, "t": "LG"}], shown)
+    with pytest.raises(InputError, match="no record has the key 'skus'; there are t"):
+        read_documents([{"t": "LG"}, {"t": "LG"}], shown)
+    for records in ([{"skus": 1, "t": "LG"}, {"t": "LG"}], [{"t": "LG"}], ["LG"], []):
+        assert len(list(read_documents(records, shown))) == len(records)
+    frame = pandas.DataFrame({"sku": [1], "t": ["LG"]})
+    with pytest.raises(InputError, match=f"the frame has no column {said}"):
+        extract_frame(frame, load_schema("tea"), **{option: "skus"})
+    with pytest.raises(InputError, match="keep names 'skus', perhaps 'sku', but the frame has"):
+        extract_frame(frame, load_schema("tea"), keep=["skus"])
+    frame.to_csv("in.csv")
+    with pytest.raises(InputError, match="it has no column 'skus', perhaps 'sku'; it has"):
+        extract_files(load_schema("tea"), "in.csv", "out.csv", **{option: "skus"})
 
 
 def test_columns_that_nobody_named_are_listed_once(run: Run, tmp_path: Path) -> None:

@@ -5,19 +5,32 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from recipes.embedded.average import average
 from recipes.embedded.televisions import right
-from schemax import AttrSchema, Extractor, OutputFormat, attr, extract, load_schema
+from schemax import (
+    AttrSchema,
+    Extractor,
+    ModelError,
+    OutputFormat,
+    attr,
+    extract,
+    extract_files,
+    extract_frame,
+    load_schema,
+)
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.schemas import annotated_schemas
 from schemax.evaluation.scores import labelled, score_predictions
+from schemax.extractor import loaded
 from schemax.resources import resource_dir
 
 FOLDER = resource_dir("embedded")
@@ -46,6 +59,29 @@ def test_warns_of_what_it_was_trained_for(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("SCHEMAX_MODEL", raising=False)
     with pytest.warns(UserWarning, match="ten categories"):
         extract(["Crocs Clog"], load_schema("shoes"))
+
+
+def test_its_name_and_what_is_said_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The warning names the line of the caller, wherever in schemax it comes up."""
+    monkeypatch.delenv("SCHEMAX_MODEL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    schema, frame = load_schema("coffee"), pandas.DataFrame({"title": ["Ground coffee"]})
+    (tmp_path / "in.jsonl").write_text('{"title": "Ground coffee"}')
+    calls: list[Callable[[], Any]] = [
+        lambda: Extractor.from_pretrained("embedded"),
+        lambda: extract(["Ground coffee"], schema, model="embedded"),
+        lambda: extract(["Ground coffee"], schema),
+        lambda: extract_frame(frame, schema, model="embedded"),
+        lambda: extract_files(schema, "in.jsonl", "out.jsonl", model="embedded"),
+    ]
+    for call in calls:
+        loaded.cache_clear()
+        with pytest.warns(UserWarning, match="embedded model") as caught:
+            call()
+        assert {warning.filename for warning in caught} == {__file__}
+    (tmp_path / "embedded").mkdir()
+    with pytest.raises(ModelError):
+        Extractor.from_pretrained("embedded")
 
 
 @pytest.mark.parametrize("format", ["json", "yaml", "xml"])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import date
+from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from command_line import jsonl, refused, save_model
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
@@ -28,7 +30,7 @@ from schemax.evaluation.examples import (
     shown_record,
 )
 from schemax.evaluation.schemas import annotated_schemas, parts_of
-from schemax.evaluation.scores import labelled
+from schemax.evaluation.scores import labelled, score_predictions
 from schemax.resources import resource_dir
 from schemax.schema import AttrSchema
 
@@ -158,6 +160,37 @@ def test_typed_predictions_are_compared_as_texts() -> None:
     predicted = {"kind": Kind.TEA, "count": 20, "organic": True, "weight": 1.5, "notes": ["ä", "b"]}
     (found,) = labelled([example], [predicted], {"Box": Box})
     assert found == {**labels, "notes": '["ä", "b"]'}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "predicted", "label", "outcome"),
+    [
+        (float, 55.0, "55", "vc"),
+        (float, 1299.0, "1,299.00", "vc"),
+        (Decimal, Decimal("1.50"), ("2", "1.5"), "vc"),
+        (float, 55.5, "55", "vw"),
+        (float, 55.0, "none", "nv"),
+        (int, 2, "two", "vc"),
+        (bool, True, "yes", "vc"),
+        (bool, True, "TRUE", "vc"),
+        (bool, False, "yes", "vw"),
+        (bool, False, "none", "nv"),
+        (date, date(2021, 3, 3), "March 3, 2021", "vc"),
+        (date, date(2021, 3, 3), "2021-03-04", "vw"),
+        (str, "55.0", "55", "vw"),
+        (str, "True", "true", "vw"),
+        (Literal["2", "2.0"], "2.0", "2", "vw"),
+        (float, None, "55", "vn"),
+    ],
+)
+def test_typed_predictions_are_right_by_value(
+    annotation: Any, predicted: Any, label: Any, outcome: str
+) -> None:
+    schema = create_model("Box", __base__=AttrSchema, size=(annotation | None, None))
+    example = Example("Box", "text", {"size": label})
+    found = labelled([example], [{"size": predicted}], {"Box": schema})
+    (pair,) = score_predictions([example], found).pairs
+    assert pair.outcome == outcome
 
 
 def test_every_field_by_itself(folder: Path, gold: str) -> None:

@@ -98,6 +98,16 @@ def test_any_file_is_read_or_refused(suffix: str, data: st.DataObject, tmp_path:
             assert all(isinstance(one, (str, Mapping, InputError)) for one in found or ())
 
 
+@pytest.mark.parametrize(("at", "said"), [(434, "more memory"), (295, "64 bits")])
+def test_lengths_and_types_that_cannot_be_are_refused(at: int, said: str, tmp_path: Path) -> None:
+    """Of a stream of Arrow whose head says so."""
+    data = bytearray(well_formed(".stream.arrow"))
+    data[at : at + 4] = b"\xff\xff\xff\x7f"
+    (tmp_path / "in.stream.arrow").write_bytes(data)
+    with pytest.raises(InputError, match=said):
+        list(read_file(str(tmp_path / "in.stream.arrow")))
+
+
 # --- formats ------------------------------------------------------------------------------------
 
 in_each_format = pytest.mark.parametrize("format", [get_format(n) for n in ("json", "yaml", "xml")])
@@ -239,6 +249,19 @@ DOCUMENTS = st.fixed_dictionaries(
 )
 
 
+def referring(**node: Any) -> Any:
+    """A document in which something of another name is looked for, with a node in its way."""
+    definitions = {"$defs": {"b": node}}
+    return {"type": "object", "properties": {"a": {"$ref": "other.json"}}, **definitions}
+
+
+@example(document=referring(anyOf="0"))
+@example(document=referring(anyOf=None))
+@example(document=referring(properties=None))
+@example(document=referring(items=None))
+@example(
+    document={"type": "object", "properties": {"a": {"$ref": "#", "const": "", "default": ""}}}
+)
 @given(document=DOCUMENTS | nodes() | JSON)
 def test_any_json_schema_is_a_class_or_a_schema_error(document: Any) -> None:
     for given_as in (document, json.dumps(document)):

@@ -266,7 +266,7 @@ def test_a_card_of_24_gb_holds_8b_in_bfloat16(
     )  # fmt: skip
     with torch.device("meta"):
         module = Qwen3ForCausalLM(config).to(torch.bfloat16).eval()
-    compiled = compiled_in("branched", Typed, codec, k_max=8, constrain=False, max_retries=0)
+    compiled = compiled_in("branched", Typed, codec, k_max=3, constrain=False, max_retries=0)
     texts = [f"{place} {TITLES[2]} {TITLES[2]}" for place in range(330)]
     with simulated_gpu(memory=23 << 30, has_numbers=False) as gpu:  # CUDA itself takes some
         model = DecoderModel(module.to("cuda"))

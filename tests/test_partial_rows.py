@@ -73,7 +73,7 @@ def test_extract_warns_of_fields_that_lost_their_values(caplog: pytest.LogCaptur
         assert caplog.messages == []
         values_of([good, bad], "raise")
     (message,) = caplog.messages
-    assert message.startswith("1 of 2 documents have fields whose values could not be used: ")
+    assert message.startswith("fields of 1 of 2 documents have values that could not be used: ")
     assert "price 1" in message
     assert "stock 1" in message
     with pytest.raises(ExtractionError):

@@ -114,7 +114,7 @@ def test_rows_that_a_table_has_already_are_not_put_in_twice(
 
 def test_what_cannot_be_done_again_is_refused(run: Run, tmp_path: Path) -> None:
     source = made(tmp_path)
-    refused(run("extract", "--retry-failed", "out.csv"), "cannot tell how out.csv was made")
+    refused(run("extract", "--retry-failed", "out.csv"), "cannot read out.csv: No such file")
     refused(run("extract"), "SCHEMA is missing")
     refused(run("extract", SCHEMA), "INPUT is missing")
     run("extract", SCHEMA, source, "--text", "t", "-o", "out.csv")

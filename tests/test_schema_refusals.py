@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from datetime import date
+from dataclasses import make_dataclass
+from datetime import date, time
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import pydantic
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+import typing_extensions
+from annotated_types import Ge, Le, MinLen
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    RootModel,
+)
 
 from schemax.attributes import attr, compile_attributes
 from schemax.errors import SchemaError
@@ -91,6 +103,80 @@ def refused_type(annotation: Any, field: Any = ..., **config: Any) -> str:
 )
 def test_refused_types(annotation: Any, reason: str) -> None:
     assert reason in refused_type(annotation)
+
+
+_FIELD = "list[Annotated[..., Field"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "keyword", "value", "reason"),
+    [
+        (str, "ge", 5, "ge applies to numbers and dates only; remove it, or declare a number"),
+        (str | None, "lt", 5.5, "lt applies to numbers and dates only"),
+        (Literal["a", "b"], "gt", 0, "gt applies to numbers and dates only"),
+        (Color, "le", 0, "le applies to numbers and dates only"),
+        (bool, "ge", 1, "ge applies to numbers and dates only"),
+        (int | str, "ge", 1, "ge applies to numbers and dates only"),
+        (UUID, "ge", 1, "ge applies to numbers and dates only"),
+        (Dimensions, "ge", 1, "ge applies to numbers and dates only"),
+        (list[int], "ge", 1, f"numbers and dates only; of items: {_FIELD}(ge=...)]]"),
+        (tuple[int, int], "ge", 1, f"of items: {_FIELD}(ge=...)]]"),
+        (tuple[int, str], "multiple_of", 2, "multiple_of applies to numbers only"),
+        (date, "multiple_of", 2, "multiple_of applies to numbers only"),
+        (int, "min_length", 2, "min_length applies to texts and lists only"),
+        (date, "max_length", 10, "max_length applies to texts and lists only"),
+        (int, "pattern", "a+", "pattern applies to texts only; remove it, or declare a text"),
+        (list[str], "pattern", "a+", f"pattern applies to texts only; of items: {_FIELD}"),
+        (float, "max_digits", 3, "max_digits applies to Decimals only"),
+        (str, "allow_inf_nan", False, "allow_inf_nan applies to numbers only"),
+        (list[Annotated[str, Ge(5)]], "min_length", 1, "ge applies to numbers and dates only"),
+        (Dimensions, "unit", "cm", "unit applies to numbers only"),
+        (list[Dimensions], "unit", "cm", "unit applies to numbers only"),
+    ],
+)
+def test_conditions_that_do_not_apply(
+    annotation: Any, keyword: str, value: Any, reason: str
+) -> None:
+    """Pydantic builds such classes, and fails every value."""
+    assert reason in refused_type(annotation, attr(**{keyword: value}))
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        Annotated[str, AfterValidator(len), Ge(5)],
+        Annotated[str, Ge("b")],
+        Annotated[int, Ge(3), Le(3)],
+        Annotated[time, Ge(time(8))],
+        Annotated[Literal[1, 2], Ge(1)],
+        Annotated[dict[str, int], MinLen(1)],
+        Annotated[set[str], MinLen(1)],
+        list[Annotated[int, Ge(5)]],
+        PositiveInt | None,
+        AwareDatetime,
+    ],
+)
+def test_conditions_that_apply(annotation: Any) -> None:
+    assert compile_attributes(pydantic.create_model("Model", x=(annotation, ...)))
+
+
+def test_patterns_that_cannot_be_used() -> None:
+    """Where Pydantic waits with a class, schemax is the first to see the pattern."""
+    pattern = Field(pattern="a(")
+    later = pydantic.create_model(
+        "Later", __config__=ConfigDict(defer_build=True), size=(str, pattern)
+    )
+    plain = make_dataclass("Plain", [("size", Annotated[str, pattern])])
+
+    class Typed(typing_extensions.TypedDict):
+        size: Annotated[str, Field(pattern="a(")]
+
+    for declared in (later, plain, Typed):
+        error = refused(declared)
+        assert error.field == "size"
+        assert error.reason == "pattern 'a(' cannot be used: unclosed group; mend it"
+    ahead = make_dataclass("Ahead", [("size", Annotated[str, Field(pattern="(?=a)")])])
+    assert 'regex_engine="python-re"' in refused(ahead).reason
 
 
 def test_refused_enums() -> None:

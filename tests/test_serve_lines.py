@@ -74,6 +74,30 @@ def test_a_line_that_cannot_be_read_costs_its_own_row(url: str) -> None:
     assert "line 8" in deep["errors"][0]["message"]
 
 
+def test_keys_of_documents_are_kept_beside_their_rows(url: str) -> None:
+    documents = [{"sku": {"a": [1]}, "title": "LG", "x": 1}, "Sony", {"title": "LG"}, [1]]
+    head = {**HEAD, "keep": ["sku", "x"], "id": "sku", "text": "title"}
+    nothing = {"sku": None, "x": None}
+    kept = [{"sku": {"a": [1]}, "x": 1}, nothing, nothing, nothing]
+    rows = rows_of(post(url, body(*documents, head=head)))
+    assert [row["kept"] for row in rows] == kept
+    assert "kept" not in rows_of(post(url, body("LG")))[0]
+    whole = {**head, "documents": documents[:3]}
+    for accepted in ("application/json", "application/x-ndjson"):
+        answer = httpx.post(f"{url}/v1/extract", json=whole, headers={"Accept": accepted})
+        found = answer.json()["rows"] if accepted == "application/json" else rows_of(answer)
+        assert [row["kept"] for row in found] == kept[:3]
+    refused = httpx.post(f"{url}/v1/extract", json={**whole, "keep": ["skus"]})
+    assert refused.status_code in (400, 422)
+    assert "keep names 'skus', perhaps 'sku', but the request has" in refused.text
+
+
+def test_an_id_that_a_window_lacks_is_not_refused(url: str) -> None:
+    head = {**HEAD, "id": "skus"}
+    rows = rows_of(post(url, body({"sku": 1, "title": "LG"}, {"title": "LG"}, head=head)))
+    assert all(row["id"] is None and row["attributes"] for row in rows)
+
+
 @pytest.mark.parametrize(
     ("status", "content", "reason"),
     [

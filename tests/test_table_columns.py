@@ -71,7 +71,10 @@ def test_kept_columns_have_their_types(run: Run, tmp_path: Path) -> None:
     first = rows((tmp_path / "out.jsonl").read_text())[0]
     assert list(first)[:4] == ["id", "index", "kept", "attributes"]
     assert first["kept"] == {"sku": "0042", "on": "2026-01-02"}
-    refused(run(*args, "no.csv", "--keep", "sku,prize"), "keep names 'prize', but the input has")
+    refused(
+        run(*args, "no.csv", "--keep", "sku,prize"),
+        "keep names 'prize', perhaps 'price', but the input has",
+    )
     made = made.rename_columns(["sku", "price", "brand", "t"])
     pyarrow.parquet.write_table(made, tmp_path / "in.parquet")
     refused(run(*args, "no.csv", "--keep", "brand"), "two columns would be called 'brand'")

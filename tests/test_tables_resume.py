@@ -266,12 +266,12 @@ def test_what_a_run_says_in_the_end(run: Run, tmp_path: Path) -> None:
     result = run("extract", SCHEMA, source, "-o", "out.jsonl", "--max-errors", "1")
     assert result.exit_code == 0
     *_, ids, failed, most, other, last = result.stderr.splitlines()
-    assert failed == "failed: 1 times the text is empty"
+    assert failed == "failed: 1 time the text is empty"
     assert ids == (
         "note: duplicate ids, all rows kept: 3 rows with an id that an earlier row has: a, b"
     )
     assert most.startswith("field errors: 2 times resolution: ")
-    assert other.startswith("field errors: 1 times smart: ")
+    assert other.startswith("field errors: 1 time smart: ")
     assert last.startswith("5 rows, 1 failed, 3 field errors, ")
     assert last.endswith("3.0 passes per document, 24 tokens")
 

@@ -15,9 +15,10 @@ from chromium import Browser, find_chromium
 from conftest import slow_but
 from decoding import TEMPLATE
 from families import FORK
+from pydantic import field_validator
 from typer.testing import CliRunner
 
-from schemax import AttrSchema, Extractor, InputError, attr, load_schema
+from schemax import AttrSchema, DecodingConfig, Extractor, InputError, attr, load_schema
 from schemax.cli import app
 from schemax.diagnosis.playback import playback
 from schemax.diagnosis.tracing import Trace, trace
@@ -83,6 +84,9 @@ def test_lists_and_what_cannot_be_read(embedded: Extractor) -> None:
         trace(embedded, {"id": "1"}, Listing)
 
 
+BOOT = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
+
+
 class Offer(AttrSchema):
     brand: str | None = None
     gender: Literal["men", "women"] | None = attr("Who it is made for")
@@ -90,9 +94,8 @@ class Offer(AttrSchema):
 
 
 def test_later_waves_and_texts_of_choices_are_shown_with_their_fields(embedded: Extractor) -> None:
-    title = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
-    found = trace(embedded, title, Offer)
-    (item,) = embedded.stream([title], Offer)
+    found = trace(embedded, BOOT, Offer)
+    (item,) = embedded.stream([BOOT], Offer)
     assert found.extraction.value == item.value
     assert len(found.passes) == item.steps
     codec = embedded.compile(Offer).codec
@@ -107,6 +110,49 @@ def test_later_waves_and_texts_of_choices_are_shown_with_their_fields(embedded: 
     }
     assert first["size"] > first["brand"] == first["gender"]
     assert found.to_dict()["passes"][-1][-1]["field"] == "size"
+
+
+REFUSING = """
+from schemax import AttrSchema
+from test_trace import Offer
+from pydantic import field_validator
+
+class Refusing(Offer):
+    @field_validator("brand")
+    def _check(cls, brand):
+        raise ValueError("no brand of ours")
+"""
+
+
+def test_second_chances_and_texts_of_choices_have_rows(
+    embedded: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing(Offer):
+        @field_validator("brand")
+        @classmethod
+        def _check(cls, brand: str) -> str:
+            raise ValueError("no brand of ours")
+
+    config = DecodingConfig(max_repairs=1)
+    found = trace(embedded, BOOT, Refusing, decoding=config)
+    again = [one for row in found.passes for one in row if one.again]
+    assert {(one.field, one.row) for one in again} == {("brand", "brand (second chance)")}
+    first = [one for row in found.passes for one in row if one.row == "brand"]
+    result = found.extraction.fields["brand"]
+    assert sum(len(one.token_ids) for one in (*first, *again)) == result.tokens
+    monkeypatch.setenv("SCHEMAX_MODEL", "embedded")
+    monkeypatch.setenv("COLUMNS", "300")
+    (tmp_path / "refusing.py").write_text(REFUSING)
+    page, schema = tmp_path / "page.html", f"{tmp_path / 'refusing.py'}:Refusing"
+    arguments = ["trace", schema, BOOT, "--decoding", "isolated:max_repairs=1"]
+    shown = CliRunner().invoke(app, arguments).stdout.splitlines()
+    rows = ("brand ", "brand (second chance) ", "gender ", "gender (as text) ", "size ")
+    assert [line for line in shown if line.startswith(rows)] == shown[2:7]
+    assert all(line.startswith(row) for line, row in zip(shown[2:7], rows, strict=True))
+    assert any("read as women" in line for line in shown[7:])
+    assert "brand: no brand of ours" in shown[-1]
+    CliRunner().invoke(app, [*arguments, "-o", str(page)])
+    assert '"again":true' in page.read_text("utf-8").replace(" ", "")
 
 
 def test_a_model_that_decodes_a_row_per_slot(codec: Any) -> None:
@@ -166,10 +212,31 @@ def test_the_command(tmp_path: Path) -> None:
     assert (refused.exit_code, "must end with .html" in refused.stderr) == (2, True)
 
 
+def test_files_give_their_first_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tvs.jsonl").write_text(json.dumps({"id": 1, "title": TITLE}) + '\n"LG"\n', "utf-8")
+    Path("tv.txt").write_text(TITLE, "utf-8")
+    Path("none.csv").write_text("title\n")
+    Path("broken.jsonl").write_text("{\n")
+    for name in ("tvs.jsonl", "tv.txt"):
+        result = run(name, "--json")
+        assert json.loads(result.stdout)["text"] == TITLE
+        assert f"note: the first document of {name}" in result.stderr
+    for name, said in (
+        ("none.csv", "none.csv holds no document"),
+        ("broken.jsonl", "line 1"),
+        ("absent.jsonl", "no such file: absent.jsonl; give the text of a document"),
+    ):
+        result = run(name)
+        assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
 @pytest.mark.skipif(find_chromium() is None, reason="no Chromium")
 def test_the_page_plays_in_a_browser(embedded: Extractor, tmp_path: Path) -> None:
     found, page = trace(embedded, TITLE, load_schema("television")), tmp_path / "page.html"
     page.write_text(playback(found, "television"), "utf-8")
+    others = tmp_path / "others.html"
+    others.write_text(playback(trace(embedded, BOOT, Offer), "offer"), "utf-8")
     try:
         browser = Browser(str(find_chromium()), tmp_path / "profile")
     except (OSError, AssertionError):
@@ -186,7 +253,12 @@ def test_the_page_plays_in_a_browser(embedded: Extractor, tmp_path: Path) -> Non
         browser.wait("document.getElementById('at').value === '1'")
         assert browser.run(visible) == len(found.passes[0])
         browser.wait(f"document.getElementById('at').value === '{passes}'")
+        assert (browser.trouble, browser.requests) == ([], [page.as_uri()])
+        names = "[...document.querySelectorAll('tbody th')].map((one) => one.textContent).join()"
+        browser.open(others)
+        browser.wait(f"{names} === 'brand,gender,gender (as text),size'")
+        assert "read as women" in browser.run("document.querySelector('.note').textContent")
         assert browser.trouble == []
-        assert browser.requests == [page.as_uri()]
+        assert browser.requests == [others.as_uri()]
     finally:
         browser.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from schemax.attributes.annotations import UnsupportedType
+from schemax.attributes.field_type import UnsupportedType
 from schemax.messages import some_of
 
 Path = tuple[str, ...]

@@ -6,7 +6,7 @@ import types
 import typing
 from collections import Counter, abc, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -19,15 +19,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError as CoreSchemaError
 
 from schemax.attributes.classes import declares_fields
-from schemax.attributes.constraints import Constraints, constraints_of
-
-Scalar = Literal["string", "integer", "number", "boolean", "date", "datetime", "enum", "union"]
-Kind = Literal[Scalar, "model"]
-
-
-class UnsupportedType(Exception):
-    """Why an annotation or field cannot be compiled, and what to do about it."""
-
+from schemax.attributes.constraints import constraints_of, misplaced
+from schemax.attributes.field_type import FieldType, Scalar, UnsupportedType, samples_of
 
 MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
 """Of a field: all of them are shown to the model, and told apart token by token."""
@@ -61,32 +54,13 @@ _TIME_ZONES: Mapping[Any, str] = {AwareDatetime: "aware", NaiveDatetime: "naive"
 _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldType:
-    """What an annotation asks for: a scalar, nested classes, a list of either; neither: just None.
-
-    models: of a nested class, itself; of a union of such, all of them.
-    members: of a "union" of scalars, what they are; positions: of a tuple of different types, what
-        stands at each place.
-    is_mapping: of a dict, which is a list of pairs: `models` is the class of a pair.
-    """
-
-    kind: Scalar | None = None
-    choices: tuple[tuple[str, Any], ...] = ()
-    is_list: bool = False
-    nullable: bool = False
-    models: tuple[type[Any], ...] = ()
-    constraints: Constraints = ()
-    members: tuple[FieldType, ...] = ()
-    positions: tuple[FieldType, ...] = ()
-    is_mapping: bool = False
-
-
 def field_type_of(annotation: Any) -> FieldType:
     bare, metadata = _unwrapped(annotation)
     field_type = _bare_type(annotation, bare)
     if not metadata:
         return field_type
+    if reason := misplaced(bare, metadata, samples_of(field_type)):
+        raise UnsupportedType(reason)
     own = constraints_of(metadata, field_type.is_list)
     return replace(field_type, constraints=(*field_type.constraints, *own))
 

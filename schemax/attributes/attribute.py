@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemax.attributes.after import Path
-from schemax.attributes.annotations import FieldType, Kind
 from schemax.attributes.constraints import Constraints
+from schemax.attributes.field_type import FieldType, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class Attribute:
     is_mapping: whether the list is the pairs of a dict, whose `fields` are "key" and "value".
     is_kind: whether it asks which model of a union is meant.
     after: paths of the leaves whose values stand before this one's key, in order.
+    misfits: what a user should know of its default and examples. Values do not depend on it.
     """
 
     path: tuple[str, ...]
@@ -60,6 +61,7 @@ class Attribute:
     is_mapping: bool = False
     is_kind: bool = False
     after: tuple[Path, ...] = ()
+    misfits: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def variants(self) -> tuple[Attribute, ...]:

@@ -11,14 +11,16 @@ from pydantic import RootModel
 from pydantic.fields import FieldInfo
 
 from schemax.attributes.after import Misplaced, Path, resolved
-from schemax.attributes.annotations import (
-    FieldType,
-    UnsupportedType,
-    text_of,
-)
+from schemax.attributes.annotations import text_of
 from schemax.attributes.attribute import Attribute
-from schemax.attributes.classes import BROKEN, asked_fields, complete, fields_of, own_settings
-from schemax.attributes.defaults import check_default
+from schemax.attributes.classes import (
+    BROKEN,
+    asked_fields,
+    broken_at,
+    complete,
+    fields_of,
+    own_settings,
+)
 from schemax.attributes.field_settings import (
     after_of,
     is_two_phase,
@@ -27,7 +29,9 @@ from schemax.attributes.field_settings import (
     max_depth_of,
     unit_of,
 )
+from schemax.attributes.field_type import FieldType, UnsupportedType
 from schemax.attributes.kinds import folded, kinds_of, with_kind
+from schemax.attributes.misfits import misfits_of
 from schemax.attributes.recursion import asked_type
 from schemax.attributes.settings import require_model
 from schemax.errors import SchemaError
@@ -55,7 +59,7 @@ def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
     try:
         complete(model)
     except BROKEN as error:
-        raise SchemaError(model.__name__, None, f"Pydantic cannot build it: {error}") from error
+        raise _broken(error, outer) from error
     return attributes
 
 
@@ -126,8 +130,9 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
                 strict=outer.strict or own_settings(field).get("strict") is True,
                 after=(*outer.after, *after_of(field, fields, outer.path)),
             )
+            unit = unit_of(field, field_type)
             if not field_type.models:
-                yield _leaf(field, field_type, inner, two_phase)
+                yield _leaf(field, field_type, inner, two_phase, unit)
                 continue
             _count(outer)
             if field_type.is_list:
@@ -136,13 +141,18 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
                 below = _with_after(tuple(_below(field_type, item)), item)
                 if not below and not outer.refused:
                     raise UnsupportedType(_NOTHING)
-                yield _leaf(field, field_type, inner, two_phase, below)
+                yield _leaf(field, field_type, inner, two_phase, fields=below)
                 continue
             kinds = _below(field_type, inner)
         except (UnsupportedType, *BROKEN) as error:
             _refuse(SchemaError(outer.root, ".".join(path), str(error)), outer)
             continue
         yield from kinds
+
+
+def _broken(error: Exception, place: _Outer) -> SchemaError:
+    fields, reason = broken_at(error)
+    return SchemaError(place.root, ".".join((*place.path, *fields)) or None, reason)
 
 
 def _refuse(error: SchemaError, place: _Outer) -> None:
@@ -188,6 +198,7 @@ def _leaf(
     field_type: FieldType,
     place: _Outer,
     two_phase: bool,
+    unit: str | None = None,
     fields: tuple[Attribute, ...] = (),
 ) -> Attribute:
     if field_type.kind is None and not field_type.models:
@@ -195,8 +206,8 @@ def _leaf(
             "allows nothing but None; name the type of its value, such as str | None"
         )
     _count(place)
-    check_default(field)
-    depth, unit = len(place.path), unit_of(field, field_type)
+    misfits = misfits_of(place.models[-1], place.path[-1], field, field_type, unit)
+    depth = len(place.path)
     in_unit = f"in {unit}" if unit else None
     if place.description and in_unit:
         in_unit = f"{place.description} ({in_unit})"
@@ -230,6 +241,7 @@ def _leaf(
         positions=field_type.positions,
         is_mapping=field_type.is_mapping,
         after=place.after,
+        misfits=tuple(misfits),
     )
 
 
@@ -258,7 +270,7 @@ def _fields_of(model: type[Any], outer: _Outer) -> dict[str, FieldInfo]:
         fields = asked_fields(model)
         hidden = {name: field for name, field in fields_of(model).items() if name not in fields}
     except BROKEN as error:
-        _refuse(SchemaError(outer.root, dotted, f"Pydantic cannot build it: {error}"), outer)
+        _refuse(_broken(error, outer), outer)
         return {}
     for name, field in hidden.items():
         if field.is_required():

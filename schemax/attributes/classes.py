@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from functools import lru_cache
@@ -15,11 +16,32 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticUndefined
+from pydantic_core import SchemaError as CoreSchemaError
+
+from schemax.messages import clipped, one_line
 
 T = TypeVar("T")
 
-BROKEN = (PydanticUndefinedAnnotation, PydanticUserError, NameError)
+BROKEN = (PydanticUndefinedAnnotation, PydanticUserError, CoreSchemaError, NameError)
 """What Pydantic, or a look at the annotations, raises for a class that cannot be built."""
+
+
+def broken_at(error: Exception) -> tuple[tuple[str, ...], str]:
+    """The field at fault, if Pydantic names one, and what to say of an error that is in BROKEN."""
+    text = str(error)
+    if not isinstance(error, CoreSchemaError):
+        return (), f"Pydantic cannot build it: {text}"
+    reason = text.rpartition("SchemaError: ")[2]
+    if reason.startswith("regex parse error"):
+        # The pattern, an arrow to the place, what is wrong; of several lines, numbers and frames.
+        _, *shown, fault = reason.splitlines()
+        pattern = f"pattern {clipped(repr(shown[0][4:]))}" if len(shown) == 2 else "its pattern"
+        reason = f"{pattern} cannot be used: {fault.removeprefix('error: ')}; mend it"
+        if fault.endswith("not supported"):
+            reason += ', or set regex_engine="python-re" in the class\'s model_config'
+    else:
+        reason = f"Pydantic cannot build it: {one_line(reason.rpartition('Error: ')[2])}"
+    return tuple(re.findall(r"""Field ["'](.+?)["']:""", text)), reason
 
 
 def declares_fields(kind: Any) -> TypeGuard[type[Any]]:
@@ -56,6 +78,13 @@ def own_settings(field: FieldInfo) -> dict[str, Any]:
     """What `attr` keeps beside Pydantic's own settings of a field."""
     extra = field.json_schema_extra
     return dict(extra) if isinstance(extra, dict) else {}
+
+
+def is_judged_by_class(kind: type[Any], name: str) -> bool:
+    """Whether the class has validators of a field, which may take more than its type does."""
+    decorators = getattr(kind, "__pydantic_decorators__", None)
+    validators = decorators.field_validators.values() if decorators else ()
+    return any({name, "*"} & {*validator.info.fields} for validator in validators)
 
 
 def reader_of(kind: Any) -> TypeAdapter[Any]:

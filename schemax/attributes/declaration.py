@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 
+from annotated_types import BaseMetadata
 from pydantic import Field
 from pydantic.annotated_handlers import GetCoreSchemaHandler
 from pydantic_core import core_schema
@@ -72,7 +73,7 @@ def attr(
     return made
 
 
-class Distinct:
+class Distinct(BaseMetadata):
     """In the metadata of an `Annotated` list or tuple: drops items that equal an earlier one."""
 
     def __get_pydantic_core_schema__(

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pydantic.fields import FieldInfo
 
 from schemax.attributes.after import Path
-from schemax.attributes.annotations import FieldType, UnsupportedType
 from schemax.attributes.classes import own_settings
+from schemax.attributes.field_type import FieldType, UnsupportedType
 from schemax.attributes.settings import is_unprintable, spaced
 from schemax.config import BOUNDS
 from schemax.reading.units import check_unit

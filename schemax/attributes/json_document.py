@@ -67,7 +67,8 @@ class SchemaDocument:
             found: Any = self._resolver.lookup(ref).contents
         except (NoSuchAnchor, PointerToNowhere):
             found = None
-        except (Unresolvable, ValueError):
+        except (Unresolvable, ValueError, AttributeError, TypeError):
+            # What has another name is looked for in all parts, some of which may not be schemas.
             raise self.error(place, outside) from None
         if not isinstance(found, Mapping):
             raise self.error(place, f"$ref {shown} points to nothing in the document")

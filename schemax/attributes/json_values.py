@@ -98,7 +98,7 @@ def default_of(document: SchemaDocument, annotation: Any, default: Any, place: P
         return None
     try:
         return TypeAdapter(annotation).validate_python(default)
-    except PydanticUndefinedAnnotation:  # of a class that is not made yet
+    except (PydanticUndefinedAnnotation, PydanticUserError):  # of a class that is not made yet
         return default
     except ValidationError as error:
         reason = error.errors()[0]["msg"]

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from schemax.attributes.annotations import UnsupportedType, annotation_of, field_type_of
+from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.attributes.attribute import Attribute
 from schemax.attributes.classes import asked_fields, fields_of, is_typed_dict, value_in
+from schemax.attributes.field_type import UnsupportedType
 from schemax.attributes.settings import spaced, words_of
 
 MOST_KINDS = 100

@@ -8,13 +8,9 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from schemax.attributes.annotations import (
-    FieldType,
-    UnsupportedType,
-    annotation_of,
-    field_type_of,
-)
+from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.attributes.classes import fields_of
+from schemax.attributes.field_type import FieldType, UnsupportedType
 
 
 def asked_type(

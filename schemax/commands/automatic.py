@@ -17,7 +17,7 @@ from schemax.category_names import Match
 from schemax.commands.console import UsageError, say, table
 from schemax.errors import InputError
 from schemax.io.readers import Shard, Source
-from schemax.messages import some_of
+from schemax.messages import counted, some_of
 
 AUTO = "auto"
 """What stands for SCHEMA where each row's category chooses it."""
@@ -61,9 +61,9 @@ def schemas_by_category(source: Source, key: str, *, quiet: bool) -> Mapping[str
     if not quiet:
         Console(stderr=True).print(table(lines[:_MOST_SHOWN], _COLUMNS, left=3))
         if len(lines) > _MOST_SHOWN:
-            say(f"and {len(lines) - _MOST_SHOWN:,} more categories")
+            say(f"and {counted(len(lines) - _MOST_SHOWN, 'more category', 'more categories')}")
         if missing := sum(line.rows for line in lines if line.match is None):
-            say(f"note: {missing:,} rows are of categories without a schema, and will fail")
+            say(f"note: {counted(missing, 'row')} of categories without a schema will fail")
     return schemas
 
 

@@ -19,6 +19,7 @@ from schemax.commands.option_groups import grouped
 from schemax.config import DecodingConfig
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.schemas import as_declared
+from schemax.messages import counted
 
 if TYPE_CHECKING:
     from schemax.evaluation.calibration_fit import Fit
@@ -104,7 +105,8 @@ def calibrate(
     }
     show(table(fit.curve, columns, left=0))
     if fit.before.values < _FEW:
-        say(f"note: only {fit.before.values} values make a noisy fit; use {_FEW} or more")
+        few = counted(fit.before.values, "value")
+        say(f"note: a fit to {few} is noisy; use {_FEW} or more")
     say(f"{folder / FILE}: {calibration_line(fit)}")
 
 
@@ -113,8 +115,8 @@ def calibration_line(fit: Fit) -> str:
     found = fit.calibration
     return (
         f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}, min_probability "
-        f"{found.min_probability:.3f}, fitted on {fit.before.values} values of {fit.products} "
-        f"documents (ECE {fit.before.ece:.3f} -> {fit.after.ece:.3f})"
+        f"{found.min_probability:.3f}, fitted on {counted(fit.before.values, 'value')} of "
+        f"{counted(fit.products, 'document')} (ECE {fit.before.ece:.3f} -> {fit.after.ece:.3f})"
     )
 
 

@@ -18,10 +18,10 @@ from schemax.attributes.made_classes import refusals_of_document
 from schemax.catalog import load_schema, schema_names
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
-from schemax.commands.declarations import classes_of, imported, read_schema
+from schemax.commands.declarations import classes_of, imported, read_schema, text_of_file
 from schemax.commands.tokenizer_folder import TokenizerOption, codec_of, eos_ids_of, folder_of
 from schemax.compiler import compile_schema
-from schemax.errors import SchemaError, TemplateError
+from schemax.errors import SchemaError, SchemaWarning, TemplateError
 from schemax.formats import get_format
 from schemax.messages import harmless
 from schemax.schema import AttrSchema
@@ -113,10 +113,7 @@ def _declared(where: str) -> Iterator[_Declared]:
     path = Path(where)
     if path.is_dir() or where.endswith(".json"):
         for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
-            try:
-                text = file.read_text("utf-8-sig")
-            except (OSError, UnicodeDecodeError) as error:
-                raise UsageError(f"cannot read {file}: {error}") from error
+            text = text_of_file(file)
             yield _Declared(file.stem, str(file), None, text)
     elif ":" in where:
         yield _of_class(read_schema(where))
@@ -158,8 +155,11 @@ def _compiled(one: _Declared, formats: Any, codec: Any, eos_ids: Any) -> list[Fi
             except TemplateError as error:
                 found.setdefault(("refusal", None, str(error)), []).append(name)
         for warning in caught:
-            if issubclass(warning.category, UserWarning):
-                found.setdefault(("warning", None, str(warning.message)), []).append(name)
+            said: Any = warning.message
+            if isinstance(said, SchemaWarning):
+                found.setdefault(("warning", said.field, said.reason), []).append(name)
+            elif issubclass(warning.category, UserWarning):
+                found.setdefault(("warning", None, str(said)), []).append(name)
     findings = []
     for (level, field, reason), names in found.items():
         made = _finding(SchemaError(model.__name__, field, reason), one, names)

@@ -12,9 +12,10 @@ from types import ModuleType
 from typing import Any
 
 from pydantic import RootModel
+from pydantic_core import SchemaError as CoreSchemaError
 
 from schemax.attributes import settings_of
-from schemax.attributes.classes import declares_fields
+from schemax.attributes.classes import broken_at, declares_fields
 from schemax.catalog import load_schema
 from schemax.commands.console import UsageError
 from schemax.errors import SchemaxError
@@ -69,7 +70,7 @@ def read_schema(spec: str) -> Model:
             raise UsageError(f"{spec} must hold one schema to be named here; it has {known}")
         return next(iter(schemas.values()))
     if spec.endswith(".json"):
-        return _of_document(Path(spec))
+        return AttrSchema.from_json_schema(text_of_file(Path(spec)))
     place, colon, name = spec.rpartition(":")
     if colon:
         return _of_module(imported(place), name, spec)
@@ -80,9 +81,10 @@ def read_schema(spec: str) -> Model:
     return load_schema(spec)
 
 
-def _of_document(path: Path) -> type[AttrSchema]:
+def text_of_file(path: Path) -> str:
+    """A document's text. Raises UsageError."""
     try:
-        return AttrSchema.from_json_schema(path.read_text("utf-8-sig"))
+        return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"cannot read {path}: {reason}") from error
@@ -125,7 +127,11 @@ def imported(place: str) -> ModuleType:
         file = str(Path(place).resolve())
         frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename == file]
         where = f"{place}, line {frames[-1].lineno}" if frames else place
-        raise UsageError(f"cannot import {where}: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, CoreSchemaError):
+            fields, reason = broken_at(error)
+            reason = f"field {'.'.join(fields)}: {reason}" if fields else reason
+        raise UsageError(f"cannot import {where}: {reason}") from error
 
 
 def _imported_file(path: Path) -> ModuleType:

@@ -38,7 +38,7 @@ from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
 from schemax.evaluation.schemas import as_declared, parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
-from schemax.messages import some_of
+from schemax.messages import counted, some_of
 from schemax.progress import track
 from schemax.results import Extraction
 from schemax.results.lists import without_items
@@ -207,7 +207,7 @@ def _measure(
 ) -> EvaluationRun:
     records = [shown_record(example) for example in examples]
     if sys.stderr.isatty():  # a bar would cost time that is being measured
-        say(f"{name}: {len(examples)} documents ...")
+        say(f"{name}: {counted(len(examples), 'document')} ...")
 
     asked = parts_of(schemas) if name.endswith(_ALONE) else [schemas]
 

@@ -13,7 +13,7 @@ from schemax.evaluation.judge import agreement
 from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability
 from schemax.evaluation.runs import EvaluationRun, Judged
-from schemax.messages import some_of
+from schemax.messages import counted, some_of
 
 Columns: TypeAlias = dict[str, Callable[[Any], Any]]
 
@@ -25,7 +25,7 @@ def show_runs(
 
     by: "attribute" or "confidence" shows more of these.
     """
-    show(f"{len(runs[0].examples)} documents; {setting}")
+    show(f"{counted(len(runs[0].examples), 'document')}; {setting}")
     reliability = [(run.name, run.reliability) for run in runs]
     costs = _COSTS if runs[0].dollars_per_hour is None else _COSTS | _DOLLARS
     ends = table(runs, _ENDS)
@@ -52,9 +52,13 @@ def show_comparison(comparison: Comparison, first: str, second: str) -> None:
     """How the second differs from the first, in sentences."""
     products = comparison.differing_products
     low, high = comparison.differing_share_interval
+    pairs, documents = (
+        counted(comparison.pairs, "pair"),
+        counted(comparison.products, "document"),
+    )
     show(
-        f"{second} against {first}: {comparison.differing_pairs} of {comparison.pairs} pairs "
-        f"differ, in {len(products)} of {comparison.products} documents ({low:.1%} to {high:.1%})"
+        f"{second} against {first}: {comparison.differing_pairs} of {pairs} differ, in "
+        f"{len(products)} of {documents} ({low:.1%} to {high:.1%})"
     )
     if products:
         show(f"  documents: {some_of(products)}")

@@ -9,6 +9,7 @@ from typing import Any
 
 from schemax.attributes import Attribute
 from schemax.attributes.after import waves_of
+from schemax.attributes.misfits import named_misfits
 from schemax.commands.dependence import hints
 from schemax.commands.visibility_picture import picture, sentences
 from schemax.compiler import CompiledSchema, compile_schema
@@ -81,6 +82,7 @@ def contract_of(
 
 
 def _warnings(compiled: CompiledSchema) -> Iterator[str]:
+    yield from (f"{name}: {misfit}" for name, misfit in named_misfits(compiled.attributes))
     if compiled.odd_boundaries:
         yield boundary_warning(compiled.format, compiled.odd_boundaries)
     if compiled.decoding.is_branched:

@@ -18,7 +18,7 @@ from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.extractor import Extractor
 from schemax.formats import get_format
-from schemax.resources import EMBEDDED_WARNING, resource_dir
+from schemax.resources import EMBEDDED_WARNING, default_model, named_model
 from schemax.trained import TrainedWith
 
 MODEL_PANEL = "Model and prompt"
@@ -147,9 +147,10 @@ def model_place(model: str | None) -> str | Path:
 
     Raises UsageError for a path that leads nowhere, which the Hub would call a malformed id.
     """
-    name = model or os.environ.get("SCHEMAX_MODEL")
-    if not name or (name == "embedded" and not Path(name).is_dir()):
-        return resource_dir("embedded")
+    place = named_model(model) if model else default_model()
+    if isinstance(place, Path):
+        return place
+    name = place
     is_path = name.startswith((".", "~")) or Path(name).is_absolute() or name.count("/") > 1
     if is_path and not Path(name).is_dir():
         raise UsageError(f"no model folder {name}")

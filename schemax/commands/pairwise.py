@@ -15,6 +15,7 @@ from schemax.commands.datasets import dataset
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.runs import check_alike, read_run
 from schemax.evaluation.sheet import PAGE, SHEET, Record, Tally, tally, write_sheet
+from schemax.messages import counted
 from schemax.report.rows import to_json
 
 
@@ -65,8 +66,8 @@ def pairwise(
     found = {name: run.predictions for name, run in zip(names, runs, strict=True)}
     asked, equal = write_sheet(examples, found, folder, limit=limit, seed=seed)
     show(
-        f"{asked} questions in {folder / PAGE} and {folder / SHEET}; {equal} documents have two "
-        "equal outputs, which are ties",
+        f"{counted(asked, 'question')} in {folder / PAGE} and {folder / SHEET}; two equal "
+        f"outputs, which are ties, of {counted(equal, 'document')}",
         f"then: schemax pairwise {folder} --answers answers.csv",
     )
 

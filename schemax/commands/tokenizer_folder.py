@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,6 @@ from schemax.commands import options
 from schemax.commands.console import UsageError
 from schemax.compiler import TextCodec, load_codec
 from schemax.errors import ModelError
-from schemax.resources import resource_dir
 from schemax.trained import FILE as TRAINED
 
 TokenizerOption = Annotated[
@@ -32,15 +30,14 @@ def folder_of(model: str | None, tokenizer: str | None) -> Path:
     """The folder with a tokenizer: a local one, one of the Hub's, or the embedded model's."""
     if model is not None and tokenizer is not None:
         raise UsageError("give --model or --tokenizer, not both")
-    name = model or tokenizer or os.environ.get("SCHEMAX_MODEL")
-    if name is None:
-        return resource_dir("embedded")
-    path = Path(name)
+    named = tokenizer or model
+    path = Path(named or "")
     if path.name == "tokenizer.json" and path.is_file():
         return path.parent
-    if path.is_dir():
-        return path
-    options.model_place(name)
+    place = options.model_place(named)
+    if Path(place).is_dir():
+        return Path(place)
+    name = str(place)
     from huggingface_hub import snapshot_download
 
     from schemax.hub import cached_folder

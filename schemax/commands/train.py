@@ -25,6 +25,7 @@ from schemax.evaluation.plots import check_picture
 from schemax.evaluation.schemas import as_declared
 from schemax.extractor import Extractor
 from schemax.formats import get_format
+from schemax.messages import counted
 from schemax.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -136,7 +137,8 @@ def train(
             held_out = "" if loss is None else f", held-out loss {loss:.4f}"
             if outcome.held_out_f1 is not None:
                 held_out += f", F1 {outcome.held_out_f1:.3f}"
-            say(f"{out}: {outcome.steps:,} steps on {outcome.trained:,} documents{held_out}")
+            parts = counted(outcome.steps, "step"), counted(outcome.trained, "document")
+            say(f"{out}: {' on '.join(parts)}{held_out}")
             say(f"next: schemax evaluate {test_data} --model {out}")
             _calibrate(out, annotated, declared, work, chosen, labelling.labels, loading, settings)
 

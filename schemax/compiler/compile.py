@@ -12,6 +12,7 @@ import jinja2
 import numpy as np
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
+from schemax.attributes.misfits import named_misfits
 from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.choices import with_key
 from schemax.compiler.conversation import Conversation
@@ -35,7 +36,7 @@ from schemax.compiler.stops import checked_eos_ids, compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
 from schemax.compiler.waves import Fields, Waves, fields_of
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.errors import TemplateError
+from schemax.errors import SchemaWarning, TemplateError
 from schemax.formats import (
     NEWLINE,
     DocumentKey,
@@ -44,6 +45,7 @@ from schemax.formats import (
     get_format,
     split_at_stop,
 )
+from schemax.messages import warn
 from schemax.tokens import PromptIds, SlotSpec, StopTable
 
 Ids = tuple[int, ...]
@@ -254,6 +256,8 @@ def _compile(
     examples: tuple[ShownExample, ...],
 ) -> CompiledSchema:
     declared = compile_attributes(schema)
+    for name, misfit in named_misfits(declared):
+        warn(SchemaWarning(schema.__name__, name, misfit))
     attributes = as_decoded(schema.__name__, declared, config, output_format)
     asked = tuple(map(asked_of, attributes))
     check_names(schema.__name__, attributes, output_format)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import uuid
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from schemax.compiler.conversation import Conversation, render_chat
 from schemax.compiler.lists import asked_of, leaves_of_item
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import TemplateError
+from schemax.messages import warn
 from schemax.resources import resource_dir
 
 TemplateLike = str | Path | jinja2.Template | Conversation
@@ -157,7 +157,7 @@ def render_prompt(
     except Exception as error:  # whatever a template does, it is the template that failed
         raise TemplateError(f"template failed: {type(error).__name__}: {error}") from error
     if reasons:
-        warnings.warn(f"examples are not shown: {reasons[0]}", UserWarning, stacklevel=2)
+        warn(f"examples are not shown: {reasons[0]}")
         examples = ()
     parts = re.split(re.escape(marker) + r"-(\d+)\ue001", text)
     literals, order = parts[0::2], [int(j) for j in parts[1::2]]

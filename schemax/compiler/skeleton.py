@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 from schemax.attributes import Attribute
@@ -11,6 +10,7 @@ from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
 from schemax.formats import DocumentKey, OutputFormat, Writable
+from schemax.messages import warn
 
 Path = tuple[str, ...]
 
@@ -72,7 +72,7 @@ def check_boundaries(
                 odd.append(attribute.name)
                 break
     if odd:
-        warnings.warn(boundary_warning(output_format, odd), stacklevel=2)
+        warn(boundary_warning(output_format, odd))
     return tuple(odd)
 
 

@@ -29,7 +29,7 @@ from schemax.compiler.lists import (
 )
 from schemax.formats import OutputFormat, split_at_stop
 from schemax.messages import clipped
-from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
+from schemax.tokens import AGAIN, ChildSlot, SlotOutput, SlotSpec
 
 Ids = tuple[int, ...]
 
@@ -229,18 +229,18 @@ class Waves:
     def _slot(self, group: _Group, m: int, refusal: str | None, room: int | None) -> ChildSlot:
         fields, labels = group.fields, asked_of(group.attributes[m]).labels
         lead = told = tuple(self._lead(group, m))
-        number = group.number(m)
+        number, path = group.number(m), group.path(m)
         if refusal is not None:
             said = refused_in_key(labels, refusal, self.compiling.format)
             told = (*lead, *self._written(group, m), said)
-            number = _called_by(number, 2**20 - 1)
+            number, path = _called_by(number, 2**20 - 1), (*path, AGAIN)
         key, spec = self._key(told, labels), spec_behind(fields.specs[m], lead)
         if room is not None:
             items = 0 if spec.expansion is None else spec.expansion.extent
             if max(len(key) + fields.k_max[m], items) > room:
                 key, spec = self._key((), labels), fields.specs[m]
         spec = with_key(spec, key)
-        return ChildSlot(key, fields.k_max[m], spec, number=number, path=group.path(m))
+        return ChildSlot(key, fields.k_max[m], spec, number=number, path=path)
 
     # --- keys ------------------------------------------------------------------------------------
 

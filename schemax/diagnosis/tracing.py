@@ -17,7 +17,7 @@ from schemax.results import Extraction
 from schemax.runtime.plan import Ids
 from schemax.runtime.watching import Progress, Step, Watcher
 from schemax.servers.remote import RemoteModel
-from schemax.tokens import SlotOutput
+from schemax.tokens import AGAIN, SlotOutput
 
 NUM_RIVALS = 5
 """Tokens that are kept of every choice, the likeliest first."""
@@ -31,7 +31,8 @@ class Written:
     text: of the token that was chosen, and of those behind it that followed without a choice.
     token_ids: of these. probability: of the chosen one.
     rivals: (text, probability) of the likeliest tokens, before the grammar rules any out.
-    as_text: whether a choice is written once more, held to no choices.
+    as_text: whether a choice is written once more, held to no choices. again: whether a value that
+        was refused is asked for once more (`DecodingConfig.max_repairs`).
     """
 
     field: str
@@ -40,6 +41,13 @@ class Written:
     probability: float
     rivals: tuple[tuple[str, float], ...]
     as_text: bool = False
+    again: bool = False
+
+    @property
+    def row(self) -> str:
+        """What is shown of the field apart: its value, a second one, a choice as a text."""
+        second = " (second chance)" if self.again else ""
+        return f"{self.field}{second}{' (as text)' if self.as_text else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +158,13 @@ class Tracer:
         place, is_first = step.place, self._slots and not step.place.path and step.start == 0
         ids = (*(self._slots[place.number].begun if is_first else ()), *step.ids)
         return Written(
-            ".".join(place.path) or self._names[place.number],
+            ".".join(name for name in place.path if name != AGAIN) or self._names[place.number],
             _text(codec, ids),
             ids,
             exp(step.logprob),
             tuple((_text(codec, (id,)), share) for id, share in step.rivals),
             place.as_text,
+            AGAIN in place.path,
         )
 
 

@@ -89,10 +89,18 @@ def entries_of(
                 outcome=pair.outcome,
                 without=outcome_of(examples[pair.product].attributes.get(pair.attribute), None),
                 confidence=None if known is None else known.confidence,
-                probability=known.probability if known and optional else None,
+                probability=_compared(known) if known and optional else None,
             )
         )
     return entries
+
+
+def _compared(field: FieldResult) -> float | None:
+    """What a threshold is compared with: of a list, the geometric mean over its items."""
+    several = isinstance(field.value, list) and len(field.value)
+    return (
+        field.probability ** (1 / several) if several and field.probability else field.probability
+    )
 
 
 def fit_calibration(entries: Sequence[FitEntry]) -> Fit:

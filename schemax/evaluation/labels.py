@@ -24,6 +24,7 @@ from schemax.errors import InputError
 from schemax.evaluation.examples import Example, Label, shown_record
 from schemax.evaluation.scores import as_text, named_rows, titles_of
 from schemax.formats import OutputFormat, Scalar, Writable
+from schemax.messages import counted
 from schemax.results import FieldError, SlotText, build
 from schemax.results.fields import Leaf, field_tree_of
 from schemax.results.values import readings_of
@@ -163,7 +164,9 @@ def _items(attribute: Attribute, value: Stated) -> Stated:
     rows = [_row(attribute, item) if attribute.fields else _scalar(item) for item in items or ()]
     most = limits_of(attribute)[1]
     if attribute.two_phase and len(rows) > most:
-        raise ValueError(f"{len(rows)} items, and {most} can be read; declare a larger max_length")
+        raise ValueError(
+            f"{counted(len(rows), 'item')}, and {most} can be read; declare a larger max_length"
+        )
     return rows or None
 
 

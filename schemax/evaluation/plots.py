@@ -10,6 +10,7 @@ from typing import Any
 
 from schemax.errors import InputError
 from schemax.evaluation.reliability import Reliability
+from schemax.messages import counted
 
 SUFFIXES = (".svg", ".png", ".pdf")
 
@@ -53,7 +54,8 @@ def plot_reliability(runs: Sequence[tuple[str, Reliability]], path: Path) -> Non
         left, right = figure.subplots(1, 2)
         left.plot([0, 1], [0, 1], linestyle="--", color="0.7")
         for name, found in runs:
-            label = f"{name}: ECE {found.ece:.3f}, AURC {found.aurc:.3f}, {found.values} values"
+            values = counted(found.values, "value")
+            label = f"{name}: ECE {found.ece:.3f}, AURC {found.aurc:.3f}, {values}"
             _draw_bins(left, found, label)
             right.plot([point.coverage for point in found.curve], [p.risk for p in found.curve])
         left.set(title="Reliability", xlabel="confidence", ylabel="right", xlim=(0, 1), ylim=(0, 1))

@@ -22,6 +22,7 @@ from schemax.evaluation.judge import (
 from schemax.evaluation.pairs import PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability, reliability_of
 from schemax.evaluation.scores import Scores
+from schemax.messages import counted
 
 _BY_FORM: Mapping[tuple[str, JudgeForm], str] = {
     ("judge", "value"): "judge",
@@ -218,7 +219,10 @@ def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> No
     """Raises InputError unless both are about the same products, with the same labels, in order."""
     one, other = len(first.examples), len(second.examples)
     if one != other:
-        raise InputError(f"{names[0]} has {one} documents, {names[1]} has {other} documents")
+        raise InputError(
+            f"{names[0]} has {counted(one, 'document')}, "
+            f"{names[1]} has {counted(other, 'document')}"
+        )
     everything = zip(
         first.examples, second.examples, first.predictions, second.predictions, strict=True
     )

@@ -6,6 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -13,9 +15,10 @@ from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.compiler.few_shot import writable
-from schemax.evaluation.examples import Example
+from schemax.evaluation.examples import Example, Label
 from schemax.evaluation.intervals import Counts, count_by_product
-from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, outcome_of
+from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, is_null, outcome_of
+from schemax.reading.scalars import read_scalar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -91,14 +94,48 @@ def labelled(
     """Predictions by attribute instead of field name, as texts: all of the product's category.
 
     An attribute is called as the labels call it. A field without a prediction, as of a product
-    that could not be read, gets None.
+    that could not be read, gets None. A number, bool or date that equals an accepted value is
+    written as that is: 55.0 as "55", true as "yes".
     """
     attributes = {category: compile_attributes(schema) for category, schema in schemas.items()}
-    texts = [
-        {a.name: _text_of(a, row.get(a.name)) for a in attributes[example.category]}
-        for example, row in zip(examples, predictions, strict=True)
-    ]
+    titles = {category: titles_of(found) for category, found in attributes.items()}
+    texts = []
+    for example, row in zip(examples, predictions, strict=True):
+        labels, named = example.attributes, titles[example.category]
+        texts.append(
+            {
+                a.name: _as_labelled(
+                    a, _text_of(a, row.get(a.name)), labels.get(a.name, labels.get(named[a.name]))
+                )
+                for a in attributes[example.category]
+            }
+        )
     return by_attribute(examples, texts, schemas)
+
+
+def _as_labelled(attribute: Attribute, text: str | None, label: Label) -> str | None:
+    if text is None or attribute.is_list or (value := _value_of(attribute, text)) is None:
+        return text
+    accepted = label if isinstance(label, tuple) else (label,)
+    stated = (one for one in accepted if one is not None and not is_null(one))
+    return next((one for one in stated if _value_of(attribute, one) == value), text)
+
+
+def _value_of(attribute: Attribute, text: str) -> Decimal | bool | date | None:
+    """What a text states for a number, bool, date or moment; None where it states no such."""
+    try:
+        read = read_scalar(attribute.kind, text, attribute.unit).value
+        return _VALUES[attribute.kind](read) if attribute.kind in _VALUES else None
+    except (ValueError, ArithmeticError):
+        return None
+
+
+_VALUES: Mapping[str, Callable[[Any], Decimal | bool | date | None]] = {
+    **dict.fromkeys(("integer", "number"), Decimal),
+    "boolean": lambda read: read if isinstance(read, bool) else None,
+    "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+}
 
 
 def by_attribute(

@@ -18,12 +18,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from pydantic import BaseModel
 
 from schemax.attributes import fields_of
-from schemax.attributes.annotations import (
-    FieldType,
-    UnsupportedType,
-    annotation_of,
-    field_type_of,
-)
+from schemax.attributes.annotations import annotation_of, field_type_of
+from schemax.attributes.field_type import FieldType, UnsupportedType
 from schemax.attributes.settings import require_model
 from schemax.errors import SchemaError
 

@@ -18,8 +18,9 @@ from schemax.errors import InputError
 from schemax.io.long_documents import compiled_schemas, fits_model
 from schemax.io.readers import Source
 from schemax.io.records import Record
-from schemax.io.summary import Duplicates, counted
+from schemax.io.summary import Duplicates
 from schemax.io.task import Task
+from schemax.messages import counted
 
 # Rows are drawn as blocks that follow each other, so that repeats stay among them.
 _BLOCK, _MOST_BLOCKS = 64, 32

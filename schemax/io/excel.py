@@ -17,6 +17,7 @@ from schemax.io.csv_out import cell_text
 from schemax.io.records import Record
 from schemax.io.storage import optional
 from schemax.io.table_schema import SEPARATOR, TableSchema
+from schemax.messages import counted
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,9 @@ def read_excel(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> It
     header = next(rows, [])
     for cells in rows:
         if len(cells) > len(header):
-            yield InputError(f"a row has {len(cells)} cells, but the header has {len(header)}")
+            yield InputError(
+                f"a row has {counted(len(cells), 'cell')}, but the header has {len(header)}"
+            )
         else:
             filled = [*map(_value, cells), *[None] * (len(header) - len(cells))]
             yield dict(zip(header, filled, strict=True))

@@ -36,7 +36,7 @@ from schemax.io.task import Backend, Task, in_process
 from schemax.io.writers import Writer, check_target, is_typed, open_writer
 from schemax.messages import some_of
 from schemax.progress import track
-from schemax.resources import resource_dir
+from schemax.resources import default_model, named_model
 from schemax.results import Extraction
 
 Place: TypeAlias = str | os.PathLike[str]
@@ -113,10 +113,10 @@ def extract_files(
     if extractor is not None:
         load, place = lambda: extractor, None
     elif model is not None:
-        load, place = partial(loaded, str(model)), model
+        load, place = partial(loaded, str(model)), named_model(model)
     else:
         load = Extractor.default
-        place = os.environ.get("SCHEMAX_MODEL") or resource_dir("embedded")
+        place = default_model()
     names = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
     kept = (keep,) if isinstance(keep, str) else tuple(keep)
     source = source_of(names, options, limit, None if shard is None else Shard.parse(shard), kept)

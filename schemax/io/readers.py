@@ -23,7 +23,7 @@ from schemax.io.csv_in import read_csv, read_header
 from schemax.io.excel import EXCEL, openpyxl_for, read_excel, read_sheet_header
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, optional, reading, suffixes
-from schemax.messages import some_of
+from schemax.messages import perhaps, some_of
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather")
@@ -35,8 +35,12 @@ _FOREIGN = (
     *(".sqlite", ".tar", ".xls", ".xml", ".xz", ".zip", ".zst"),
 )
 
-# What readers raise for bytes that are not what they should be; pyarrow's errors are ValueErrors.
-_BROKEN = (OSError, EOFError, ValueError, zlib.error, csv.Error)
+# What readers raise for bytes that are not what they should be. Most errors of pyarrow are
+# ValueErrors; others say that it knows no such type, or that there is no memory for so long a cell.
+_BROKEN = (
+    *(OSError, EOFError, ValueError, NotImplementedError, MemoryError),
+    *(zlib.error, csv.Error),
+)
 
 # Records of JSON Lines that tell what a file's keys are.
 _LOOKED_AT = 1000
@@ -195,8 +199,8 @@ def _checked_columns(name: str, required: Sequence[Sequence[str]]) -> list[str]:
     for group in required:
         if there and not any(key in there for key in group):
             raise InputError(
-                f"cannot read {name}: it has no column {' or '.join(map(repr, group))}; "
-                f"it has {some_of(there)}"
+                f"cannot read {name}: it has no column {' or '.join(map(repr, group))}"
+                f"{perhaps(group[0], there)}; it has {some_of(there)}"
             )
     return there
 
@@ -211,7 +215,8 @@ def _opened(name: str, extent: str) -> Iterator[Any]:
         except InputError:
             raise
         except _BROKEN as error:
-            raise InputError(f"cannot read {name} {extent}: {error}") from error
+            reason = str(error) or "more memory is asked for than there is"  # a MemoryError
+            raise InputError(f"cannot read {name} {extent}: {reason}") from error
 
 
 def count_rows(name: str) -> int | None:

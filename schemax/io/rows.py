@@ -12,6 +12,7 @@ from schemax.documents import Shown
 from schemax.errors import InputError, ServerError
 from schemax.io.columns import Schemas
 from schemax.io.records import Record
+from schemax.messages import perhaps, some_of
 from schemax.results import Extraction, failed
 from schemax.results.extraction import json_ready
 from schemax.results.lists import without_items
@@ -92,4 +93,5 @@ def check_kept(keep: Sequence[str], there: Sequence[str], what: str) -> None:
     """Raises InputError for a column to be kept that the input, if it is known, has not got."""
     for name in keep:
         if there and name not in there:
-            raise InputError(f"keep names {name!r}, but {what} has {', '.join(there)}")
+            near = perhaps(name, there)
+            raise InputError(f"keep names {name!r}{near}, but {what} has {some_of(there)}")

@@ -53,6 +53,8 @@ def read_run_record(output: str) -> RunRecord:
         with reading(name) as handle:
             data = json.load(handle)
     except InputError as error:
+        with reading(output):  # which says so, where there is no such table
+            pass
         raise InputError(
             f"cannot tell how {output} was made: {error.message}; a run of schemax extract from "
             "files to a file writes it"

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemax.messages import clipped
+from schemax.messages import clipped, counted
 from schemax.results import Extraction
 from schemax.results.lists import without_items
 
@@ -81,9 +81,9 @@ class Summary:
 
 def _kinds(what: str, kinds: Sequence[tuple[str, int]]) -> Iterator[str]:
     for kind, number in kinds[:_MOST_KINDS]:
-        yield f"{what}: {number:,} times {kind}"
+        yield f"{what}: {counted(number, 'time')} {kind}"
     if rest := len(kinds[_MOST_KINDS:]):
-        yield f"{what}: and {rest:,} more kinds"
+        yield f"{what}: and {counted(rest, 'more kind')}"
 
 
 class Tally:
@@ -187,7 +187,3 @@ def duplicates_note(rows: int, ids: Collection[str]) -> str:
         f"duplicate ids, all rows kept: {counted(rows, 'row')} with an id that an earlier row has: "
         f"{', '.join(map(clipped, ids))}{more}"
     )
-
-
-def counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

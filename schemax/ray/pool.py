@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from typing import Any, TypeAlias
 
 from schemax.errors import InputError, SchemaxError
 from schemax.io.storage import optional
-from schemax.resources import EMBEDDED_WARNING
+from schemax.messages import warn
+from schemax.resources import EMBEDDED_WARNING, default_model, named_model, resource_dir
 
 EXTRA = "ray"
 
@@ -70,7 +70,7 @@ class Pool:
             )
             if _is_own():
                 raise ValueError(said)
-            warnings.warn(f"{said}; the others wait for machines", UserWarning, stacklevel=3)
+            warn(f"{said}; the others wait for machines")
         return pool
 
     @property
@@ -135,9 +135,9 @@ def named_for_actors(model: str | Path | None) -> str | None:
 
     None is the embedded model; a warning says what that was trained for.
     """
-    name = model or os.environ.get("SCHEMAX_MODEL")
-    if not name:
-        warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=3)
+    name = named_model(model) if model else default_model()
+    if name == resource_dir("embedded"):
+        warn(EMBEDDED_WARNING)
         return None
     return str(Path(name).resolve() if Path(name).is_dir() else name)
 

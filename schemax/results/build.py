@@ -125,7 +125,7 @@ def _result(
         value = _read_value(row, leaf)
     note = row.notes.get(leaf.index)
     if is_aside:
-        value, note = None, (row.stated[leaf.index] and "left out: of another kind") or None
+        value, note = None, "left out: of another kind" if row.stated[leaf.index] else None
     if slot is None:
         return FieldResult(raw=None, value=value, finish_reason="eos", tokens=0)
     spans = () if value is None else _spans(row, source, leaf, instance)

@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 
 from schemax.attributes.classes import dumped
 from schemax.errors import ExtractionError
-from schemax.messages import clipped, some_of
+from schemax.messages import clipped, counted, some_of
 from schemax.tokens import FinishReason
 
 logger = logging.getLogger(__name__)
@@ -309,10 +309,10 @@ def _warn_of_fields(finished: Sequence[Extraction[Any]]) -> None:
     count = Counter(error.field or "the row" for item in rows for error in item.errors)
     first = rows[0].errors[0]
     logger.warning(
-        "%d of %d documents have fields whose values could not be used: %s. The first: %s: %s. "
+        "fields of %d of %s have values that could not be used: %s. The first: %s: %s. "
         "Extractor.stream gives every document with its errors",
         len(rows),
-        len(finished),
+        counted(len(finished), "document"),
         some_of(f"{field} {number}" for field, number in count.most_common()),
         first.field or "the row",
         first.message,

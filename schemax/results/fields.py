@@ -12,9 +12,10 @@ from pydantic import BaseModel, create_model
 from pydantic.fields import FieldInfo
 
 from schemax.attributes import Attribute, asked_fields, compile_attributes
-from schemax.attributes.annotations import FieldType, annotation_of
+from schemax.attributes.annotations import annotation_of
 from schemax.attributes.classes import complete
 from schemax.attributes.field_settings import max_depth_of
+from schemax.attributes.field_type import FieldType
 from schemax.attributes.kinds import KindName, Kinds, kinds_of
 from schemax.attributes.recursion import asked_type
 from schemax.reading.choices import Choices

@@ -79,7 +79,7 @@ class Row:
         self.tree, self.strict, self.documents = tree, strict, documents
         self.chosen: list[Any] = []
         self.raws: list[str | None] = []
-        self.stated: list[list[str]] = []
+        self.stated: list[Sequence[str]] = []
         self.notes: dict[int, str] = {}
         self.dated: list[Leaf] = []
         self.begin(tree.root.leaves)
@@ -97,7 +97,7 @@ class Row:
         """Takes up the leaves that are numbered next."""
         self.chosen += [leaf.when_null[0] if leaf.when_null else Fallback.LOST for leaf in leaves]
         self.raws += [None] * len(leaves)
-        self.stated += [[] for _ in leaves]
+        self.stated += [()] * len(leaves)
         self.dated += [leaf for leaf in leaves if leaf.attribute.kind in ("date", "datetime")]
 
     def read(self, leaf: Leaf, slot: SlotText, format: OutputFormat) -> None:

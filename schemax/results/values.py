@@ -13,12 +13,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemax.attributes import Attribute
 from schemax.formats import OutputFormat, count_in
+from schemax.messages import counted
 from schemax.reading import Reading
-from schemax.reading.booleans import read_boolean
-from schemax.reading.dates import read_date
 from schemax.reading.lists import items_in
 from schemax.reading.nearby import read_nearby
-from schemax.reading.numbers import read_number
+from schemax.reading.scalars import read_scalar
 from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
 
@@ -56,7 +55,7 @@ def count_of(slot: SlotText, format: OutputFormat) -> int | None:
 
 def _check_whole(slot: SlotText) -> None:
     if slot.is_cut:
-        raise ValueError(f"ran out of its budget of {slot.tokens} tokens (truncated)")
+        raise ValueError(f"ran out of its budget of {counted(slot.tokens, 'token')} (truncated)")
 
 
 def readings_of(
@@ -96,7 +95,7 @@ def _either(leaf: Leaf, texts: Sequence[str]) -> list[Reading]:
     """Of a union, or of a tuple of different types, the first of its types whose literal it is."""
     places = leaf.attribute.places
     if places and len(places) != len(texts):
-        raise ValueError(f"expected {len(places)} values, got {len(texts)}")
+        raise ValueError(f"expected {counted(len(places), 'value')}, got {len(texts)}")
     variants = [place.variants for place in places] or [leaf.attribute.variants] * len(texts)
     return [Reading(_literal(*pair)) for pair in zip(variants, texts, strict=True)]
 
@@ -134,14 +133,9 @@ def _strictly(leaf: Leaf, text: str) -> Reading:
 
 
 def _read(leaf: Leaf, text: str) -> Reading:
-    kind = leaf.attribute.kind
     if leaf.choices is not None:
         return leaf.choices.read(text)
-    if kind in ("integer", "number"):
-        return read_number(text, kind == "integer", leaf.attribute.unit)
-    if kind in ("date", "datetime"):
-        return read_date(text, kind == "datetime")
-    return read_boolean(text) if kind == "boolean" else Reading(text)
+    return read_scalar(leaf.attribute.kind, text, leaf.attribute.unit)
 
 
 _DATES: Mapping[str, Any] = {"date": date, "datetime": datetime}

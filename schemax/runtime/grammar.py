@@ -46,10 +46,6 @@ class Node:
         self._children: dict[int, Node] = {}
         self._runs: dict[int, Ids] = {}
 
-    @property
-    def is_dead(self) -> bool:
-        return self.known and self.ids is None and self.bits is None
-
     def after(self, token: int) -> Node:
         """The node of one more token, which must be an allowed one."""
         found = self._children.get(token)

@@ -6,7 +6,6 @@ documents of a category (keys, budgets, grammars) is laid out once, in a `SlotLa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -236,7 +235,3 @@ def with_retries(budgets: Ints, last_position: Ints, retries: int, bound: int | 
         fits = np.full(len(budgets), True) if bound is None else furthest < bound
         budgets = np.where(fits, 2 * budgets, budgets)
     return budgets
-
-
-def total_slots(requests: Iterable[Request] | Sequence[Request]) -> int:
-    return sum(request.num_slots for request in requests)

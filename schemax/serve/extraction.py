@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from itertools import chain
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
@@ -12,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, Field, ValidationError
 
+from schemax.io.rows import RowForm, check_kept
 from schemax.reading.markup import Html
 from schemax.serve.completion import Sampling
 from schemax.serve.errors import ApiError
@@ -27,7 +29,8 @@ class ExtractOptions(Sampling):
 
     schema: the name of a ready-made one, or a JSON Schema object. text: the keys of a document that
     are shown; id: the key of its id; html: whether HTML in texts is left out. details: whether rows
-    have every field's raw text, confidence and span.
+    have every field's raw text, confidence and span. keep: the keys of a document whose values
+    stand in its row, under "kept".
     """
 
     declared: str | dict[str, Any] = Field(alias="schema")
@@ -35,6 +38,11 @@ class ExtractOptions(Sampling):
     id: str = "id"
     html: Html = "strip"
     details: bool = True
+    keep: tuple[str, ...] = ()
+
+    @property
+    def form(self) -> RowForm:
+        return RowForm(self.details, self.keep)
 
     def options(self, service: Service) -> dict[str, Any]:
         """Those of `Extractor.stream`. Raises ApiError."""
@@ -93,8 +101,10 @@ def extraction_routes(service: Service) -> APIRouter:
             raise ApiError(415, f"send application/json or {LINES}, not {kind or 'nothing'!r}")
         body = _parsed(ExtractRequest, await request.body())
         schema = await service.schemas.of(body.declared, "schema")
+        keys = chain.from_iterable(one for one in body.documents if isinstance(one, dict))
+        check_kept(body.keep, [*dict.fromkeys(keys)], "the request")
         items = service.stream(body.documents, schema, **body.options(service))
-        rows = _rows(items, body.details)
+        rows = _rows(items, body)
         if LINES in request.headers.get("accept", ""):
             return await line_stream(request, rows)
         found = await while_connected(request, _whole(rows, service.limits.answer_bytes))
@@ -112,7 +122,7 @@ async def _by_line(service: Service, lines: Lines) -> Response:
     schema = await service.schemas.of(options.declared, "schema")
     given = options.options(service)
     with service.queue.place_for(1):  # else the client should come again
-        return Rows(service, lines, schema, given, details=options.details).response()
+        return Rows(service, lines, schema, given, form=options.form).response()
 
 
 def _parsed(model: type[ModelT], data: bytes) -> ModelT:
@@ -122,10 +132,11 @@ def _parsed(model: type[ModelT], data: bytes) -> ModelT:
         raise RequestValidationError(error.errors()) from None
 
 
-async def _rows(items: Any, details: bool) -> AsyncGenerator[dict[str, Any]]:
+async def _rows(items: Any, body: ExtractRequest) -> AsyncGenerator[dict[str, Any]]:
     async with aclosing(items):
         async for item in items:
-            yield item.to_row(details=details)
+            row = item.to_row(details=body.details)
+            yield row | body.form.beside(body.documents[item.index])
 
 
 async def _whole(rows: AsyncGenerator[Mapping[str, Any]], most: int) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from schemax.messages import counted
 from schemax.serve.errors import ApiError
 
 # Seconds between looks for room.
@@ -52,7 +53,8 @@ class Queue:
         if not self._has_room(documents):
             raise ApiError(
                 429,
-                f"{self.documents:,} documents are under way, and the server takes {self._most:,}; "
+                f"under way: {counted(self.documents, 'document')}; "
+                f"the server takes {self._most:,}; "
                 "try again soon",
                 headers={"Retry-After": "1"},
             )

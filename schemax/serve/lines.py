@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from schemax.io.rows import RowForm
 from schemax.results import failed
 from schemax.serve.errors import ApiError
 from schemax.serve.limits import Limits
@@ -85,7 +86,7 @@ class Lines:
 class Rows:
     """The rows of documents that come as lines: one each, whatever becomes of the document.
 
-    options: of `Extractor.stream`; details: whether rows have every field's result.
+    options: of `Extractor.stream`; form: of rows.
     """
 
     def __init__(
@@ -95,10 +96,10 @@ class Rows:
         schema: ClientSchema,
         options: Mapping[str, Any],
         *,
-        details: bool,
+        form: RowForm,
     ) -> None:
         self._service, self._lines, self._schema = service, lines, schema
-        self._options, self._details = options, details
+        self._options, self._form = options, form
         self._room = asyncio.Semaphore(_WINDOWS)
         self._window_size = min(_WINDOW, service.limits.documents)
 
@@ -163,7 +164,7 @@ class Rows:
             document = documents.get(index)
             id = document.get(self._options["id"]) if isinstance(document, dict) else None
             row = failed(index, None if id is None else str(id), message).to_row()
-            await self._spool.put(_line(row))
+            await self._spool.put(_line(row | self._form.beside(document or {})))
 
     async def _rows(self, documents: dict[int, Any]) -> None:
         """Puts the rows of documents, and takes these out."""
@@ -171,12 +172,15 @@ class Rows:
             return
         places = list(documents)
         await self._service.queue.room_for(len(places))
-        items = self._service.stream(list(documents.values()), self._schema, **self._options)
+        # No list, of which a key is refused that no document has: those behind may have it.
+        window = deque(documents.values())
+        items = self._service.stream(window, self._schema, **self._options)
         async with aclosing(items):
             async for item in items:
-                row = item.to_row(details=self._details) | {"index": places[item.index]}
-                await self._spool.put(_line(row))
-                del documents[places[item.index]]
+                index = places[item.index]
+                row = item.to_row(details=bool(self._form.details)) | {"index": index}
+                await self._spool.put(_line(row | self._form.beside(documents[index])))
+                del documents[index]
 
 
 class _Duplex(StreamingResponse):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, duplicated_ids, overlap, read_examples
-from schemax.messages import some_of
+from schemax.messages import counted, some_of
 
 
 def read_training_examples(
@@ -29,7 +29,7 @@ def read_training_examples(
         return annotated
     what = "kept in training" if keep_overlap else "dropped from training"
     warnings.warn(
-        f"{len(shared)} documents of {train} are also in {test}, {what}: {some_of(shared)}",
+        f"also in {test}, {what}: {counted(len(shared), 'document')} of {train}: {some_of(shared)}",
         stacklevel=2,
     )
     if keep_overlap:

@@ -16,6 +16,7 @@ from transformers import EarlyStoppingCallback, TrainerCallback
 from schemax.compiler import CompiledSchema
 from schemax.errors import InputError, ModelError
 from schemax.extractor import Extractor
+from schemax.messages import counted
 from schemax.runtime.loading.refusals import need
 from schemax.runtime.model import DecoderModel
 from schemax.trained import TrainedWith, write_trained
@@ -169,8 +170,9 @@ def run_training(
         trainer.f1 = scorer(work.extractor, parts[1], schemas, settings.decoding, **work.options)
     padding = padding_share(schedule.batches)
     tell(
-        f"training on {trained:,} documents of {len(features)} categories, {kept_back:,} held out; "
-        f"{schedule.steps:,} steps, {schedule.steps_per_epoch:,} an epoch; "
+        f"training on {counted(trained, 'document')} of "
+        f"{counted(len(features), 'category', 'categories')}, {kept_back:,} held out; "
+        f"{counted(schedule.steps, 'step')}, {schedule.steps_per_epoch:,} an epoch; "
         f"{padding:.1%} of the tokens are padding"
     )
     started = time.monotonic()

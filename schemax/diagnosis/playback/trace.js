@@ -32,7 +32,7 @@ function mountTrace(data) {
     if (written.probability < 0.5) made.classList.add("low");
     made.tabIndex = 0;
     const rivals = written.rivals.map(([text, share]) => shown(text) + " " + percent(share)).join(" · ");
-    const told = written.field + ": " + shown(written.text) + " with " + percent(written.probability) + "; likeliest: " + rivals;
+    const told = rowOf(written) + ": " + shown(written.text) + " with " + percent(written.probability) + "; likeliest: " + rivals;
     made.title = told;
     for (const event of ["mouseenter", "focus"]) {
       made.addEventListener(event, () => { document.getElementById("rivals").textContent = told; });
@@ -51,6 +51,18 @@ function mountTrace(data) {
     return found === null || found === undefined ? "" : " " + percent(found);
   }
 
+  // A field's own row, and those of what was written once more: a second chance, a choice as a text.
+  function rowOf(written) {
+    return written.field + (written.again ? " (second chance)" : "") + (written.as_text ? " (as text)" : "");
+  }
+
+  function rows() {
+    return fields.flatMap((field) => {
+      const others = passes.flat().filter((written) => written.field === field).map(rowOf);
+      return [...new Set([field, ...others])].map((name) => [field, name]);
+    });
+  }
+
   function fill() {
     const head = document.getElementById("head");
     head.replaceChildren();
@@ -58,18 +70,21 @@ function mountTrace(data) {
     head.append(element("th", "field"));
     passes.forEach((_, number) => head.append(element("th", "pass " + (number + 1))));
     head.append(element("th", "value"));
-    for (const name of fields) {
+    for (const [field, name] of rows()) {
       const row = element("tr");
       row.append(element("th", name));
       passes.forEach((one, number) => {
         const cell = element("td");
         cell.dataset.pass = number;
-        for (const written of one) if (written.field === name) cell.append(token(written));
+        for (const written of one) if (rowOf(written) === name) cell.append(token(written));
         row.append(cell);
       });
-      const last = element("td", value(name), "value");
-      last.append(element("small", sureness(name)));
-      last.dataset.pass = Math.max(...passes.map((one, number) => (one.some((w) => w.field === name) ? number : -1)));
+      const last = element("td", name === field ? value(field) : "", "value");
+      if (name === field) {
+        last.append(element("small", sureness(field)));
+        if (results[field] && results[field].note) last.append(element("div", results[field].note, "note"));
+      }
+      last.dataset.pass = Math.max(...passes.map((one, number) => (one.some((w) => w.field === field) ? number : -1)));
       row.append(last);
       document.getElementById("body").append(row);
     }

@@ -11,6 +11,7 @@ from typing import Any
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, Label
 from schemax.evaluation.pairs import is_null
+from schemax.messages import counted
 
 Labels = dict[str, list[str | None]]
 
@@ -86,7 +87,9 @@ def ae_110k_triples(content: bytes, name: str) -> list[Example]:
             attribute = " ".join(map(str.capitalize, parts[1].strip().split(" ")))
             products[parts[0]].append((attribute, parts[2]))
         elif line.strip():
-            raise InputError(f"{name}, line {number}: {len(parts)} parts instead of three")
+            raise InputError(
+                f"{name}, line {number}: {counted(len(parts), 'part')} instead of three"
+            )
     found = [row for title, pairs in products.items() if (row := _sorted_in(title, pairs))]
     return list(_frequent(found))
 
