@@ -74,7 +74,7 @@ def read_part(
     slots: those that are done, by place. Validators that see the whole instance have not seen it.
     """
     places = [n for n, item in enumerate(compiled.attributes) if item.path[0] == name]
-    if not slots.keys() >= set(places):
+    if not places or not slots.keys() >= set(places):
         return None
     kinds = _kinds(compiled)
     schema: Any = compiled.schema

@@ -113,6 +113,7 @@ def test_names_of_a_model_become_typed_attributes() -> None:
         "Colour": "0 of 20 samples state it",
         "Weight": "0 of 20 samples state it",
     }
+    assert found.doubt is None
     assert found.schema.json_schema()["category"] == "monitors"
     again = AttrSchema.from_json_schema(as_json(found.document))
     assert compile_attributes(again) == compile_attributes(found.schema)
@@ -124,6 +125,25 @@ def test_the_number_of_attributes_is_bounded() -> None:
     found = discovered(lines, "monitors", Scripted(names, by_pattern), max_attributes=2)  # type: ignore[arg-type]
     assert [item.title for item in found.attributes] == ["Brand", "Panel"]
     assert found.left_out == {"Height": "fewer name it than the first 2"}
+
+
+class Disagreeing(Scripted):
+    """Lists another name for every few documents, as models that are too small do."""
+
+    def stream(self, products: Iterable[Any], schema: Any, **settings: Any) -> Iterator[Any]:
+        for number, text in enumerate(products):
+            self.names = json.dumps([["Brand", "Panel", "Ports", "Curved"][number % 4]])
+            yield from super().stream([text], schema, **settings)
+
+
+def test_a_result_of_a_model_that_is_too_small_is_in_doubt() -> None:
+    def one_brand(name: str, text: str) -> str | None:
+        return by_pattern(name, text) if name == "Brand" else by_pattern(name, text[:24])
+
+    found = discovered(TITLES, "monitors", Disagreeing([], one_brand))  # type: ignore[arg-type]
+    assert found.doubt is not None
+    assert "named by one list of 4 alone" in found.doubt
+    assert found.doubt.endswith("name a larger model, or give more and longer samples")
 
 
 def test_samples_are_drawn_always_the_same() -> None:
@@ -302,5 +322,6 @@ def test_the_embedded_model_with_lines(tmp_path: Path) -> None:
     """It names nothing of use, but lines of the documents do."""
     texts = [f"Acme {n}\nWeight: {n}.5 kg\nCordless: yes" for n in range(1, 5)]
     embedded = Extractor.from_pretrained(resource_dir("embedded"), device="cpu")
-    schema = discover(texts, "cordless drills", extractor=embedded, max_attributes=4)
+    with pytest.warns(UserWarning, match="do not rely on what was found: 2 attributes"):
+        schema = discover(texts, "cordless drills", extractor=embedded, max_attributes=4)
     assert {"weight", "cordless"} <= schema.model_fields.keys()

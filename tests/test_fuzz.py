@@ -269,7 +269,14 @@ def test_any_json_schema_is_a_class_or_a_schema_error(document: Any) -> None:
             AttrSchema.from_json_schema(given_as).model_json_schema()
 
 
+@pytest.mark.filterwarnings("ignore::schemax.errors.SchemaWarning")
 @example(document={"type": "object", "properties": {"a": {"type": "string"}}, "format": 5})
+@example(
+    document={
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"$ref": "#"}, "maxItems": -1}},
+    }
+)
 @given(document=DOCUMENTS)
 def test_any_json_schema_compiles_or_is_refused(document: Any, codec: TextCodec) -> None:
     with suppress(SchemaError, TemplateError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections import Counter, abc, deque
+from collections import abc, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
@@ -20,13 +20,16 @@ from pydantic_core import SchemaError as CoreSchemaError
 
 from schemax.attributes.classes import declares_fields
 from schemax.attributes.constraints import constraints_of, misplaced
-from schemax.attributes.field_type import FieldType, Scalar, UnsupportedType, samples_of
-
-MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
-"""Of a field: all of them are shown to the model, and told apart token by token."""
-
-MOST_MEMBERS = 100
-"""Of a union, or of a tuple of fixed length."""
+from schemax.attributes.field_type import (
+    MOST_MEMBERS,
+    FieldType,
+    Scalar,
+    UnsupportedType,
+    distinct,
+    samples_of,
+    unlike,
+)
+from schemax.attributes.unions import union_type
 
 _KINDS: Mapping[Any, Scalar] = {
     str: "string",
@@ -70,7 +73,7 @@ def _bare_type(annotation: Any, bare: Any) -> FieldType:
     if bare is None or bare is types.NoneType:
         return FieldType(nullable=True)
     if origin in (typing.Union, types.UnionType):
-        return _union_type([field_type_of(member) for member in get_args(bare)])
+        return union_type([(member, field_type_of(member)) for member in get_args(bare)])
     if origin is Literal:
         return _choice_type(get_args(bare))
     if bare is tuple or origin is tuple:
@@ -118,50 +121,6 @@ def allows_none(annotation: Any) -> bool:
     return bare is types.NoneType or (get_origin(bare) is Literal and None in get_args(bare))
 
 
-def _union_type(members: Sequence[FieldType]) -> FieldType:
-    nullable = any(member.nullable for member in members)
-    values = [member for member in members if member.kind or member.models]
-    if len(values) < 2:
-        return replace(values[0] if values else FieldType(), nullable=nullable)
-    if all(member.models and not member.is_list for member in values):
-        models = dict.fromkeys(model for member in values for model in member.models)
-        return FieldType(models=tuple(models), nullable=nullable)
-    if any(member.models for member in values):
-        raise UnsupportedType(
-            "a union of a nested model with something else is not supported; declare models only, "
-            "one of them with a field for the other value"
-        )
-    if any(member.is_list for member in values):
-        raise UnsupportedType(
-            "a union of a list with something else is not supported; declare the list alone, which "
-            "may have one item"
-        )
-    # Conditions of one member alone do not bind the value.
-    shared = values[0].constraints
-    if any(member.constraints != shared for member in values):
-        shared = ()
-    values = [one for member in values for one in member.members or (member,)]
-    kinds = {member.kind for member in values}
-    if kinds == {"enum"}:
-        merged = dict.fromkeys(choice for member in values for choice in member.choices)
-        return FieldType(kind="enum", choices=_distinct(tuple(merged)), nullable=nullable)
-    if len(kinds) == 1:
-        return FieldType(kind=values[0].kind, nullable=nullable, constraints=shared)
-    if kinds == {"integer", "number"}:
-        return FieldType(kind="number", nullable=nullable, constraints=shared)
-    plain = _unlike([replace(member, nullable=False) for member in values])
-    if len(plain) > MOST_MEMBERS:
-        raise UnsupportedType(
-            f"a union of {len(plain):,} types is more than {MOST_MEMBERS}; declare it as str"
-        )
-    return FieldType(kind="union", members=plain, nullable=nullable)
-
-
-def _unlike(types: Sequence[FieldType]) -> tuple[FieldType, ...]:
-    """Without repeats. Enum members need not be hashable."""
-    return tuple(one for place, one in enumerate(types) if one not in types[:place])
-
-
 def _choice_type(members: Sequence[Any]) -> FieldType:
     nullable = False
     choices = []
@@ -177,22 +136,7 @@ def _choice_type(members: Sequence[Any]) -> FieldType:
         raise UnsupportedType("has no choices; give its Enum members")
     if not choices:
         return FieldType(nullable=True)
-    return FieldType(kind="enum", choices=_distinct(tuple(choices)), nullable=nullable)
-
-
-def _distinct(choices: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
-    characters = sum(len(text) for text, _ in choices)
-    if len(choices) > MOST_CHOICES or characters > _MOST_CHARACTERS:
-        raise UnsupportedType(
-            f"has {len(choices):,} choices of {characters:,} characters; at most "
-            f"{MOST_CHOICES:,} of {_MOST_CHARACTERS:,} are supported: declare it as str, and look "
-            "its values up afterwards"
-        )
-    counts = Counter(text for text, _ in choices)
-    twice = next((text for text, count in counts.items() if count > 1), None)
-    if twice is not None:
-        raise UnsupportedType(f"two choices have the same text {twice!r}; change one of them")
-    return choices
+    return FieldType(kind="enum", choices=distinct(tuple(choices)), nullable=nullable)
 
 
 def _tuple_type(arguments: tuple[Any, ...]) -> FieldType:
@@ -211,7 +155,7 @@ def _tuple_type(arguments: tuple[Any, ...]) -> FieldType:
     if all(item == items[0] for item in items):
         return replace(items[0], constraints=(*items[0].constraints, *length))
     alone = tuple(replace(item, is_list=False) for item in items)
-    members = _unlike([one for item in alone for one in item.members or (item,)])
+    members = unlike([one for item in alone for one in item.members or (item,)])
     return FieldType("union", (), True, constraints=length, members=members, positions=alone)
 
 

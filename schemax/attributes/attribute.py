@@ -34,7 +34,8 @@ class Attribute:
     members: of a "union", the scalars that a value may be; positions: of a tuple of different
         types, what stands at each place.
     is_mapping: whether the list is the pairs of a dict, whose `fields` are "key" and "value".
-    is_kind: whether it asks which model of a union is meant.
+    is_one_or_several: whether one item of the list is given as it is, without the list.
+    kinds: of what asks which model of a union is meant, the models of its choices, in order.
     after: paths of the leaves whose values stand before this one's key, in order.
     misfits: what a user should know of its default and examples. Values do not depend on it.
     """
@@ -59,9 +60,15 @@ class Attribute:
     members: tuple[FieldType, ...] = ()
     positions: tuple[FieldType, ...] = ()
     is_mapping: bool = False
-    is_kind: bool = False
+    is_one_or_several: bool = False
+    kinds: tuple[type[Any], ...] = field(default=(), repr=False, compare=False)
     after: tuple[Path, ...] = ()
     misfits: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def is_kind(self) -> bool:
+        """Whether it asks which model of a union is meant."""
+        return bool(self.kinds)
 
     @property
     def variants(self) -> tuple[Attribute, ...]:

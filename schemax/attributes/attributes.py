@@ -32,7 +32,7 @@ from schemax.attributes.field_settings import (
 from schemax.attributes.field_type import FieldType, UnsupportedType
 from schemax.attributes.kinds import folded, kinds_of, with_kind
 from schemax.attributes.misfits import misfits_of
-from schemax.attributes.recursion import asked_type
+from schemax.attributes.recursion import asked_type, root_type
 from schemax.attributes.settings import require_model
 from schemax.errors import SchemaError
 
@@ -48,12 +48,8 @@ def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
     Raises SchemaError, with class and dotted field, for what cannot be compiled.
     """
     require_model(model)
-    if issubclass(model, RootModel):
-        raise SchemaError(
-            model.__name__, None, "a RootModel has no named fields; declare a BaseModel with fields"
-        )
     outer = _Outer(model.__name__, itertools.count(1))
-    attributes = _with_after(tuple(_leaves(model, outer)), outer)
+    attributes = _with_after(tuple(_top(model, outer)), outer)
     if not attributes:
         raise SchemaError(model.__name__, None, _NOTHING)
     try:
@@ -68,7 +64,7 @@ def refusals_of(model: type[Any]) -> list[SchemaError]:
     refused: list[SchemaError] = []
     outer = _Outer(model.__name__, itertools.count(1), refused)
     try:
-        _with_after(tuple(_leaves(model, outer)), outer)
+        _with_after(tuple(_top(model, outer)), outer)
         if not refused:
             compile_attributes(model)
     except SchemaError as error:
@@ -98,6 +94,16 @@ class _Outer:
     omittable: bool = False
     strict: bool = False
     after: tuple[Path, ...] = ()
+
+
+def _top(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
+    """The leaves of a declaration: a class, or a RootModel of one class or several."""
+    if not issubclass(model, RootModel):
+        return _leaves(model, outer)
+    try:
+        return _below(root_type(model), outer)
+    except UnsupportedType as error:
+        raise SchemaError(outer.root, None, str(error)) from None
 
 
 def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
@@ -179,7 +185,7 @@ def _below(field_type: FieldType, place: _Outer) -> Iterator[Attribute]:
         required=True,
         k_max=None,
         omittable=place.omittable,
-        is_kind=True,
+        kinds=kinds.models,
         after=place.after,
     )
     return with_kind(kind, kinds, {model: [*_leaves(model, place)] for model in kinds.distinct})
@@ -240,6 +246,7 @@ def _leaf(
         members=field_type.members,
         positions=field_type.positions,
         is_mapping=field_type.is_mapping,
+        is_one_or_several=field_type.is_one_or_several,
         after=place.after,
         misfits=tuple(misfits),
     )

@@ -118,6 +118,11 @@ def dumped(instance: Any, **options: Any) -> Any:
     return reader_of(kind).dump_python(instance, warnings=False, **options)
 
 
+def is_instance(value: Any, kind: type[Any]) -> bool:
+    """Whether Pydantic takes a value for one of a class."""
+    return bool(reader_of(kind).validator.isinstance_python(value))
+
+
 def value_in(holder: Any, name: str) -> Any:
     """A field of an instance; None where it is absent."""
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)

@@ -17,6 +17,8 @@ Those of a list (minItems, maxItems, uniqueItems) stand beside those of its item
 has no word for keeps Pydantic's: max_digits, decimal_places, and tz_constraint (aware or naive).
 """
 
+LIST_KEYWORDS = ("minItems", "maxItems", "uniqueItems")
+
 _KEYWORDS = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",

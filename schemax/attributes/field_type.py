@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, Literal
@@ -17,6 +18,13 @@ class UnsupportedType(Exception):
     """Why an annotation or field cannot be compiled, and what to do about it."""
 
 
+MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
+"""Of a field: all of them are shown to the model, and told apart token by token."""
+
+MOST_MEMBERS = 100
+"""Of a union, or of a tuple of fixed length."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldType:
     """What an annotation asks for: a scalar, nested classes, a list of either; neither: just None.
@@ -25,6 +33,7 @@ class FieldType:
     members: of a "union" of scalars, what they are; positions: of a tuple of different types, what
         stands at each place.
     is_mapping: of a dict, which is a list of pairs: `models` is the class of a pair.
+    is_one_or_several: of a list, one item of which may stand for it: X | list[X].
     """
 
     kind: Scalar | None = None
@@ -36,6 +45,7 @@ class FieldType:
     members: tuple[FieldType, ...] = ()
     positions: tuple[FieldType, ...] = ()
     is_mapping: bool = False
+    is_one_or_several: bool = False
 
 
 _SAMPLES: Mapping[Any, tuple[Any, ...]] = {
@@ -63,3 +73,23 @@ def samples_of(field_type: FieldType) -> list[Any]:
         return [value for _, value in field_type.choices]
     members = field_type.members or (field_type,)
     return [sample for one in members for sample in _SAMPLES.get(one.kind, ())]
+
+
+def unlike(types: Sequence[FieldType]) -> tuple[FieldType, ...]:
+    """Without repeats. Enum members need not be hashable."""
+    return tuple(one for place, one in enumerate(types) if one not in types[:place])
+
+
+def distinct(choices: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    characters = sum(len(text) for text, _ in choices)
+    if len(choices) > MOST_CHOICES or characters > _MOST_CHARACTERS:
+        raise UnsupportedType(
+            f"has {len(choices):,} choices of {characters:,} characters; at most "
+            f"{MOST_CHOICES:,} of {_MOST_CHARACTERS:,} are supported: declare it as str, and look "
+            "its values up afterwards"
+        )
+    counts = Counter(text for text, _ in choices)
+    twice = next((text for text, count in counts.items() if count > 1), None)
+    if twice is not None:
+        raise UnsupportedType(f"two choices have the same text {twice!r}; change one of them")
+    return choices

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 
 from schemax.attributes.json_document import DATA, MOST_PARTS, Node, SchemaDocument
 from schemax.attributes.patterns import Pattern
@@ -229,6 +229,8 @@ def _as_json(instance: BaseModel) -> Any:
 
 
 def _stated(value: Any, shown: Any) -> Any:
+    if isinstance(value, RootModel):
+        return _stated(value.root, shown)
     if isinstance(value, list) and isinstance(shown, list) and len(value) == len(shown):
         return [_stated(*pair) for pair in zip(value, shown, strict=True)]
     if not isinstance(value, BaseModel) or not isinstance(shown, dict):
@@ -249,6 +251,7 @@ def _names(instance: Any, path: Iterable[str | int]) -> tuple[str | int, ...]:
     """Properties on a path of JSON as fields."""
     place: list[str | int] = []
     for step in path:
+        instance = instance.root if isinstance(instance, RootModel) else instance
         if isinstance(instance, BaseModel):
             fields = {key: name for name, (key, _) in _keys_of(instance).items()}
             step = fields.get(str(step), str(step))

@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import (
-    BaseModel,
-    create_model,
-)
+from pydantic import BaseModel, RootModel, create_model
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
@@ -64,13 +61,20 @@ class Builder(Types):
             self._open.append(node["$ref"])
             node = {**self._document.target(node["$ref"], ()), **without(node, "$ref")}
         node = self._flat(node, ())
-        if not is_object(node):
-            raise self._error((), 'the document must have type "object" with properties')
+        if not self._union_word(node, ()) and not is_object(node):
+            raise self._error(
+                (), 'the document must have type "object" with properties, or be anyOf of such'
+            )
         settings = self._document.settings(node)
         title = node.get("title")
         if isinstance(title, str) and words_of(title) != words_of(name):
             settings.setdefault("category", words_of(title))
-        made = self._model(node, (), name, base, settings)
+        made: type[ModelT]
+        if self._union_word(node, ()):
+            held: Any = self._type(without(node, "title", "$ref"), ())
+            made = self._class(node, (), name, (base, RootModel[held]), settings, {})
+        else:
+            made = self._model(node, (), name, base, settings)
         self._models.update(dict.fromkeys(self._open, made))
         self._complete()
         return made
@@ -113,12 +117,27 @@ class Builder(Types):
                 self._refused.append(error)
                 fields[names[key]] = str, ""  # something that is allowed, to see all the rest
                 self._entered = len(self._open)
-        description = node.get("description")
-        metaclass = self._metaclass if issubclass(self._metaclass, type(base)) else type(base)
+        made: type[ModelT] = self._class(node, place, name, (base,), settings, fields)
+        properties_of = {names[key]: (key, key in required) for key in properties}
+        made.__json_properties__ = properties_of  # type: ignore[attr-defined]
+        self._entered = entered
+        return made
+
+    def _class(
+        self,
+        node: Node,
+        place: Place,
+        name: str,
+        bases: tuple[type[Any], ...],
+        settings: dict[str, Any],
+        fields: dict[str, Any],
+    ) -> Any:
+        description, kind = node.get("description"), type(bases[0])
+        metaclass = self._metaclass if issubclass(self._metaclass, kind) else kind
         try:
             made = create_model(
                 name,
-                __base__=base,
+                __base__=bases,
                 __doc__=description if isinstance(description, str) else None,
                 __module__=__name__,
                 __cls_kwargs__={"metaclass": metaclass, **settings},
@@ -126,10 +145,7 @@ class Builder(Types):
             )
         except (PydanticUserError, CoreSchemaError, NameError) as error:
             raise self._error(place, f"Pydantic cannot build it: {error}") from error
-        properties_of = {names[key]: (key, key in required) for key in properties}
-        made.__json_properties__ = properties_of  # type: ignore[attr-defined]
         self.classes.append(made)
-        self._entered = entered
         return made
 
     def _field(
@@ -167,7 +183,10 @@ class Builder(Types):
         """Has classes that contain themselves built, once all of them are known."""
         known = {later.__forward_arg__: self._models[ref] for ref, later in self._later.items()}
         for made in self.classes if known else ():
-            made.model_rebuild(force=True, raise_errors=False, _types_namespace=known)
+            try:
+                made.model_rebuild(force=True, raise_errors=False, _types_namespace=known)
+            except CoreSchemaError as error:
+                raise self._error((), f"Pydantic cannot build it: {error}") from error
 
 
 def _fewest(node: Node) -> Any:

@@ -11,8 +11,8 @@ from typing import Annotated, Any, ForwardRef
 
 from pydantic import BaseModel, Field
 
-from schemax.attributes.annotations import MOST_MEMBERS
 from schemax.attributes.declaration import Distinct
+from schemax.attributes.field_type import MOST_MEMBERS
 from schemax.attributes.json_document import (
     MOST_PARTS,
     Node,
@@ -89,10 +89,16 @@ class Types(ABC):
             return choices_type(self._document, [node["const"]], place)
         if "enum" in node:
             return choices_type(self._document, node["enum"], place)
+        if word := self._union_word(node, place):
+            return self._alternatives(node, node[word], place)
+        return self._plain_type(node, place)
+
+    def _union_word(self, node: Node, place: Place) -> str | None:
+        """The keyword of a node's alternatives, if they are what it is."""
         for word in ("anyOf", "oneOf"):
             if word in node and not self._is_condition(node, node[word], place):
-                return self._alternatives(node, node[word], place)
-        return self._plain_type(node, place)
+                return word
+        return None
 
     def _is_condition(self, node: Node, branches: Any, place: Place) -> bool:
         """Whether alternatives say something of an object's properties, rather than what it is."""
@@ -128,7 +134,7 @@ class Types(ABC):
         if is_mapping(node):
             return self._mapping(node, place)
         if is_object(node):
-            return self._model(node, place, class_name(place[-1]), self._nested_base, {})
+            return self._model(node, place, self._name(place), self._nested_base, {})
         if kind == "array" or (kind is None and ("items" in node or "prefixItems" in node)):
             return self._array(node, place)
         if kind == "string":
@@ -196,18 +202,21 @@ class Types(ABC):
             number = next(part for part in values if part["type"] == "number")
             decimal = constrained(self._document, Decimal, number, NUMERIC, place)
             return decimal if len(values) == len(parts) else union_of((decimal, None))
-        is_union = len(values) > 1
-        each = (self._kind(part, place) if is_union else self._type(part, place) for part in parts)
-        return union_of(tuple(each))
+        objects = sum("properties" in self._resolved(part, place) for part in values)
+        if len(values) == 1:
+            return union_of(tuple(self._type(part, place) for part in parts))
+        return union_of(tuple(self._kind(part, place, objects == 1) for part in parts))
 
-    def _kind(self, part: Any, place: Place) -> Any:
-        """One of several objects. Their names tell them apart, where none of their fields does."""
+    def _kind(self, part: Any, place: Place, is_sole: bool) -> Any:
+        """One of several schemas. The names of objects tell them apart, where none of their fields
+        does. is_sole: whether no other one is an object."""
         node = self._flat(part, place) if isinstance(part, Mapping) else {}
         if not is_object(node) or is_mapping(node):
             return self._type(part, place)
         title, taken = node.get("title"), {made.__name__ for made in self.classes}
-        stem = class_name(title if isinstance(title, str) else place[-1])
-        names = chain([stem] if title else [], (f"{stem}{number}" for number in count(1)))
+        stem = class_name(title) if isinstance(title, str) else self._name(place)
+        numbered = (f"{stem}{number}" for number in count(1))
+        names = chain([stem] if title or is_sole else [], numbered)
         name = next(name for name in names if name not in taken)
         with self._deeper(place):
             return self._model(node, place, name, self._nested_base, {})
@@ -249,6 +258,10 @@ class Types(ABC):
             yield
         finally:
             self._open.pop()
+
+    def _name(self, place: Place) -> str:
+        """Of the class of an object at a place."""
+        return class_name([self._document.name, *place][-1])
 
     def _error(self, place: Place, reason: str) -> SchemaError:
         return self._document.error(place, reason)

@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
-from schemax.attributes.annotations import MOST_CHOICES
+from schemax.attributes.field_type import MOST_CHOICES
 from schemax.attributes.json_document import Node, Place, SchemaDocument
 from schemax.attributes.patterns import Pattern
 from schemax.messages import clipped

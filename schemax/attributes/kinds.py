@@ -1,17 +1,18 @@
-"""Unions of models: which of them is meant is one choice, beside the fields of all of them."""
+"""Unions with models: which member is meant is one choice, beside the fields of all of them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.attributes.attribute import Attribute
-from schemax.attributes.classes import asked_fields, fields_of, is_typed_dict, value_in
+from schemax.attributes.classes import asked_fields, fields_of, is_instance, is_typed_dict, value_in
 from schemax.attributes.field_type import UnsupportedType
 from schemax.attributes.settings import spaced, words_of
+from schemax.attributes.unions import is_bare
 
 MOST_KINDS = 100
 """Models of a union. The fields of all of them are asked for at once."""
@@ -51,11 +52,14 @@ class Kinds:
         return self.choices[self.models.index(model)]
 
 
-def kind_of(instance: Any, name: str) -> Any:
-    """The choice that stands for an instance. name: of the field that tells, if one does."""
-    if isinstance(instance, Mapping) or name in fields_of(type(instance)):
-        return value_in(instance, name)
-    return words_of(type(instance).__name__)
+def kind_of(value: Any, kind: Attribute) -> Any:
+    """The choice that stands for a value; None where none does. kind: what asks for it."""
+    name = kind.path[-1]
+    fitting = [model for model in kind.kinds if model is type(value)]
+    fitting += (model for model in kind.kinds if is_instance(value, model))
+    if fitting and not is_bare(fitting[0]) and name in fields_of(fitting[0]):
+        return value_in(value, name)
+    return kind.choice_values[kind.kinds.index(fitting[0])] if fitting else None
 
 
 def kinds_of(models: Sequence[type[Any]]) -> Kinds:
@@ -64,31 +68,68 @@ def kinds_of(models: Sequence[type[Any]]) -> Kinds:
         raise UnsupportedType(
             f"is a union of {len(models):,} models; at most {MOST_KINDS} are read: divide it"
         )
-    fields = [asked_fields(model) for model in models]
-    for name, first in fields[0].items():
-        if found := list(_choices(name, models)):
+    classes = [model for model in models if not is_bare(model)]
+    fields = [asked_fields(model) for model in classes]
+    taken = {folded(name) for one in fields for name in one}
+    taken |= {folded(one[name].title or spaced(name)) for one in fields for name in one}
+    bare = [(_bare_name(model, taken), model) for model in models if is_bare(model)]
+    for name, first in (fields[0] if len(fields) > 1 else {}).items():
+        if found := list(_choices(name, classes)):
+            found += ((text, text, model) for text, model in bare)
             texts, values, owners = zip(*found, strict=True)
             label = first.title or spaced(name)
             return Kinds(name, True, label, first.description, texts, values, owners)
-    if any(map(is_typed_dict, models)):
+    if len(classes) > 1 and any(map(is_typed_dict, classes)):
         raise UnsupportedType(
             "is a union of TypedDicts, whose values do not tell which one they are; give each a "
             'field such as kind: Literal["person"]'
         )
-    names = tuple(words_of(model.__name__) for model in models)
+    names = (*(words_of(model.__name__) for model in classes), *(name for name, _ in bare))
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
-        raise UnsupportedType(f"is a union of two models called {twice!r}; rename one of them")
+        raise UnsupportedType(
+            f"is a union of two models called {twice!r}; rename one of them"
+            if twice not in dict(bare)
+            else f"is a union in which {twice!r} names two; declare one of them as a model"
+        )
     name = "kind"
     while any(name in one for one in fields):
         name += "_"
-    return Kinds(name, False, name.rstrip("_"), None, names, names, tuple(models))
+    owners = (*classes, *(model for _, model in bare))
+    return Kinds(name, False, name.rstrip("_"), None, names, names, owners)
+
+
+_BARE_NAMES = {
+    "string": "text",
+    "integer": "number",
+    "number": "number",
+    "boolean": "yes or no",
+    "date": "date",
+    "datetime": "time",
+    "enum": "choice",
+    "union": "value",
+}
+
+
+def _bare_name(model: type[Any], taken: Container[str]) -> str:
+    """What the kind of a scalar, a list or a dict is called, beside models.
+
+    taken: what fields of these are called, among which the value itself is asked for.
+    """
+    found = field_type_of(annotation_of(fields_of(model)["root"]))
+    name = _BARE_NAMES.get(str(found.kind), "")
+    if found.is_list:
+        name = "dict" if found.is_mapping else "list"
+    while name in taken:
+        name = f"plain {name}"
+    return name
 
 
 def with_kind(
     kind: Attribute, kinds: Kinds, leaves: Mapping[type[Any], Sequence[Attribute]]
 ) -> Iterator[Attribute]:
-    """The kind, what its models have alike or alone, and last what they have in several forms.
+    """The kind, what its models have alike or alone, and last what they have in several forms, and
+    what stands for no model.
 
     leaves: of every model, as if it stood in the place of the union.
     """
@@ -97,7 +138,7 @@ def with_kind(
     depth = len(place)
     found: dict[str, dict[type[Any], list[Attribute]]] = {}
     for model, own in leaves.items():
-        for leaf in own:
+        for leaf in () if is_bare(model) else own:
             if leaf.path[depth] != kinds.name or not kinds.is_field:
                 found.setdefault(leaf.path[depth], {}).setdefault(model, []).append(leaf)
     shown = {folded(kinds.label): kinds.name}
@@ -129,11 +170,13 @@ def with_kind(
                 leaf = looking(leaf, by_model)
                 yield leaf if is_common else _only(leaf, kinds, [*by_model])
     for model, tag in tags.items():
-        for leaf in (leaf for form in forms.values() for leaf in form.get(model, ())):
+        own = [leaf for form in forms.values() for leaf in form.get(model, ())]
+        inner = depth + is_bare(model)  # the name of its only field is nothing to show
+        for leaf in leaves[model] if is_bare(model) else own:
             yield replace(
                 looking(_only(leaf, kinds, [model]), [model]),
-                path=(*place, tag, *leaf.path[depth:]),
-                labels=(*kind.labels[:-1], str(tag), *leaf.labels[depth:]),
+                path=(*place, tag, *leaf.path[inner:]),
+                labels=(*kind.labels[:-1], str(tag), *leaf.labels[inner:]),
             )
 
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import RootModel
 from pydantic.fields import FieldInfo
 
 from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.attributes.classes import fields_of
 from schemax.attributes.field_type import FieldType, UnsupportedType
+from schemax.attributes.unions import is_bare
 
 
 def asked_type(
@@ -22,27 +24,56 @@ def asked_type(
     None for a field that is not asked for, since all it could hold lies too deep. Raises
     UnsupportedType where no depth is named, or such a field has to have a value.
     """
-    found = field_type_of(annotation_of(field))
+    found = _below(field)
     if not found.models:
         return found
-    held = found.models
-    if found.is_mapping:
-        held = field_type_of(annotation_of(fields_of(held[0])["value"])).models
-    kept = tuple(model for model in held if around.count(model) <= (max_depth or 0))
+    held = _below(fields_of(found.models[0])["value"]).models if found.is_mapping else found.models
+    deep = {model: _too_deep(model, around, max_depth or 0) for model in held}
+    kept = tuple(model for model in held if deep[model] is None)
     if len(kept) == len(held):
         return found
-    deep = next(model for model in held if model not in kept)
+    named = next(filter(None, deep.values()))
     if max_depth is None:
         raise UnsupportedType(
-            f"{deep.__name__} contains itself, so that its attributes have no end; say how many "
+            f"{named.__name__} contains itself, so that its attributes have no end; say how many "
             'levels of it to read: attr(max_depth=1), or "max_depth": 1 in JSON Schema'
         )
+    if len(kept) == 1 and is_bare(kept[0]):
+        alone = _below(fields_of(kept[0])["root"])
+        if not found.is_list:
+            return replace(alone, nullable=found.nullable)
+        own = alone.constraints + found.constraints
+        return replace(alone, is_list=True, nullable=found.nullable, constraints=own)
     if kept and not found.is_mapping:
         return replace(found, models=kept)
     fewest = max((value for word, value in found.constraints if word == "minItems"), default=0)
     if field.is_required() and not found.nullable and not (found.is_list and fewest == 0):
         raise UnsupportedType(
-            f"requires one {deep.__name__} in every {deep.__name__}, and so no end of them; give "
+            f"requires one {named.__name__} in every {named.__name__}, and so no end of them; give "
             "it a default, or None"
         )
     return None
+
+
+def root_type(model: type[RootModel[Any]]) -> FieldType:
+    """What a RootModel holds that is a declaration: one class or several, which are the root."""
+    found = _below(fields_of(model)["root"])
+    if not found.models or found.is_list or found.nullable or any(map(is_bare, found.models)):
+        raise UnsupportedType(
+            "a root that is no object has no named fields; declare a class with a field for it"
+        )
+    return found
+
+
+def _below(field: FieldInfo) -> FieldType:
+    return field_type_of(annotation_of(field))
+
+
+def _too_deep(model: type[Any], around: Sequence[type[Any]], depth: int) -> type[Any] | None:
+    """The model that is around itself too often: this one, or one in the list or dict it holds."""
+    inner = _below(fields_of(model)["root"]) if is_bare(model) else None
+    if inner is None:
+        return model if around.count(model) > depth else None
+    if inner.is_mapping:
+        inner = _below(fields_of(inner.models[0])["value"])
+    return next(filter(None, (_too_deep(one, around, depth) for one in inner.models)), None)

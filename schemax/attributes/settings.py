@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_origin
 
 from pydantic import BaseModel
 
@@ -73,6 +74,8 @@ def require_model(model: Any) -> None:
         "is no class derived from pydantic.BaseModel (or schemax.AttrSchema), no dataclass and no "
         "TypedDict"
     )
+    if get_origin(model) in (Union, UnionType):
+        reason = "is a union; declare a class of it, such as class Item(RootModel[Cat | Dog]): pass"
     if isinstance(model, str):
         reason += "; load_schema(NAME) gives a ready-made one"
         raise SchemaError(clipped(repr(model)), None, reason)

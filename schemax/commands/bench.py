@@ -41,6 +41,8 @@ def bench(
     with plain_warnings(quiet=output.quiet):
         if special.tables is not None:
             bench_special.tables(special.tables, work.documents, machine, tell)
+        elif special.waves:
+            bench_special.waves(work.documents, run.repeats, machine, tell)
         elif special.host:
             is_given = bench_special.is_given(context, "documents")
             few = work.documents if is_given else None
@@ -60,8 +62,9 @@ def bench(
 
             options.hush_libraries()
             comparison = _comparison(run, work, machine, rivals)
-            if special.constraints:
-                bench_special.constraints(comparison, tell)
+            if special.constraints or special.served:
+                measure = bench_special.served if special.served else bench_special.constraints
+                measure(comparison, tell)
                 return
             _publish(compare_engines(comparison, tell), output)
             if rivals.against is None:

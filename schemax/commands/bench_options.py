@@ -94,6 +94,10 @@ class SpecialOptions:
         "Copies between host and device and launched operations of a pass.", default=False
     )
     constraints: bool = option("What constraints cost a decode step.", default=False)
+    waves: bool = option("What fields that look at others cost.", default=False)
+    served: bool = option(
+        "One document through the server, beside generate that writes the same.", default=False
+    )
     tables: int | None = option(
         "What runs over tables cost beside the model, up to so many rows.", min=1, metavar="ROWS"
     )

@@ -27,6 +27,18 @@ _USED = {
         *("documents", "document_tokens", "repeats", "seed", "quiet"),
         *("model", "shape", "tokenizer", "device", "dtype", "threads"),
     ),
+    "waves": ("documents", "repeats", "model", "device", "dtype", "threads", "quiet"),
+    "served": (
+        "document_tokens",
+        "repeats",
+        "model",
+        "shape",
+        "tokenizer",
+        "device",
+        "dtype",
+        "threads",
+        "quiet",
+    ),
     "tables": ("documents", "model", "device", "dtype", "threads", "quiet"),
     "gpu_suite": ("documents", "repeats", "shape", "device", "price_per_hour", "quiet"),
     "earlier": ("as_json", "picture", "page", "quiet"),
@@ -123,13 +135,45 @@ def constraints(comparison: Comparison, tell: Callable[[str], None]) -> None:
     show(*costs.lines())
 
 
-def tables(rows: int, documents: int, machine: MachineOptions, tell: Callable[[str], None]) -> None:
-    import torch
+def waves(
+    documents: int, repeats: int, machine: MachineOptions, tell: Callable[[str], None]
+) -> None:
+    from schemax.commands.wave_costs import measure_waves
 
-    from schemax.commands.table_costs import measure_tables
+    _set_threads(machine)
+    loading = (machine.model, machine.device, machine.dtype)
+    rows = list(measure_waves(documents, repeats, *loading, tell=tell))
+    columns: dict[str, Callable[[Any], Any]] = {
+        "waves": lambda row: str(row.waves),
+        "passes": lambda row: f"{row.passes:.1f}",
+        "tokens read": lambda row: f"{row.read:.0f}",
+        "written": lambda row: f"{row.written:.0f}",
+        "time": lambda row: f"{row.time:.2f}",
+    }
+    show(table(rows, columns), "of a document on average, 16 text fields; time: beside one wave's")
+
+
+def served(comparison: Comparison, tell: Callable[[str], None]) -> None:
+    from schemax.benchmark.compare import load_model
+    from schemax.commands.served_cost import measure_served
+
+    with refused_settings():
+        length = comparison.sizes.document_tokens if comparison.sizes else 250
+        cost = measure_served(*load_model(comparison), comparison.rules.repeats, length, tell)
+    show(*cost.lines())
+
+
+def _set_threads(machine: MachineOptions) -> None:
+    import torch
 
     if machine.threads is not None:
         torch.set_num_threads(machine.threads)
+
+
+def tables(rows: int, documents: int, machine: MachineOptions, tell: Callable[[str], None]) -> None:
+    from schemax.commands.table_costs import measure_tables
+
+    _set_threads(machine)
     loading = (machine.model, machine.device, machine.dtype)
     for line in measure_tables(rows, documents, *loading, tell=tell):
         show(line)

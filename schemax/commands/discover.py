@@ -108,6 +108,8 @@ def discover(
     say(f"{found.samples} samples, {found.lists} lists of names; coverage is of the samples")
     for title, reason in list(found.left_out.items())[:_MOST_LEFT_OUT]:
         say(f"left out: {title}, {reason}")
+    if found.doubt is not None:
+        say(f"note: {found.doubt} (--model, --server, --samples)")
     if samples.report is not None:
         report = json.dumps(found.report(), ensure_ascii=False, indent=2)
         samples.report.write_text(report + "\n", "utf-8")

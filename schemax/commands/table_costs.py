@@ -95,7 +95,7 @@ def run_apart(format: str, rows: int) -> tuple[float, int | None]:
 
 def write_rows(path: Path, rows: int) -> None:
     """A file of ids and titles, never more than some thousands of them in memory."""
-    batches = (_titles(first, min(_BATCH, rows - first)) for first in range(0, rows, _BATCH))
+    batches = (titles(first, min(_BATCH, rows - first)) for first in range(0, rows, _BATCH))
     if path.suffix == ".jsonl":
         with open(path, "w", encoding="utf-8") as handle:
             for batch in batches:
@@ -110,7 +110,8 @@ def write_rows(path: Path, rows: int) -> None:
             writer.write(pyarrow.Table.from_pylist(batch, schema=schema))
 
 
-def _titles(first: int, count: int) -> list[dict[str, str]]:
+def titles(first: int, count: int) -> list[dict[str, str]]:
+    """Records of titles like those of a shop, with an id each."""
     chance = random.Random(first)
     return [
         {"id": f"row-{number}", "title": ", ".join(map(chance.choice, _PARTS))}
@@ -164,8 +165,8 @@ def _model_seconds(extractor: Extractor, documents: int) -> float:
             pass
         return time.perf_counter() - started
 
-    read(_titles(0, 8))
-    return read(_titles(1, documents)) / documents
+    read(titles(0, 8))
+    return read(titles(1, documents)) / documents
 
 
 def _peak() -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
@@ -12,7 +13,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from schemax.attributes import Attribute, compile_attributes
-from schemax.attributes.classes import is_typed_dict, reader_of, validated, value_in
+from schemax.attributes.classes import is_instance, is_typed_dict, validated, value_in
 from schemax.attributes.kinds import KindName, kind_of
 from schemax.compiler.lists import Rows, as_decoded
 from schemax.compiler.prompt import ShownExample
@@ -97,6 +98,9 @@ def written_examples(
     return tuple(shown)
 
 
+_SEVERAL = (list, tuple, set, frozenset, deque)
+
+
 def _pairs(examples: Any, schema: type[Any]) -> Sequence[tuple[Any, Any]]:
     if not isinstance(examples, Sequence) or isinstance(examples, (str, bytes)):
         raise InputError(
@@ -137,13 +141,15 @@ def writable_of(attribute: Attribute, instance: Any) -> Writable | Rows:
     """A leaf of an instance, in the form in which extraction reads it."""
     value = _stated(instance, attribute.path[: len(attribute.path) - attribute.is_kind])
     if attribute.is_kind:
-        kind = None if value is None else kind_of(value, attribute.path[-1])
+        kind = None if value is None else kind_of(value, attribute)
         return _scalar(attribute, kind)
     return writable(attribute, value)
 
 
 def writable(attribute: Attribute, value: Any) -> Writable | Rows:
     """A leaf's value in that form."""
+    if attribute.is_one_or_several and value is not None and not isinstance(value, _SEVERAL):
+        value = [value]
     if attribute.is_mapping and value is not None:
         value = [{"key": key, "value": one} for key, one in value.items()]
     if attribute.fields:
@@ -165,7 +171,7 @@ def _stated(instance: Any, path: Sequence[str]) -> Any:
     for name in path:
         node = _bare(node)
         if isinstance(name, KindName):
-            if not reader_of(name.model).validator.isinstance_python(node):
+            if not is_instance(node, name.model):
                 return None
         elif isinstance(node, BaseModel) and name not in node.model_fields_set:
             return None

@@ -21,6 +21,7 @@ from itertools import chain
 from typing import Any
 
 from schemax.attributes import Attribute
+from schemax.attributes.constraints import LIST_KEYWORDS
 from schemax.compiler.free_text import TextForm, text_form
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
 from schemax.compiler.ranges import (
@@ -38,7 +39,6 @@ from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
 from schemax.reading.booleans import spellings
 
-LIST_KEYWORDS = ("minItems", "maxItems", "uniqueItems")
 _LENGTH_KEYWORDS = ("minLength", "maxLength")
 
 # Counting characters multiplies the states of the automaton, those of a pattern above all.

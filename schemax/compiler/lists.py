@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from schemax.attributes import Attribute
+from schemax.attributes.constraints import LIST_KEYWORDS
 from schemax.compiler.budgets import LIST_ITEMS, slot_budget
 from schemax.compiler.choices import Branches, as_text, choices_of, named_choices, with_key
-from schemax.compiler.grammars import LIST_KEYWORDS, may_be_null
+from schemax.compiler.grammars import may_be_null
 from schemax.compiler.slot_specs import TokenGrammar, slot_spec, slot_specs
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig

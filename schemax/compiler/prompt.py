@@ -301,6 +301,8 @@ def _type_name(attribute: Attribute) -> str:
     if attribute.positions:
         return f"list of {', '.join(map(_value_name, attribute.places))}, in this order"
     name = _value_name(attribute)
+    if attribute.is_one_or_several:
+        return f"{name}, or list of such"
     return f"list of: {name}" if attribute.is_list else name
 
 

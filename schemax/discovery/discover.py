@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,9 @@ _MOST_READ = 10_000
 _TOKENS_PER_NAME = 8
 # An attribute is stated by so large a share of the samples.
 _LEAST_STATED = 0.05
+# A discovery with fewer attributes, or most of them with values less often, is in doubt.
+_FEW, _OFTEN = 3, 0.25
+_REMEDY = "name a larger model, or give more and longer samples"
 # Two attributes are one, if they never differ in as many samples.
 _SAME = 3
 
@@ -64,7 +68,8 @@ class Attribute:
 @dataclass(frozen=True, slots=True)
 class Discovery:
     """schema: the declaration; document: the same as JSON Schema; samples: how many were read;
-    lists: how many the model wrote; attributes: in order; left_out: names, with the reason."""
+    lists: how many the model wrote; attributes: in order; left_out: names, with the reason; doubt:
+    what speaks against its use as it is, and what to do, None where nothing does."""
 
     schema: type[AttrSchema]
     document: Mapping[str, Any]
@@ -72,6 +77,7 @@ class Discovery:
     lists: int
     attributes: tuple[Attribute, ...]
     left_out: Mapping[str, str]
+    doubt: str | None = None
 
     def report(self) -> dict[str, Any]:
         """All of it but the declaration, of JSON types."""
@@ -101,7 +107,9 @@ def discover(
         `Extractor.default()`, whose embedded model names attributes badly.
     text: the keys of a record that the model is shown; None shows all but id and category.
 
-    `.json_schema()` of what comes out is a document to look through, change and keep.
+    Warns (UserWarning) where little was found, or lists of names hardly agree: most of the time the
+    model is too small. `.json_schema()` of what comes out is a document to look through, change and
+    keep.
 
     Raises InputError where no document can be read, SchemaError where no attribute is found,
     ModelError, and ValueError for settings that do not go together.
@@ -111,9 +119,12 @@ def discover(
     if extractor is None:
         extractor = Extractor.default() if model is None else loaded(str(model))
     shown = Shown.of(text, "id", None)
-    return discovered(
+    found = discovered(
         products, category, extractor, max_attributes=max_attributes, samples=samples, shown=shown
-    ).schema
+    )
+    if found.doubt is not None:
+        warnings.warn(f"{category}: {found.doubt}", UserWarning, stacklevel=2)
+    return found.schema
 
 
 def discovered(
@@ -173,7 +184,8 @@ def discovered(
         )
         for at, (name, place) in enumerate(properties.items())
     )
-    return Discovery(schema, document, len(texts), len(lists), attributes, left_out)
+    doubt = _doubt(attributes, len(lists), max_attributes)
+    return Discovery(schema, document, len(texts), len(lists), attributes, left_out, doubt)
 
 
 def _drawn(documents: Iterator[Document], samples: int) -> list[Document]:
@@ -296,6 +308,21 @@ def _coverage(extractor: Extractor, schema: type[AttrSchema], texts: Sequence[st
     return list(counts.values())
 
 
+def _doubt(attributes: Sequence[Attribute], lists: int, most: int) -> str | None:
+    count = len(attributes)
+    agreed = sum(max(item.lists, item.lines) > 1 for item in attributes)
+    stated = sum(item.coverage >= _OFTEN for item in attributes)
+    said = []
+    if count < min(_FEW, most):
+        said.append("which are few")
+    if lists > 1 and 2 * agreed < count:
+        said.append(f"{count - agreed} named by one list of {lists} alone")
+    if 2 * stated < count:
+        said.append(f"{count - stated} with values in less than {_OFTEN:.0%} of the samples")
+    what = f"do not rely on what was found: {count} attributes, {', '.join(said)}"
+    return f"{what}; {_REMEDY}" if said else None
+
+
 def _property(title: str) -> str:
     return "_".join("".join(c if c.isalnum() else " " for c in title.casefold()).split())
 
@@ -304,7 +331,7 @@ def _nothing(where: str, why: str) -> SchemaError:
     return SchemaError(
         where,
         None,
-        f"no attribute was found: {why}; name a larger model, or give more and longer samples",
+        f"no attribute was found: {why}; {_REMEDY}",
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, RootModel, create_model
 
 from schemax.attributes import Attribute, asked_fields, compile_attributes, settings_of
 from schemax.attributes.classes import fields_of
@@ -154,6 +154,8 @@ def parts_of(schemas: Mapping[str, type[BaseModel]]) -> list[dict[str, type[Base
 
 def _only(schema: type[BaseModel], name: str) -> type[BaseModel]:
     """The schema of one field, of the same category, without the model's own validators."""
+    if issubclass(schema, RootModel):
+        return schema  # a union, whose kind takes all fields
     settings = {key: value for key, value in asdict(settings_of(schema)).items() if value}
     field = fields_of(schema)[name]
     declared: dict[str, Any] = {name: (field.annotation, field)}

@@ -15,12 +15,14 @@ from enum import Enum
 from functools import reduce
 from typing import Any, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 
 from schemax.attributes import fields_of
 from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.attributes.field_type import FieldType, UnsupportedType
+from schemax.attributes.recursion import root_type
 from schemax.attributes.settings import require_model
+from schemax.attributes.unions import is_bare
 from schemax.errors import SchemaError
 
 Model: TypeAlias = type[Any]
@@ -58,6 +60,7 @@ class Column:
     type: of a value, or of an item of a list. "instant" is a datetime with a time zone, "json"
         what no other type holds, written as JSON.
     choices: the texts of a "choice"; one of numbers has their type.
+    is_one_or_several: of a list, whether a value may be an item, which is a list of one here.
     children: of a "struct".
     digits: of a "decimal": how many in all, and how many after the point.
     """
@@ -68,6 +71,7 @@ class Column:
     choices: tuple[Any, ...] = ()
     children: tuple[Column, ...] = ()
     digits: tuple[int, int] = _DIGITS
+    is_one_or_several: bool = False
 
     def cell(self, value: Any) -> Any:
         """A value of a JSON row as the column holds it.
@@ -78,6 +82,8 @@ class Column:
             return None
         if not self.is_list:
             return _CELLS[self.type](self, value)
+        if self.is_one_or_several and not isinstance(value, list):
+            value = [value]
         if not isinstance(value, list):
             raise ValueError(f"expected a list, got {type(value).__name__}")
         return [_CELLS[self.type](self, item) if item is not None else None for item in value]
@@ -106,6 +112,8 @@ def columns_of(schemas: Schemas) -> tuple[Column, ...]:
 
 def _columns(model: Model, around: tuple[Model, ...]) -> tuple[Column, ...]:
     require_model(model)
+    if issubclass(model, RootModel):
+        return _columns_of_kinds(root_type(model).models, around)
     is_model = issubclass(model, BaseModel)
     by_alias = is_model and bool(model.model_config.get("serialize_by_alias"))
     columns = []
@@ -137,12 +145,21 @@ def _column(name: str, annotation: Any, around: tuple[Model, ...]) -> Column:
         return Column(name, "json")
     if shape.is_mapping or any(model in around for model in shape.models):
         return Column(name, "json")
-    if shape.models:
+    return replace(
+        _column_of(name, annotation, shape, around), is_one_or_several=shape.is_one_or_several
+    )
+
+
+def _column_of(name: str, annotation: Any, shape: FieldType, around: tuple[Model, ...]) -> Column:
+    bare = [annotation_of(fields_of(one)["root"]) for one in shape.models if is_bare(one)]
+    if shape.models and not bare:
         return Column(
             name, "struct", shape.is_list, children=_columns_of_kinds(shape.models, around)
         )
-    if shape.kind == "union":
-        is_text = any(one.kind == "string" for one in shape.members)
+    if shape.kind == "union" or bare:
+        members = [shape, *shape.members, *map(field_type_of, bare)]
+        members += (inner for one in members for inner in one.members)
+        is_text = any(one.kind == "string" and not one.is_list for one in members)
         return Column(name, "string" if is_text else "json", shape.is_list)
     if shape.kind == "enum":
         return _choice(name, shape)

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, RootModel, create_model
 from pydantic.fields import FieldInfo
 
 from schemax.attributes import Attribute, asked_fields, compile_attributes
@@ -17,7 +17,8 @@ from schemax.attributes.classes import complete
 from schemax.attributes.field_settings import max_depth_of
 from schemax.attributes.field_type import FieldType
 from schemax.attributes.kinds import KindName, Kinds, kinds_of
-from schemax.attributes.recursion import asked_type
+from schemax.attributes.recursion import asked_type, root_type
+from schemax.attributes.unions import is_bare
 from schemax.reading.choices import Choices
 
 
@@ -61,7 +62,9 @@ class Group:
     is_list: whether it is a list that was read in two phases, whose children are its items, named
         "0", "1", ...; the list is then all of its leaves. is_mapping: of pairs, which are a dict.
     kind, branches: of a union, the leaf that says which model is meant, and the models, one for
-        each of its choices; its only child is that leaf. model: of such a branch, its class.
+        each of its choices; its only child is that leaf. model: of such a branch, its class; of an
+        item that may stand for the list, too. is_bare: whether the only child stands for a branch.
+    is_one_or_several: of a list, whether one item stands for it.
     """
 
     path: tuple[str, ...]
@@ -73,6 +76,8 @@ class Group:
     kind: Leaf | None = None
     branches: tuple[Group, ...] = ()
     model: type[Any] | None = None
+    is_bare: bool = False
+    is_one_or_several: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +95,9 @@ def field_tree_of(schema: Any) -> FieldTree:
 @lru_cache(maxsize=128)
 def _field_tree_of(schema: Any) -> FieldTree:
     # Keyed by the class alone: attributes hold Enum members, and these need not be hashable.
-    root = _group(schema, _Place(*_numbered(compile_attributes(schema))))
+    place = _Place(*_numbered(compile_attributes(schema)))
+    is_root = issubclass(schema, RootModel)
+    root = _nested(root_type(schema), place) if is_root else _group(schema, place)
     return FieldTree(
         root=root,
         leaves={leaf.attribute.path: leaf for leaf in root.leaves},
@@ -141,7 +148,9 @@ def _group(model: type[Any], place: _Place, kinds: Kinds | None = None) -> Group
         inner = [] if info.is_required() else [Fallback.OMIT]
         inner += [Fallback.NONE] if field_type.nullable else []
         path = (*place.path, name)
-        if kinds is not None and path not in place.begun:
+        if kinds is not None and is_bare(model):
+            path = (*place.path, KindName(kinds.text_of(model)))
+        elif kinds is not None and path not in place.begun:
             path = (*place.path, KindName(kinds.text_of(model)), name)
         below = _Place(place.numbered, place.begun, path, tuple(inner), around, max_depth)
         if field_type.models and not field_type.is_list:
@@ -153,11 +162,19 @@ def _group(model: type[Any], place: _Place, kinds: Kinds | None = None) -> Group
         if field_type.models:
             inside = _numbered(leaf.attribute.fields)
             item = _Place(*inside, (), (Fallback.OMIT,), around, max_depth)
-            leaf = replace(leaf, item=_nested(field_type, item))
+            one = _nested(field_type, item)
+            if field_type.is_one_or_several and not one.branches:
+                one = replace(one, model=field_type.models[0])
+            leaf = replace(leaf, item=one)
         children[name] = leaf
         leaves.append(leaf)
     return Group(
-        place.path, children, tuple(leaves), place.fallbacks, model=model if kinds else None
+        place.path,
+        children,
+        tuple(leaves),
+        place.fallbacks,
+        model=model if kinds else None,
+        is_bare=is_bare(model),
     )
 
 
@@ -168,11 +185,10 @@ def _nested(field_type: FieldType, place: _Place) -> Group:
     number, attribute = place.numbered[*place.path, kinds.name]
     kind = _leaf(number, attribute, None, ())
     branches = {model: _group(model, place, kinds) for model in kinds.distinct}
-    if not kinds.is_field:
-        # The kind is stated with the fields of its model, though it is none of them.
-        branches = {
-            model: replace(group, leaves=(kind, *group.leaves)) for model, group in branches.items()
-        }
+    for model, group in branches.items():
+        if not kinds.is_field or group.is_bare:
+            # The kind is stated with the fields of its model, though it is none of them.
+            branches[model] = replace(group, leaves=(kind, *group.leaves))
     leaves = {leaf.index: leaf for group in branches.values() for leaf in group.leaves}
     leaves[number] = kind
     return Group(
@@ -251,3 +267,9 @@ def _leaf(
         choices=Choices(choices) if choices else None,
         annotation=info and annotation_of(info),
     )
+
+
+def one_or_several(of: Attribute | Group, value: Any) -> Any:
+    """A list's only item, where it may stand for the list; any other value as it is."""
+    is_one = of.is_one_or_several and isinstance(value, list) and len(value) == 1
+    return value[0] if is_one else value

@@ -17,13 +17,13 @@ MOVED = object()
 
 def of_other_kinds(row: Row, group: Group) -> Iterator[int]:
     """Indices of leaves that models of unions have which were not chosen."""
-    for child in group.children.values():
-        node = row.node(child)
-        if isinstance(child, Group) and isinstance(node, Group):
-            own = {leaf.index for leaf in node.leaves}
-            yield from (leaf.index for leaf in child.leaves if leaf.index not in own)
-        if isinstance(node, Group):
-            yield from of_other_kinds(row, node)
+    node = row.branch(group)
+    own = {leaf.index for leaf in node.leaves}
+    yield from (leaf.index for leaf in group.leaves if leaf.index not in own)
+    for child in node.children.values():
+        below = child if isinstance(child, Group) else row.node(child)
+        if isinstance(below, Group):
+            yield from of_other_kinds(row, below)
 
 
 def final(row: Row, instance: Any, path: tuple[str, ...]) -> Any:
@@ -42,6 +42,8 @@ def final(row: Row, instance: Any, path: tuple[str, ...]) -> Any:
             instance = value_in(instance, name)
         elif name not in kept.values():
             return None
+        elif None in kept:
+            continue
         elif not isinstance(instance, (Sequence, Mapping)) or len(instance) != len(kept):
             return MOVED
         else:

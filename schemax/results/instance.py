@@ -13,7 +13,7 @@ from schemax.attributes.classes import declares_fields, dumped, fields_of, valid
 from schemax.attributes.made_classes import problems_of
 from schemax.messages import joined, reason_of
 from schemax.results.extraction import FieldError
-from schemax.results.fields import Fallback, Group, Leaf
+from schemax.results.fields import Fallback, Group, Leaf, one_or_several
 from schemax.results.finals import final
 from schemax.results.row import Misfit, Row
 from schemax.results.values import as_seconds
@@ -28,13 +28,13 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
     """
     while True:
         try:
-            data = row.assembled(row.tree.root)
+            data = row.assembled(row.root)
             if isinstance(data, Fallback):
                 return None
             # Names, because the data is keyed by them; lax, because it is text.
             instance = validated(schema, data, strict=False, by_name=True, by_alias=False)
         except Misfit as misfit:
-            row.blamed(misfit.error, misfit.group)
+            row.blamed(misfit.error, misfit.node)
             continue
         except ValidationError as error:
             if not row.blamed(error):
@@ -44,19 +44,20 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
             row.errors.append(FieldError(None, reason_of(error)))
             return None
         if not _blamed_timestamps(row, instance) and not _blamed_by_document(row, instance):
-            row.errors += row.discarded(row.tree.root)
+            row.errors += row.discarded(row.root)
             return instance
 
 
 def partial_of(row: Row, schema: Any) -> dict[str, Any]:
     """What was read for the fields of a row that has no instance: values that fit their types."""
     found: dict[str, Any] = {}
-    for name, child in row.tree.root.children.items():
+    model: Any = row.root.model or schema
+    for name, child in row.root.children.items():
         data = _read_below(row, child)
         if isinstance(data, Fallback):
             continue
         try:
-            found[name] = _adapter(schema, name).validate_python(data, strict=False)
+            found[name] = _adapter(model, name).validate_python(data, strict=False)
         except Exception:  # of a validator; what it says is among the row's errors
             continue
     return {name: _as_data(value) for name, value in found.items() if value not in (None, [])}
@@ -65,12 +66,16 @@ def partial_of(row: Row, schema: Any) -> dict[str, Any]:
 def _read_below(row: Row, node: Leaf | Group) -> Any:
     node = row.node(node)
     if isinstance(node, Leaf):
-        return row.chosen[node.index]
+        return one_or_several(node.attribute, row.chosen[node.index])
     below = {name: _read_below(row, child) for name, child in node.children.items()}
     stated = {name: data for name, data in below.items() if not isinstance(data, Fallback)}
+    if node.is_bare:
+        return below["root"]
     if node.is_mapping:
         return {item["key"]: item["value"] for item in stated.values() if len(item) == 2}
-    return (list(stated.values()) if node.is_list else stated) if stated else Fallback.OMIT
+    if not stated:
+        return Fallback.OMIT
+    return one_or_several(node, list(stated.values())) if node.is_list else stated
 
 
 @lru_cache(maxsize=512)
@@ -108,7 +113,7 @@ def _blamed_by_document(row: Row, instance: Any) -> bool:
     blame: dict[Leaf, list[str]] = {}
     staying: list[FieldError] = []
     for place, message in problems_of(instance):
-        node, rest = row.located(place, row.tree.root)
+        node, rest = row.located(place, row.root)
         if rest and isinstance(rest[0], int):
             message = f"item {rest[0] + 1}: {message}"
         if isinstance(node, Group):

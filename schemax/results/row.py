@@ -22,16 +22,16 @@ from schemax.messages import joined, reason_of
 from schemax.reading import Reading
 from schemax.reading.absence import is_stray_literal, says_no_value
 from schemax.results.extraction import FieldError, SlotText
-from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of
+from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of, one_or_several
 from schemax.results.values import count_of, is_text, readings_of, texts_of
 
 
 class Misfit(Exception):
     """What Pydantic does not take for the model of a union."""
 
-    def __init__(self, group: Group, error: ValidationError) -> None:
-        super().__init__(group, error)
-        self.group, self.error = group, error
+    def __init__(self, node: Leaf | Group, error: ValidationError) -> None:
+        super().__init__(node, error)
+        self.node, self.error = node, error
 
 
 _NO_VALUE = "the text states no value, and the field is required"
@@ -49,7 +49,7 @@ class Row:
     lists, items: per leaf that is a list in two phases, its group, and its items' leaves with their
         slots.
     kept: per such list, by path, the names of the items that were passed to Pydantic, by what it
-        calls them: their places, or the keys of a dict.
+        calls them: their places, or the keys of a dict; None, of the one that stands for the list.
     taken, tried: per group, the fallback of the latest attempt and those that did not work.
     """
 
@@ -85,7 +85,7 @@ class Row:
         self.begin(tree.root.leaves)
         self.lists: dict[int, Group] = {}
         self.items: dict[int, list[tuple[Leaf, SlotText]]] = {}
-        self.kept: dict[tuple[str, ...], dict[int | str, str]] = {}
+        self.kept: dict[tuple[str, ...], dict[int | str | None, str]] = {}
         self.errors: list[FieldError] = []
         self.faulty: set[int] = set()
         self.left: dict[int, tuple[Fallback, ...]] = {}
@@ -172,17 +172,24 @@ class Row:
             fallbacks=leaf.when_invalid,
             is_list=True,
             is_mapping=leaf.attribute.is_mapping,
+            is_one_or_several=leaf.attribute.is_one_or_several,
         )
 
     def node(self, child: Leaf | Group) -> Leaf | Group:
         """The child itself, the group of the list that it is, or of the kind that was chosen."""
-        if isinstance(child, Leaf):
-            return self.lists.get(child.index, child)
-        if child.kind is None or isinstance(self.chosen[child.kind.index], Fallback):
-            return child
-        choices = child.kind.attribute.choice_values
-        chosen = self.chosen[child.kind.index]
-        return child.branches[choices.index(chosen)] if chosen in choices else child
+        return self.lists.get(child.index, child) if isinstance(child, Leaf) else self.branch(child)
+
+    def branch(self, group: Group) -> Group:
+        """The group itself; of a union, that of the kind that was chosen."""
+        if group.kind is None or isinstance(self.chosen[group.kind.index], Fallback):
+            return group
+        choices = group.kind.attribute.choice_values
+        chosen = self.chosen[group.kind.index]
+        return group.branches[choices.index(chosen)] if chosen in choices else group
+
+    @property
+    def root(self) -> Group:
+        return self.branch(self.tree.root)
 
     # What is passed to Pydantic.
 
@@ -208,14 +215,16 @@ class Row:
             return self._pairs(group, data)
         if group.is_list:
             self.kept[group.path] = dict(enumerate(data))
-            return list(data.values())
+            if group.is_one_or_several and len(data) == 1:
+                self.kept[group.path] = dict.fromkeys([None], *data)
+            return one_or_several(group, [*data.values()])
         if lost or group.branches:
             return Fallback.LOST
         return data if group.model is None else self._instance(group, data)
 
     def _pairs(self, group: Group, items: dict[str, Any]) -> dict[Any, Any]:
         """Of items with the same key, the first one is kept; the others are reported."""
-        kept: dict[int | str, str] = {}
+        kept: dict[int | str | None, str] = {}
         for name, item in items.items():
             if kept.setdefault(item["key"], name) != name:
                 self._repeated(group, name, item["key"])
@@ -231,10 +240,13 @@ class Row:
 
     def _instance(self, group: Group, data: dict[str, Any]) -> Any:
         assert group.model is not None
+        inner = self.node(*group.children.values()) if group.is_bare else group
         try:
-            return validated(group.model, data, strict=False, by_name=True, by_alias=False)
+            stated = data.pop("root") if group.is_bare else data
+            made = validated(group.model, stated, strict=False, by_name=True, by_alias=False)
         except ValidationError as error:
-            raise Misfit(group, error) from error
+            raise Misfit(inner, error) from error
+        return made.root if group.is_bare else made
 
     def filling(self, node: Leaf | Group) -> Any:
         node = self.node(node)
@@ -242,7 +254,7 @@ class Row:
             chosen = self.chosen[node.index]
             if chosen is Fallback.LOST and node.index not in self.faulty:
                 self.fault(node, _NO_VALUE)
-            return chosen
+            return one_or_several(node.attribute, chosen)
         while True:
             fallback = self.taken[node.path] = self.fallback_of(node)
             self.kept.pop(node.path, None)
@@ -277,13 +289,13 @@ class Row:
             message = f"item {leaf.number}: {message}"
         self.errors.append(FieldError(leaf.attribute.name, message, self.raws[leaf.index]))
 
-    def blamed(self, error: ValidationError, group: Group | None = None) -> bool:
+    def blamed(self, error: ValidationError, of: Leaf | Group | None = None) -> bool:
         """Faults what the error names; False if that is nothing but the row as a whole.
 
-        group: the model of a union that the error is of; None for the root.
+        of: the member of a union that the error is of; None for the root.
         """
-        top = group or self.tree.root
-        if group is None and error.title != self.tree.title:
+        top = of or self.root
+        if of is None and error.title != self.tree.title:
             # of another model, out of a default factory
             self.errors.append(FieldError(None, reason_of(error)))
             return False
@@ -294,7 +306,7 @@ class Row:
             if isinstance(node, Leaf) and node.attribute.is_list and rest:
                 message = f"item {rest[0] + 1}: {message}" if type(rest[0]) is int else message
             blame.setdefault(node, []).append(message)
-        whole = blame.pop(self.tree.root, [])
+        whole = blame.pop(self.root, [])
         if not blame:
             self.errors.append(FieldError(None, joined(whole)))
         for node, messages in blame.items():

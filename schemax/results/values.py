@@ -25,8 +25,8 @@ from schemax.results.fields import Leaf
 def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> list[str] | None:
     """The items of a list, nulls dropped, or one text; None for null, and for what is left out.
 
-    A list that is written as one text is split, unless the field is strict. Without white space
-    around them, which small models like to copy along with a word.
+    A list that is written as one text is split, unless the field is strict, or may hold one text.
+    Without white space around them, which small models like to copy along with a word.
 
     Raises ValueError, which says why, and whatever a format of the user's own raises.
     """
@@ -41,7 +41,8 @@ def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> 
     if leaf.attribute.is_list:
         is_text = len(texts) == 1 and not strict and format.unescape(slot.raw) == items[0]
         is_choice = leaf.choices is not None and texts[:1] and texts[0] in leaf.choices.values
-        return items_in(texts[0]) if is_text and not is_choice else texts
+        is_one = leaf.attribute.is_one_or_several
+        return items_in(texts[0]) if is_text and not is_choice and not is_one else texts
     if len(texts) > 1:
         raise ValueError(f"expected one value, got {len(texts)}")
     return texts or None

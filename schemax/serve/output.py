@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 
 from schemax.results import Extraction, SlotText
 from schemax.serve.schemas import ClientSchema
@@ -19,6 +19,8 @@ Piece = tuple[str, str | None]
 def pieces(value: BaseModel, schema: ClientSchema) -> list[Piece]:
     """The JSON text of an instance, piece by piece, under the document's own names."""
     plain = value.model_dump(mode="json", by_alias=True, warnings=False)
+    if isinstance(value, RootModel):
+        value = value.root
     return list(_merged(_object(value, plain, schema, schema.document, ())))
 
 
