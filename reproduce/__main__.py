@@ -6,9 +6,11 @@ A step whose file is there is not run again. README.md tells of the targets.
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,6 +38,12 @@ def run(step: Step) -> None:
     partial.replace(step.makes)
 
 
+def processor_seconds() -> float:
+    """Of all commands that have ended."""
+    ended = os.times()
+    return ended.children_user + ended.children_system
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m reproduce", description=__doc__)
     parser.add_argument("target", choices=TARGETS)
@@ -46,13 +54,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     steps = list(TARGETS[given.target](SCALES[given.scale], given.out, given.source))
     for step in steps:
-        print("+", shlex.join(command_of(step)), f"> {step.makes}" if step.to_file else "")
+        print(
+            "+", shlex.join(command_of(step)), f"> {step.makes}" if step.to_file else "", flush=True
+        )
         if step.makes.exists() or given.dry_run:
             continue
+        began, used = time.perf_counter(), processor_seconds()
         try:
             run(step)
         except subprocess.CalledProcessError as error:
             sys.exit(error.returncode)
+        took, used = time.perf_counter() - began, processor_seconds() - used
+        print(f"  {took:.0f} s, {used:.0f} of a processor core", flush=True)
     if given.target in TABLES and not given.dry_run:
         print(TABLES[given.target](given.out / given.target))
 

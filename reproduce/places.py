@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from reproduce.sample import prompts_of
 from schemax.benchmark.table import markdown_table
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.pairs import outcome_of
@@ -21,7 +22,7 @@ WORDS_OF = ("its own", "a neighbour's", "of neither")
 
 def places(run: SavedRun, examples: Sequence[Example]) -> tuple[list[float], Counter[str]]:
     """The share of annotated pairs that is right, by place; and whose words wrong values are."""
-    groups = prompts_of(examples, stacked_in(run.name))
+    groups = prompts_of([one.category for one in examples], stacked_in(run.name))
     right: list[list[bool]] = [[] for _ in range(max(map(len, groups)))]
     words: Counter[str] = Counter()
     for group in groups:
@@ -43,20 +44,6 @@ def stacked_in(decoding: str) -> int:
     if found := re.search(r"documents_per_prompt=(\d+)", decoding):
         return int(found[1])
     return 6 if decoding.startswith("paper") else 1
-
-
-def prompts_of(examples: Sequence[Example], stacked: int) -> list[list[int]]:
-    """Documents share a prompt with their neighbours of the same category."""
-    waiting: dict[str, list[int]] = {}
-    found: list[list[int]] = []
-    for place, example in enumerate(examples):
-        group = waiting.setdefault(example.category, [])
-        if not group:
-            found.append(group)
-        group.append(place)
-        if len(group) == stacked:
-            del waiting[example.category]
-    return found
 
 
 def rows(results: Path, data: Path) -> Iterator[tuple[str, ...]]:

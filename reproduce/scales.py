@@ -14,6 +14,7 @@ class Scale:
     adapters: those of the models that LoRA trains; the others are trained in full.
     epochs: of fine-tuning. train: other options of it.
     test, train_rows: how many documents of a data set are read; None for all.
+    drawn: how many test documents each of three samples has.
     bench: options of `schemax bench`; rivals: of its rivals. shape: of its model, by default the
         embedded one; large: of the model that drafts are made for.
     drafts: shapes of draft models; none takes the model's first layers, with three acceptances.
@@ -27,6 +28,7 @@ class Scale:
     train: tuple[str, ...]
     test: int | None
     train_rows: int | None
+    drawn: int
     shape: tuple[str, ...]
     bench: tuple[str, ...]
     rivals: tuple[str, ...]
@@ -37,15 +39,17 @@ class Scale:
 
 
 LAPTOP = Scale(
-    models=MappingProxyType({f"layers-{n}": f"layers-{n}" for n in (2, 4, 6)}),
+    models=MappingProxyType({f"layers-{n}": f"layers-{n}" for n in (3, 4, 6)}),
     adapters=frozenset(),
-    epochs=5,
-    train=("--learning-rate", "1e-3", "--bf16"),
-    test=164,
-    train_rows=None,
+    epochs=1,
+    train=("--learning-rate", "5e-4", "--bf16", "--batch-tokens", "1500"),
+    test=60,
+    train_rows=300,
+    drawn=40,
     shape=(),
-    bench=("--documents", "24", "--document-tokens", "120"),
-    rivals=("--generate-batches", "1,8", "--rival-documents", "8", "--repeats", "1"),
+    # Of 16 attributes each, the eight listings that figure 4 stacks would not fit the model.
+    bench=("--documents", "12", "--document-tokens", "120", "--attributes", "8", "--repeats", "1"),
+    rivals=("--generate-batches", "1,8", "--rival-documents", "4"),
     large=(),
     drafts=(),
     price=0.10,  # of two cores in a cloud
@@ -66,6 +70,7 @@ L40S = Scale(
     train=("--bf16",),
     test=None,
     train_rows=None,
+    drawn=200,
     shape=("--shape", "qwen3-8b"),
     bench=("--documents", "256", "--document-tokens", "250"),
     rivals=("--generate-batches", "8,16,32,64", "--rival-documents", "64"),

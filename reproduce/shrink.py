@@ -1,4 +1,4 @@
-"""A smaller model: the first layers of another, to be fine-tuned.
+"""A smaller model: the first layer of another and its last ones, to be fine-tuned.
 
 python -m reproduce.shrink MODEL OUT --layers 2
 """
@@ -9,30 +9,41 @@ import argparse
 import shutil
 from pathlib import Path
 
+import torch
 from transformers import AutoModelForCausalLM
 
 _BESIDE = ("tokenizer.json", "tokenizer_config.json", "prompt.jinja")
 
 
 def shrink(model: Path, out: Path, layers: int) -> None:
-    """Writes a folder as transformers does, with the tokenizer and the prompt of the model."""
+    """Writes a folder as transformers does, with the tokenizer and the prompt of the model.
+
+    What is left out follows the first layer: of the embedded model, on which the last ones decide
+    what is copied, 4 layers have four fifths of its F1 so, and a quarter with the first 4.
+    """
     made = AutoModelForCausalLM.from_pretrained(model)
-    made.model.layers = made.model.layers[:layers]
-    made.config.num_hidden_layers = len(made.model.layers)
+    count = len(made.model.layers)
+    kept = [0, *range(count - layers + 1, count)]
+    made.model.layers = torch.nn.ModuleList(made.model.layers[place] for place in kept)
+    made.config.num_hidden_layers = layers
     if getattr(made.config, "layer_types", None):
-        made.config.layer_types = made.config.layer_types[:layers]
+        made.config.layer_types = [made.config.layer_types[place] for place in kept]
     made.save_pretrained(out)
     for name in _BESIDE:
         if (model / name).is_file():
             shutil.copy(model / name, out)
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("model", type=Path)
+    options.add_argument("out", type=Path)
+    options.add_argument("--layers", type=int, required=True)
+    return options
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--layers", type=int, required=True)
-    given = parser.parse_args()
+    given = parser().parse_args()
     shrink(given.model, given.out, given.layers)
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from reproduce.places import WORDS_OF, places
 from reproduce.published import TABLE_1, TABLE_3, TABLE_4
 from schemax.benchmark.table import markdown_table
 from schemax.evaluation.comparison import Comparison, compare
+from schemax.evaluation.examples import read_examples
 from schemax.evaluation.runs import SavedRun, read_runs
 
 
@@ -87,25 +89,60 @@ def parts(folder: Path) -> str:
     return _table(("model", "decoding", "F1", "strict F1", "passes", "cut off"), rows)
 
 
+def stacking(folder: Path) -> str:
+    """F1 and what is right by place in the prompt; the six orders of a prompt together as well."""
+    rows = []
+    of_orders = []
+    for path in sorted(folder.glob("*.json")):
+        drawn = path.stem if path.stem.startswith("turned") else "turned-0"
+        data = folder.parent / "data" / f"oa-mine_{drawn}" / "test.jsonl"
+        (result,) = json.loads(path.read_text())
+        (run,) = read_runs(path)
+        shares, words = places(run, read_examples(data))
+        low, high = result["f1_interval"]
+        rows.append(
+            (
+                *(path.stem, f"{result['f1']:.3f} ({low:.3f} to {high:.3f})"),
+                *(_shares(shares), *(str(words[whose]) for whose in WORDS_OF)),
+            )
+        )
+        if drawn == path.stem:
+            of_orders.append(shares)
+    means = [sum(of_place) / len(of_place) for of_place in zip(*of_orders, strict=True)]
+    rows.append(("all orders", "", _shares(means), *("" for _ in WORDS_OF)))
+    return _table(("prompt", "F1", "right, by place", *(f"wrong: {w}" for w in WORDS_OF)), rows)
+
+
 def independence(folder: Path) -> str:
-    """Every file's settings by pairs: what changes without earlier values, and with gaps.
+    """Pairs that change without earlier values, and with gaps: samples together, and each.
 
     Files are those of `reproduce.targets.independence`: autoregressive, isolated, gapped.
     """
-    rows = []
+    samples: dict[str, list[list[SavedRun]]] = {}
     for path in sorted(folder.glob("*.json")):
-        with_values, without, gapped = read_runs(path)
-        for what, first, second in (
-            ("without earlier values", with_values, without),
-            ("with gaps", without, gapped),
-        ):
-            rows.append((path.stem, what, *_difference(first, second)))
+        samples.setdefault(path.stem.rpartition("_")[0], []).append(read_runs(path))
+    rows = []
+    for name, drawn in samples.items():
+        for what, before, after in (("without earlier values", 0, 1), ("with gaps", 1, 2)):
+            pairs = [(runs[before], runs[after]) for runs in drawn]
+            each = [_compared([pair]) for pair in pairs]
+            of_each = " ".join(f"{one.protocol.f1_difference:+.3f}" for one in each)
+            rows.append((name.replace("_", " "), what, *_difference(_compared(pairs)), of_each))
     names = ("run", "what", "pairs", "differ", "of them, by products", "F1", "difference")
-    return _table((*names, "right only before", "right only after", "McNemar p"), rows)
+    last = ("right only before", "right only after", "McNemar p", "difference by sample")
+    return _table((*names, *last), rows)
 
 
-def _difference(first: SavedRun, second: SavedRun) -> Iterator[str]:
-    found: Comparison = compare(first.examples, first.predictions, second.predictions)
+def _compared(pairs: Sequence[tuple[SavedRun, SavedRun]]) -> Comparison:
+    """Of samples as one; a document that was drawn twice counts twice."""
+    return compare(
+        [one for first, _ in pairs for one in first.examples],
+        [one for first, _ in pairs for one in first.predictions],
+        [one for _, second in pairs for one in second.predictions],
+    )
+
+
+def _difference(found: Comparison) -> Iterator[str]:
     low, high = found.differing_share_interval
     paired = found.protocol
     worst, best = paired.f1_difference_interval
@@ -124,6 +161,10 @@ def _results(folder: Path) -> Iterator[tuple[tuple[str, ...], list[Mapping[str, 
         yield tuple(path.stem.split("_")), json.loads(path.read_text())
 
 
+def _shares(shares: Sequence[float]) -> str:
+    return " ".join(f"{share:.2f}" for share in shares)
+
+
 def _beside(f1: float, paper_f1: float, paper_dollars: float) -> tuple[str, str, str]:
     return f"{paper_f1:.3f}", f"{paper_dollars:.3f}", f"{f1 - paper_f1:+.3f}"
 
@@ -133,5 +174,5 @@ def _table(names: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 TABLES: Mapping[str, Callable[[Path], str]] = MappingProxyType(
-    {made.__name__: made for made in (table1, table3, table4, parts, independence)}
+    {made.__name__: made for made in (table1, table3, table4, parts, stacking, independence)}
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -138,21 +138,48 @@ def parts(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
             yield _evaluate(out / "data" / "oa-mine", tuned, ",".join(PARTS), result, scale)
 
 
-def independence(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """With earlier values and without, with gaps and without: both data sets, three seeds."""
+def stacking(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """Six documents a prompt, of the last model as it is: their order, and how keys name them."""
+    (*_, (_, place)) = scale.models.items()
+    base = _base(place, out)
     yield from data(scale, out, source)
-    for name, place in scale.models.items():
-        base = _base(place, out)
-        yield from _made(base, place)
-        for dataset in DATASETS:
-            for seed in range(3):
-                # Trained as language models are, key by key: such a model never saw a gap.
-                tuned = out / "models" / f"{dataset}_{name}_seed-{seed}"
-                folder = out / "data" / dataset
-                yield _train(scale, folder, name, base, "autoregressive", tuned, seed)
+    yield from _made(base, place)
+    for turned in range(6):
+        drawn = out / "data" / f"oa-mine_turned-{turned}"
+        documents = () if scale.test is None else ("--test", str(2 * scale.test))
+        arguments = (str(out / "published" / "oa-mine"), str(drawn), "--turn", str(turned))
+        yield Step(("reproduce.sample", *arguments, *documents), drawn / "attributes.json")
+        result = out / "stacking" / f"turned-{turned}.json"
+        yield _evaluate(drawn, base, "paper", result, scale)
+    spelled = ("--template", str(Path(__file__).parent / "spelled.jinja"))
+    for name, more in (("each", ()), ("spelled", spelled), ("unnamed", ())):
+        result = out / "stacking" / f"{name}.json"
+        step = _evaluate(out / "data" / "oa-mine_turned-0", base, "paper", result, scale, *more)
+        named = ("reproduce.ids", *step.arguments, "--format", f"json-{name}")
+        yield replace(step, arguments=named)
+
+
+def independence(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """With earlier values and without, with gaps and without: three samples of both data sets.
+
+    Of the two largest models, trained as language models are, key by key (they never saw a gap in
+    that), and of the largest as it was.
+    """
+    yield from models(scale, out, source)
+    *_, second, (largest, place) = scale.models.items()
+    for dataset in DATASETS:
+        read = {
+            "untrained": _base(place, out),
+            **{n: str(_tuned(out, dataset, n, "autoregressive")) for n in (second[0], largest)},
+        }
+        for seed in range(3):
+            drawn = out / "data" / f"{dataset}_seed-{seed}"
+            few = ("--test", str(scale.drawn), "--seed", str(seed))
+            arguments = ("reproduce.sample", str(out / "published" / dataset), str(drawn), *few)
+            yield Step(arguments, drawn / "attributes.json")
+            for name, model in read.items():
                 result = out / "independence" / f"{dataset}_{name}_{seed}.json"
-                settings = ",".join(INDEPENDENCE)
-                yield _evaluate(out / "data" / dataset, str(tuned), settings, result, scale)
+                yield _evaluate(drawn, model, ",".join(INDEPENDENCE), result, scale)
 
 
 TARGETS: Mapping[str, Callable[..., Iterator[Step]]] = MappingProxyType(
@@ -160,7 +187,7 @@ TARGETS: Mapping[str, Callable[..., Iterator[Step]]] = MappingProxyType(
         made.__name__: made
         for made in (
             *(data, models, table1, table3, table4),
-            *(figure4, ablations, parts, independence),
+            *(figure4, ablations, parts, stacking, independence),
         )
     }
 )
@@ -177,10 +204,8 @@ def _made(base: str, place: str) -> Iterator[Step]:
         yield Step(arguments, Path(base) / "config.json")
 
 
-def _train(
-    scale: Scale, data: Path, name: str, base: str, decoding: str, tuned: Path, seed: int = 0
-) -> Step:
-    own = ("--model", base, "--decoding", decoding, "--seed", str(seed), "--out", str(tuned))
+def _train(scale: Scale, data: Path, name: str, base: str, decoding: str, tuned: Path) -> Step:
+    own = ("--model", base, "--decoding", decoding, "--out", str(tuned))
     adapter = ("--lora", "16") if name in scale.adapters else ()
     more = ("--epochs", str(scale.epochs), "--held-out", "0.05", *scale.train, *adapter)
     return Step(("train", str(data), *own, *more), tuned / "training.json", launch=scale.launch)

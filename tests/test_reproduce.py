@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -14,33 +15,44 @@ from typer.testing import CliRunner
 
 from reproduce.__main__ import command_of, main
 from reproduce.amazon import Sizes, write
-from reproduce.places import places, prompts_of, stacked_in
-from reproduce.sample import sample
+from reproduce.ids import FORMATS
+from reproduce.places import places, stacked_in
+from reproduce.sample import prompts_of, sample, turn
 from reproduce.scales import SCALES
 from reproduce.shrink import shrink
 from reproduce.tables import independence, table1
 from reproduce.targets import TARGETS
+from schemax.benchmark.engines.registry import check_engine_names
 from schemax.cli import app
+from schemax.config import resolve_decoding
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.runs import SavedRun
+from schemax.formats import DocumentKey
 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_command_is_one_that_schemax_takes(scale: str, target: str, tmp_path: Path) -> None:
+def test_every_command_is_one_that_is_taken(scale: str, target: str, tmp_path: Path) -> None:
+    """By the command line's own parser, with values that it leaves for later."""
     group: Any = typer.main.get_command(app)
     steps = list(TARGETS[target](SCALES[scale], tmp_path))
     assert steps
-    made = set()
-    for step in steps:
-        if step.makes not in made and not step.arguments[0].startswith("reproduce."):
-            name, *arguments = step.arguments
-            context = group.commands[name].make_context(name, arguments)
-            for option in ("decoding", "engines"):
-                assert context.params.get(option) != ""
-        made.add(step.makes)
-    assert all(command_of(step)[-1] == step.arguments[-1] for step in steps)
+    for step in {step.makes: step for step in steps}.values():
+        assert command_of(step)[-1] == step.arguments[-1]
+        name, *arguments = step.arguments
+        if name in ("reproduce.sample", "reproduce.shrink"):
+            importlib.import_module(name).parser().parse_args(arguments)
+            continue
+        if name == "reproduce.ids":  # whose arguments are those of schemax
+            name, *arguments = arguments
+        given = group.commands[name].make_context(name, arguments).params
+        for decoding in (given.get("decoding") or "isolated").split(","):
+            resolve_decoding(decoding)
+        if name == "bench":
+            check_engine_names(given["engines"].split(","))
+        if template := given.get("template"):
+            assert Path(template).is_file()
 
 
 def test_a_step_that_is_done_is_not_run_again(
@@ -55,8 +67,9 @@ def test_a_step_that_is_done_is_not_run_again(
         jsonl(folder / "test.jsonl", [{"n": n} for n in range(1640)])
     main(["data", "--out", str(tmp_path)])
     few = rows((tmp_path / "data" / "oa-mine" / "test.jsonl").read_text())
-    assert [row["n"] for row in few] == list(range(0, 1640, 10))
-    assert capfd.readouterr().out.count("\n") == 4
+    assert [row["n"] for row in few] == [n * 1640 // 60 for n in range(60)]
+    # Of each command, the command and the time that it took, unless what it makes was here.
+    assert capfd.readouterr().out.count("\n") == 4 + 2
     (tmp_path / "data" / "oa-mine" / "test.jsonl").write_text("mine")
     main(["data", "--out", str(tmp_path)])
     assert (tmp_path / "data" / "oa-mine" / "test.jsonl").read_text() == "mine"
@@ -70,6 +83,28 @@ def test_a_sample_takes_all_where_there_are_few(tmp_path: Path) -> None:
         jsonl(tmp_path / f"{split}.jsonl", [1, 2, 3])
     sample(tmp_path, tmp_path / "out", {"train": None, "test": 9})
     assert (tmp_path / "out" / "test.jsonl").read_text() == "1\n2\n3\n"
+    drawn = [tmp_path / name for name in ("drawn", "again", "other")]
+    for folder, seed in zip(drawn, (0, 0, 2), strict=True):
+        sample(tmp_path, folder, {"test": 1}, seed)
+    one, same, another = ((folder / "test.jsonl").read_text() for folder in drawn)
+    assert one == same != another
+
+
+def test_documents_of_a_prompt_take_turns(tmp_path: Path) -> None:
+    categories = ["Tea", "Tea", "Tea", "Shoes", "Tea"]
+    jsonl(tmp_path / "test.jsonl", [{"n": n, "category": c} for n, c in enumerate(categories)])
+    turn(tmp_path, 3, 1)
+    turned = rows((tmp_path / "test.jsonl").read_text())
+    assert [row["n"] for row in turned] == [1, 2, 0, 3, 4]
+
+
+def test_documents_are_named_in_three_more_ways() -> None:
+    of = DocumentKey("2")
+    keys = [made.key((of, "Color"), (of, "Brand")) for made in FORMATS]
+    assert keys == [',\n  "2. Color":', ',\n    "Color":', ',\n  "Color":']
+    opened = [made.key((DocumentKey("3"), "Brand"), (of, "Color")) for made in FORMATS]
+    assert opened == [',\n  "3. Brand":', '\n  },\n  "three": {\n    "Brand":', ',\n  "Brand":']
+    assert [made.key(("Brand",), None) for made in FORMATS] == ['  "Brand":'] * 3
 
 
 def metadata(folder: Path) -> list[Path]:
@@ -167,7 +202,7 @@ def test_wrong_values_are_traced_to_their_document() -> None:
         Example(category, text, {"Brand": text.split()[0]})
         for category, text in zip(categories, texts, strict=True)
     ]
-    assert prompts_of(examples, 2) == [[0, 1], [2], [3]]
+    assert prompts_of(categories, 2) == [[0, 1], [2], [3]]
     found = [{"Brand": "Tazo"}, {"Brand": "Zen"}, {"Brand": "Earl"}, {"Brand": "Nike"}]
     run = SavedRun("paper:documents_per_prompt=2", examples, found)
     shares, words = places(run, examples)

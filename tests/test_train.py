@@ -448,6 +448,22 @@ def test_bfloat16(base: Path, data: Path) -> None:
     Extractor.from_pretrained(out, device="cpu")
 
 
+def test_documents_are_held_out_of_bfloat16_too(base: Path, data: Path) -> None:
+    """Two checks: what accelerate puts around the model must be there again after the first."""
+    few = ("--bf16", "--steps", 2, "--check-every", 1, "--decoding", "paper")
+    out = trained(data, base, "out", *few, "--held-out", 0.4)
+    assert (
+        len(
+            [
+                row
+                for row in json.loads((out / "training.json").read_text())["history"]
+                if "held_out_f1" in row
+            ]
+        )
+        == 2
+    )
+
+
 @pytest.mark.slow
 def test_labels_of_teachers_and_of_the_model_itself(base: Path, data: Path) -> None:
     predictions = [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +42,20 @@ def split_examples(
     )
 
 
+@contextmanager
+def _own_forward(model: Any) -> Iterator[None]:
+    """Without what accelerate puts around a model that is trained in bfloat16.
+
+    Its autocast would round the scores of attention, with which no decoder's masks agree.
+    """
+    around = vars(model).pop("forward", None)
+    try:
+        yield
+    finally:
+        if around is not None:
+            model.forward = around
+
+
 def scorer(
     extractor: Extractor,
     examples: Sequence[TrainingExample],
@@ -60,12 +75,15 @@ def scorer(
     made: list[Extractor] = []
 
     def f1() -> float:
-        if not made:  # not before the trainer has put the weights where they stay
-            model, tokenizer = extractor.model.model, extractor.tokenizer
-            made.append(Extractor(model, tokenizer, eos_ids=extractor.eos_ids))
-        (reader,) = made
-        stream = reader.stream(records, schemas, category="category", decoding=config, **settings)
-        items = sorted(stream, key=lambda item: item.index)
+        model = extractor.model.model
+        with _own_forward(model):
+            if not made:  # not before the trainer has put the weights where they stay
+                made.append(Extractor(model, extractor.tokenizer, eos_ids=extractor.eos_ids))
+            (reader,) = made
+            stream = reader.stream(
+                records, schemas, category="category", decoding=config, **settings
+            )
+            items = sorted(stream, key=lambda item: item.index)
         values = [{name: one.value for name, one in item.fields.items()} for item in items]
         return score_predictions(chosen, labelled(chosen, values, schemas)).protocol.f1
 
