@@ -212,14 +212,16 @@ def test_pydantic_ai(url: str, expected: Shoe, way: str) -> None:
     models = pytest.importorskip("pydantic_ai.models.openai")
     providers = pytest.importorskip("pydantic_ai.providers.openai")
     kind = models.OpenAIResponsesModel if way == "responses" else models.OpenAIChatModel
-    model = kind("any", provider=providers.OpenAIProvider(base_url=url, api_key="key"))
     output = Shoe if way == "tool" else pydantic_ai.NativeOutput(Shoe)
-    agent = pydantic_ai.Agent(model, output_type=output)
 
     async def run() -> tuple[Any, Any]:
-        whole = (await agent.run(TEXT)).output
-        async with agent.run_stream(TEXT) as streamed:
-            return whole, await streamed.get_output()
+        # A client of its own leaves connections open behind the event loop.
+        async with openai.AsyncOpenAI(base_url=url, api_key="key") as client:
+            model = kind("any", provider=providers.OpenAIProvider(openai_client=client))
+            agent = pydantic_ai.Agent(model, output_type=output)
+            whole = (await agent.run(TEXT)).output
+            async with agent.run_stream(TEXT) as streamed:
+                return whole, await streamed.get_output()
 
     assert asyncio.run(run()) == (expected, expected)
 
