@@ -78,6 +78,19 @@ def test_faults_of_types_do_not_hide_those_of_after(run: Run, tmp_path: Path) ->
     assert "circle" in found[2]
 
 
+def test_classes_that_are_unions_are_declarations(run: Run, tmp_path: Path) -> None:
+    """Others without named fields are types of fields."""
+    (tmp_path / "reach.py").write_text(
+        "from pydantic import BaseModel, RootModel\n"
+        "class Email(BaseModel):\n    address: str | None = None\n"
+        "class Phone(BaseModel):\n    number: str | None = None\n"
+        "class Reach(RootModel[Email | Phone]): pass\n"
+        "class Tags(RootModel[list[str]]): pass\n"
+    )
+    result = run("check", "reach.py")
+    assert "declarations: 3, refusals: 0, warnings: 0" in result.stderr
+
+
 def test_findings_as_data(run: Run) -> None:
     result = run("check", "faulty.py:Inner", "--json", "--format", "xml", "--format", "yaml")
     assert result.exit_code == 1

@@ -15,7 +15,9 @@ from pydantic import RootModel
 from pydantic_core import SchemaError as CoreSchemaError
 
 from schemax.attributes import settings_of
-from schemax.attributes.classes import broken_at, declares_fields
+from schemax.attributes.classes import BROKEN, broken_at, declares_fields
+from schemax.attributes.field_type import UnsupportedType
+from schemax.attributes.recursion import root_type
 from schemax.catalog import load_schema
 from schemax.commands.console import UsageError
 from schemax.errors import SchemaxError
@@ -105,9 +107,18 @@ def classes_of(module: ModuleType) -> dict[str, Model]:
     return {
         name: value
         for name, value in vars(module).items()
-        if declares_fields(value) and not issubclass(value, RootModel)
-        if value.__module__ == module.__name__
+        if declares_fields(value) and (not issubclass(value, RootModel) or _is_union(value))
+        # Pydantic leaves the generic classes that it makes in the module, too.
+        if value.__module__ == module.__name__ and name.isidentifier()
     }
+
+
+def _is_union(model: type[RootModel[Any]]) -> bool:
+    """Whether it is a declaration by itself, and not the type of a field."""
+    try:
+        return bool(root_type(model).models)
+    except (UnsupportedType, *BROKEN):
+        return False
 
 
 def imported(place: str) -> ModuleType:
