@@ -382,3 +382,15 @@ def test_an_extractor_reads_a_union(
     example = ("A", Who(Person(name="Ann")))
     for value in extractor.extract(TITLES[:2], Who, on_error="null", examples=[example]):
         assert value is None or isinstance(value.root, Person | Company)
+
+
+def test_alternatives_of_the_same_properties_are_conditions() -> None:
+    """They refine what the root declares; those with properties of their own are what it is."""
+    own = {"kind": {"type": "string"}, "size": {"type": "integer"}}
+    alternatives = [{"properties": {"kind": {"const": kind}}} for kind in ("shoe", "tea")]
+    document = {"type": "object", "properties": own, "anyOf": alternatives}
+    model = AttrSchema.from_json_schema(document)
+    assert [attribute.path for attribute in compile_attributes(model)] == [("kind",), ("size",)]
+    alternatives[0]["properties"]["laces"] = {"type": "string"}
+    other = AttrSchema.from_json_schema(document)
+    assert ("laces",) in [attribute.path for attribute in compile_attributes(other)]

@@ -102,9 +102,13 @@ class Types(ABC):
 
     def _is_condition(self, node: Node, branches: Any, place: Place) -> bool:
         """Whether alternatives say something of an object's properties, rather than what it is."""
-        if not node.get("properties") or not isinstance(branches, list):
+        own = node.get("properties")
+        if not own or not isinstance(branches, list):
             return False
-        return not all("properties" in self._resolved(part, place) for part in branches)
+        found = [self._resolved(part, place).get("properties") for part in branches]
+        # Alternatives name properties of their own; conditions speak of those that are there.
+        named = [isinstance(one, Mapping) and not one.keys() <= own.keys() for one in found]
+        return None in found or not any(named)
 
     def _resolved(self, part: Any, place: Place) -> Node:
         if not isinstance(part, Mapping):
