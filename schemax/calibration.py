@@ -56,6 +56,11 @@ class Calibration:
         return 1 / (1 + exp(-scaled)) if scaled >= 0 else exp(scaled) / (1 + exp(scaled))
 
 
+def per_item(probability: float, items: int) -> float:
+    """What `min_probability` is compared with: of a list, the geometric mean over its items."""
+    return float(probability ** (1 / max(1, items)))
+
+
 def logit(probability: float) -> float:
     """Finite for 0 and 1 too, which are taken for a millionth more or less."""
     kept = min(max(probability, LEAST), 1 - LEAST)

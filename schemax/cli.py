@@ -139,7 +139,7 @@ def main() -> None:
     """The entry point of the console script."""
     make_up_for_closed_streams()
     share_processors()
-    # Rows in work are many small objects without circles, among which Python would look for some.
+    # Rows in work are many small objects, and none is part of a circle: each search is in vain.
     gc.set_threshold(50_000, 20, 20)
     if isinstance(sys.stdout, TextIOWrapper):
         # A narrow console encoding should cost a character, not the run.

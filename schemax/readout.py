@@ -10,7 +10,7 @@ from math import exp, isnan
 from typing import TYPE_CHECKING, Any
 
 from schemax.attributes import Attribute
-from schemax.calibration import Calibration
+from schemax.calibration import Calibration, per_item
 from schemax.compiler import CompiledSchema
 from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.choices import Branches, Choices, choices_of
@@ -186,7 +186,9 @@ def _slot_text(
         confidence = calibration.confidence(confidence)
         least = compiled.decoding.min_probability
         least = calibration.min_probability if least is None else least
-        left_out = kind.optional and probability < least ** _num_items(raw, kind, compiled.format)
+        left_out = kind.optional and probability < least
+        if left_out and kind.is_list:
+            left_out = per_item(probability, _num_items(raw, compiled.format)) < least
     null = slot.null_logprob
     return SlotText(
         raw,
@@ -204,15 +206,13 @@ def _slot_text(
     )
 
 
-def _num_items(raw: str, kind: _Kind, output_format: OutputFormat) -> int:
-    """Of a list, so that the threshold holds for its items on average; 1 of all else."""
-    if not kind.is_list:
-        return 1
+def _num_items(raw: str, output_format: OutputFormat) -> int:
+    """Of a list that is written as one literal; 1 of what cannot be read."""
     try:
         items = output_format.unescape(raw, is_list=True)
     except Exception:  # cut off; and a format may be the user's own
         return 1
-    return max(1, len(items)) if isinstance(items, list) else 1
+    return len(items) if isinstance(items, list) else 1
 
 
 @lru_cache(maxsize=64)

@@ -116,9 +116,10 @@ def classes_of(module: ModuleType) -> dict[str, Model]:
 def _is_union(model: type[RootModel[Any]]) -> bool:
     """Whether it is a declaration by itself, and not the type of a field."""
     try:
-        return bool(root_type(model).models)
+        root_type(model)
     except (UnsupportedType, *BROKEN):
         return False
+    return True
 
 
 def imported(place: str) -> ModuleType:

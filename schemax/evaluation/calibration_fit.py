@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from schemax.calibration import Calibration, logit
+from schemax.calibration import Calibration, logit, per_item
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
 from schemax.evaluation.intervals import Counts, count_by_product, difference_interval, f1_of
@@ -96,11 +96,11 @@ def entries_of(
 
 
 def _compared(field: FieldResult) -> float | None:
-    """What a threshold is compared with: of a list, the geometric mean over its items."""
-    several = isinstance(field.value, list) and len(field.value)
-    return (
-        field.probability ** (1 / several) if several and field.probability else field.probability
-    )
+    """What thresholds are compared with; None where the model told no probability."""
+    is_list = isinstance(field.value, list | tuple | set | frozenset)
+    if field.probability is None or not is_list:
+        return field.probability
+    return per_item(field.probability, len(field.value))
 
 
 def fit_calibration(entries: Sequence[FitEntry]) -> Fit:

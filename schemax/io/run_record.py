@@ -39,8 +39,8 @@ class RunRecord:
     command: Mapping[str, Any] = field(default_factory=dict)
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
-    def write(self, scratch: str | None = None) -> None:
-        """scratch: its name until all is written; None chooses one beside the table."""
+    def write(self, scratch: str) -> None:
+        """scratch: its name until all is written."""
         data = {"version": _VERSION, **asdict(self)}
         with writing(record_name(self.summary.output), scratch) as handle:
             handle.write(json.dumps(data, indent=1, default=str).encode() + b"\n")
