@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,6 +68,20 @@ def slow_but(usual: Container[Any], values: Iterable[Any], key: Any = lambda val
         value if key(value) in usual else pytest.param(value, marks=pytest.mark.slow)
         for value in values
     ]
+
+
+def combinations(names: str, *axes: Sequence[Any], **more: Any) -> pytest.MarkDecorator:
+    """All combinations of these values; in usual runs so few that each value is among them."""
+    places = [range(len(axis)) for axis in axes]
+    usual = {tuple(n % len(axis) for axis in axes) for n in range(max(map(len, axes)))}
+    values = [
+        pytest.param(
+            *(axis[n] for axis, n in zip(axes, place, strict=True)),
+            marks=() if place in usual else pytest.mark.slow,
+        )
+        for place in product(*places)
+    ]
+    return pytest.mark.parametrize(names, values, **more)
 
 
 @pytest.fixture(autouse=True, scope="session")

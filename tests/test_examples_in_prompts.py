@@ -276,11 +276,12 @@ def extractor(backend: tokenizers.Tokenizer) -> Extractor:
 @pytest.mark.parametrize("format", format_names())
 def test_extracts_with_examples(extractor: Extractor, format: str, decoding: str) -> None:
     settings: dict[str, Any] = {"format": format, "decoding": decoding, "on_error": "null"}
-    before = extractor.extract(TITLES, Small, **settings)
-    found = extractor.extract(TITLES, Small, examples=[GOOD], **settings)
-    assert len(found) == len(TITLES)
+    texts = TITLES[:3]
+    before = extractor.extract(texts, Small, **settings)
+    found = extractor.extract(texts, Small, examples=[GOOD], **settings)
+    assert len(found) == len(texts)
     # What was read of an instruction with examples is not taken for one without.
-    assert extractor.extract(TITLES, Small, **settings) == before
+    assert extractor.extract(texts, Small, **settings) == before
 
 
 def test_records_are_shown_as_products_are(

@@ -51,9 +51,9 @@ def test_nothing_depends_on_what_shares_a_pass(
     """Documents in flight, flights, room in a pass, order: the oracle's slots of one prompt."""
     model = decoder_model(family)
     compiled = compiled_in(way, small, codec, temperature=temperature)
-    prompts = compiled.encode(TITLES)
+    prompts = compiled.encode(TITLES[:5])
     each = [len(prompt.documents) for prompt in prompts]
-    expected = assert_right(model, compiled, TITLES, 1)
+    expected = assert_right(model, compiled, TITLES[:5], 1)
     for batch_size, pass_tokens, flights in (("auto", 1024, 1), (2, 1024, 2), ("auto", 150, 2)):
         config = replace(compiled.decoding, batch_size=batch_size)
         again = replace(compiled, decoding=config)
@@ -306,16 +306,16 @@ def test_instructions_that_nothing_uses_are_let_go(
 
     compiled = [
         compile_schema(small, codec, template=f"Number {n} of many instructions.\n{TEMPLATE}")
-        for n in range(40)
+        for n in range(16)
     ]
     config = replace(compiled[0].decoding, batch_size=4)
     prompts = [c.encode([text])[0] for c in compiled for text in TITLES[:3]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_module._Prefixes, "read", read)
         found = dict(fill(model, prompts, compiled[0].stop, config))
-    assert len(found) == 120
+    assert len(found) == 48
     assert held <= 4
-    for place in (0, 61, 119):
+    for place in (0, 25, 47):
         ((_, alone),) = fill(model, [prompts[place]], compiled[0].stop, config)
         assert found[place] == alone
 
