@@ -74,10 +74,10 @@ def assert_alike(found: Outputs, expected: Outputs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "sampled"),
-    slow_but({("branched", False), ("paper", True)}, product(WAYS, [False, True])),
+    "how", slow_but({("branched", False), ("paper", True)}, product(WAYS, [False, True])), ids=str
 )
-def test_every_way_to_decode_equals_the_cpu(way: str, sampled: bool, codec: TextCodec) -> None:
+def test_every_way_to_decode_equals_the_cpu(how: tuple[str, bool], codec: TextCodec) -> None:
+    way, sampled = how
     drawn = {"temperature": 0.8, "top_p": 0.9} if sampled else {}
     compiled = compiled_in(way, Typed, codec, k_max=4, **drawn)
     expected = run(prepare(tiny_model("qwen3", codec.vocab_size)), compiled, TITLES[:3], 2)
