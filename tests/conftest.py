@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import product
@@ -236,6 +237,12 @@ def data() -> Path:
     if not DATA.is_dir():
         pytest.skip("development data is not here")
     return DATA
+
+
+def pytest_collection_finish() -> None:
+    # What is loaded by now stays. Every search for garbage would look through it again.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from conftest import slow_but
 from oracle import oracle_outputs
 from torch import Tensor
 
@@ -36,7 +37,9 @@ WAYS = {
     ),
 }
 in_each_way = pytest.mark.parametrize("way", WAYS)
-in_some_ways = pytest.mark.parametrize("way", ["branched", "causal", "paper"])
+in_some_ways = pytest.mark.parametrize(
+    "way", slow_but({"branched", "paper"}, ["branched", "causal", "paper"])
+)
 
 
 def compiled_in(way: str, schema: Any, codec: TextCodec, **changes: Any) -> CompiledSchema:

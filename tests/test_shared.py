@@ -44,8 +44,8 @@ class Priced(AttrSchema):
 
 
 DECODINGS: list[Any] = [
-    "isolated",
-    "paper",
+    "isolated:k_max=8",
+    "paper:k_max=8",
     DecodingConfig(temperature=1.1, seed=3),
     DecodingConfig(temperature=1.1, seed=4),
     DecodingConfig(layout="gapped"),

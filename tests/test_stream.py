@@ -14,12 +14,12 @@ import torch
 from conftest import TITLES, slow_but, tiny_model
 from decoding import (
     TEMPLATE,
+    WAYS,
     assert_right,
     by_prompt,
     compiled_in,
     counted,
     filled,
-    in_each_way,
     in_some_ways,
     limited,
     outputs_of,
@@ -38,7 +38,7 @@ from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec
 
 
 @pytest.mark.parametrize("family", slow_but({"qwen3"}, ["qwen3", "llama"]))
-@in_each_way
+@pytest.mark.parametrize("way", slow_but({"branched", "causal", "paper"}, WAYS))
 @pytest.mark.parametrize("temperature", slow_but({1.3}, [0.0, 1.3]))
 def test_nothing_depends_on_what_shares_a_pass(
     decoder_model: Callable[..., DecoderModel],
