@@ -239,10 +239,16 @@ def data() -> Path:
     return DATA
 
 
-def pytest_collection_finish() -> None:
-    # What is loaded by now stays. Every search for garbage would look through it again.
-    gc.collect()
+def pytest_configure() -> None:
+    # What is loaded before the first test stays: searches for garbage would look through it in
+    # vain, a third of the time of loading, and a quarter of a second each afterwards.
+    gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
     gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
