@@ -70,7 +70,7 @@ def slow_but(usual: Container[Any], values: Iterable[Any], key: Any = lambda val
 
 
 def combinations(names: str, *axes: Sequence[Any], **more: Any) -> pytest.MarkDecorator:
-    """All combinations of these values; in usual runs so few that each value is among them."""
+    """All combinations of these values; usual runs try as few as hold every value once."""
     places = [range(len(axis)) for axis in axes]
     usual = {tuple(n % len(axis) for axis in axes) for n in range(max(map(len, axes)))}
     values = [

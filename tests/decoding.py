@@ -36,7 +36,7 @@ WAYS = {
         layout="gapped", documents="stacked", slots="causal", documents_per_prompt=2
     ),
 }
-in_each_way = pytest.mark.parametrize("way", WAYS)
+in_each_way = pytest.mark.parametrize("way", slow_but({"branched", "causal", "paper"}, WAYS))
 in_some_ways = pytest.mark.parametrize(
     "way", slow_but({"branched", "paper"}, ["branched", "causal", "paper"])
 )

@@ -254,6 +254,7 @@ def test_all_settings_in_one_run(folder: Path, gold: str) -> None:
         assert words in shown.stdout
 
 
+@pytest.mark.slow
 def test_the_embedded_model_end_to_end(tmp_path: Path) -> None:
     rows = [
         {"id": "t", "category": "Tea", "text": "Twinings Green Tea, 20 Count"},

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from annotated_types import Gt
+from conftest import combinations
 from grammar_walks import (
     FORMATS,
     TAILS,
@@ -165,8 +166,7 @@ PATTERNS = [
 ALPHABET = "aAbBx1 .:,&|<>\"'\\/\n\té[]{}#@-null"
 
 
-@in_each_format
-@pytest.mark.parametrize("pattern", PATTERNS)
+@combinations("pattern, name", PATTERNS, FORMATS)
 def test_patterns_are_found_in_what_is_accepted_and_only_there(pattern: str, name: str) -> None:
     attribute = attribute_of(Annotated[str, Field(pattern=pattern)])
     assert left_to_validation(attribute) == ()

@@ -320,7 +320,7 @@ def test_instructions_that_nothing_uses_are_let_go(
         assert found[place] == alone
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", slow_but({"sdpa"}, ["sdpa", "eager"]))
 def test_threads_and_other_users_of_the_model_do_not_disturb_each_other(
     codec: TextCodec, small: Any, attention: str
 ) -> None:

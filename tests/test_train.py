@@ -317,6 +317,7 @@ def test_accumulated_batches_are_one_large_one(base: Path, data: Path) -> None:
             torch.testing.assert_close(weight, large[key], rtol=1e-3, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_lora_trains_and_merges(base: Path, data: Path) -> None:
     out = trained(
         *(data, base, "out", "--lora", 8, "--keep-adapter", "--held-out", 0),
