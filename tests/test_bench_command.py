@@ -15,8 +15,8 @@ from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 from schemax.benchmark import Report
-from schemax.benchmark.page import BEGIN, END
 from schemax.benchmark.servers import ABSENT
+from schemax.benchmark.table import BEGIN, END
 from schemax.cli import app
 from schemax.compiler import as_codec
 from schemax.evaluation.plots import can_plot

@@ -21,9 +21,8 @@ from schemax.benchmark import (
     measure_engines,
 )
 from schemax.benchmark.engines.base import Unavailable
-from schemax.benchmark.engines.gguf_file import write_gguf
 from schemax.benchmark.engines.llama_cpp import cells_needed
-from schemax.benchmark.engines.llama_model import LlamaModel
+from schemax.benchmark.engines.llama_model import LlamaModel, write_gguf
 from schemax.benchmark.listings import annotated_work
 from schemax.compiler import TextCodec
 from schemax.evaluation.examples import Example

@@ -115,9 +115,8 @@ def _comparison(
 
 def _publish(report: Report, output: given.OutputOptions) -> None:
     """The table on the terminal, and the files that were asked for."""
-    from schemax.benchmark.page import write_page
     from schemax.benchmark.plot import plot
-    from schemax.benchmark.table import columns, headline, notes, table_rows
+    from schemax.benchmark.table import columns, headline, notes, table_rows, write_page
     from schemax.evaluation.plots import can_plot
 
     if output.as_json is not None:

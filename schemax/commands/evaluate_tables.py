@@ -34,7 +34,8 @@ def show_runs(
     if len(categories) > 1:
         columns: Columns = {"category": lambda name: name}
         for run in runs:
-            columns[run.name] = partial(_f1_of, run)
+            f1 = {name: score.f1 for name, score in run.scores.by_category.items()}
+            columns[run.name] = f1.get
         show("F1 by category", table(categories, columns))
     for run, (name, found) in zip(runs, reliability, strict=True):
         if by == "attribute":
@@ -76,10 +77,6 @@ def _right(share: float, item: tuple[str, Reliability | None]) -> float | None:
     """Of the most confident values."""
     curve = item[1].curve if item[1] else ()
     return next((1 - point.risk for point in curve if point.coverage == share), None)
-
-
-def _f1_of(run: EvaluationRun, category: str) -> float:
-    return run.scores.by_category[category].f1
 
 
 def _count(name: str, item: tuple[Any, PairScore]) -> Any:

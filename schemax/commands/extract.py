@@ -22,19 +22,18 @@ from schemax.commands.console import UsageError, plain_warnings, refused_setting
 from schemax.commands.declarations import is_trained, read_schemas
 from schemax.commands.extract_model import actors_for, task_of
 from schemax.commands.few_shot import few_shot
-from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped
+from schemax.commands.options import LoadingOptions
 from schemax.commands.process import terminable
 from schemax.commands.server_options import ServerOptions
 from schemax.io.column_notes import column_notes
 from schemax.io.columns import Schemas
 from schemax.io.estimate import estimate
+from schemax.io.finished import Retry, read_run_record
 from schemax.io.job import Job, is_resumable, source_of
 from schemax.io.readers import CSV, Shard
 from schemax.io.records import STANDARD
-from schemax.io.retry import Retry
 from schemax.io.rows import Details
-from schemax.io.run_record import read_run_record
 from schemax.io.storage import suffixes
 from schemax.io.summary import reason_of, reasons
 from schemax.io.task import in_process

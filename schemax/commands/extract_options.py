@@ -9,8 +9,8 @@ from typer import Argument
 
 from schemax.commands import options
 from schemax.commands.option_groups import option
-from schemax.io.csv_out import Formulas
 from schemax.io.long_documents import TooLong
+from schemax.io.writers import Formulas
 from schemax.reading.markup import Html
 
 # --retry-failed needs none: its table tells.

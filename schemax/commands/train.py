@@ -83,7 +83,7 @@ def train(
 
     with plain_warnings(quiet=_rank() > 0):
         options.hush_libraries()
-        from schemax.training.data import read_training_examples
+        from schemax.training.training_examples import read_training_examples
 
         found = dataset(data, "train", source.schemas)
         test = source.test or found.test

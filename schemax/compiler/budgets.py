@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schemax.attributes import Attribute
-from schemax.compiler.tokenizer import TextCodec
-from schemax.config import DecodingConfig
-from schemax.formats import OutputFormat
+from schemax.compiler.slot_specs import Compiling
 
 DEFAULT_K_MAX = 30
 
@@ -25,27 +25,18 @@ LIST_ITEMS = 8
 """Of a list that is written in one piece, so many items are worth waiting for."""
 
 
-def slot_budget(
-    attribute: Attribute, output_format: OutputFormat, codec: TextCodec, config: DecodingConfig
-) -> int:
+def slot_budget(attribute: Attribute, compiling: Compiling) -> int:
     """`k_max` of a slot: the attribute's own, else the config's, else from the type, else 30."""
-    if attribute.k_max is not None:
-        return attribute.k_max
-    if config.k_max is not None:
-        return config.k_max
+    named = attribute.k_max or compiling.config.k_max
+    if named is not None:
+        return named
     if attribute.members:
-        each = [slot_budget(one, output_format, codec, config) for one in attribute.variants]
-        return max(each)
+        return max(slot_budget(one, compiling) for one in attribute.variants)
     if attribute.kind == "string":
         return DEFAULT_K_MAX * (2 if attribute.is_list else 1)
-    if attribute.kind == "enum":
-        item = max(_num_tokens(output_format, codec, choice) for choice in attribute.choices)
-    else:
+    forms: Sequence[str] = attribute.choices
+    if attribute.kind != "enum":
         forms = _WIDEST[attribute.kind][: 1 if attribute.strict else 2]
-        item = max(_num_tokens(output_format, codec, form) for form in forms)
-    null = _num_tokens(output_format, codec, None)
+    item = max(map(compiling.num_tokens, forms))
+    null = compiling.num_tokens(None)
     return max(item * (LIST_ITEMS if attribute.is_list else 1), null) + 1
-
-
-def _num_tokens(output_format: OutputFormat, codec: TextCodec, value: str | None) -> int:
-    return len(codec.encode(output_format.escape(value) + output_format.delimiter))

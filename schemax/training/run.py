@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,23 +22,26 @@ from schemax.runtime.loading.refusals import need
 from schemax.runtime.model import DecoderModel
 from schemax.trained import TrainedWith, write_trained
 from schemax.training.arguments import training_arguments
-from schemax.training.batching import RowLimits, batches_of
 from schemax.training.card import begin_run, versions, write_card
 from schemax.training.checkpoints import (
     CHECKPOINTS,
     OneOptimizer,
     check_space,
     last_checkpoint,
-    remove_checkpoints,
 )
 from schemax.training.curves import History, history_of
 from schemax.training.features import make_features
-from schemax.training.forward import TrainableModel
 from schemax.training.held_out import scorer, split_examples
 from schemax.training.lora import EXTRA, add_lora, merge_lora
-from schemax.training.schedule import BatchDataset, padding_share, plan_schedule
+from schemax.training.schedule import (
+    BatchDataset,
+    RowLimits,
+    batches_of,
+    padding_share,
+    plan_schedule,
+)
 from schemax.training.settings import TrainingSettings
-from schemax.training.trainer import ParallelTrainer, Tell
+from schemax.training.trainer import ParallelTrainer, Tell, TrainableModel
 from schemax.training.training_examples import TrainingExample
 
 ADAPTER = "adapter"
@@ -194,7 +198,7 @@ def run_training(
         seconds = round(time.monotonic() - started, 1)
         write_card(out, _card(work, described, outcome, seconds))
         if not keep_checkpoints:
-            remove_checkpoints(checkpoints)
+            shutil.rmtree(checkpoints, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
     return outcome
 

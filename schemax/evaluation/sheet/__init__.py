@@ -20,8 +20,8 @@ from typing import Any, Literal, cast, get_args
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids
 from schemax.evaluation.pairs import is_null
-from schemax.io.csv_out import escaped
 from schemax.io.storage import writing
+from schemax.io.writers import escaped
 from schemax.report.page import page_of
 from schemax.report.rows import to_json
 
