@@ -49,11 +49,6 @@ def document_of(name: str) -> dict[str, Any]:
     return found
 
 
-def match_of(category: str) -> Match | None:
-    """The ready-made schema that a shop's name of a category means."""
-    return match_category(category, _names())
-
-
 def is_task(name: str) -> bool:
     """Whether the schema is of no product: a form, a ticket, an invoice."""
     return _paths()[name].parent.name == "tasks"
@@ -98,27 +93,27 @@ def names_of(schemas: Iterable[tuple[str, Iterable[str]]]) -> Names:
     return found
 
 
-def match_category(category: str, names: Names) -> Match | None:
-    """`Electronics > Smart TVs` -> television, by its last words; None where nothing matches.
+def match_of(category: str) -> Match | None:
+    """The ready-made schema that a shop's name of a category means, if there is one.
 
-    Only the last level of a path counts, without remarks in brackets and what it is "for"; case,
-    plurals and punctuation make no difference. Several things in one name ("Shoes & Boots") match
-    where all of them mean the same schema.
+    Of `Electronics > Smart TVs` only the last level counts, without remarks in brackets and what it
+    is "for"; case, plurals and punctuation make no difference. Several things in one name ("Shoes &
+    Boots") match where all of them mean the same schema.
     """
     levels = [level for level in _LEVEL.split(category) if level.strip()]
     if not levels:
         return None
-    if (found := names.get(words_of(levels[-1]))) is not None:
+    if (found := _names().get(words_of(levels[-1]))) is not None:
         return Match(*found)
-    matches = [_by_lastwords_of(part, names) for part in _LISTED.split(levels[-1]) if part]
+    matches = [_by_last_words_of(part) for part in _LISTED.split(levels[-1]) if part]
     schemas = {match and match.schema for match in matches}
     return matches[0] if len(schemas) == 1 else None
 
 
-def _by_lastwords_of(name: str, names: Names) -> Match | None:
+def _by_last_words_of(name: str) -> Match | None:
     words = words_of(name)
     for start in range(len(words)):
-        if (found := names.get(words[start:])) is not None:
+        if (found := _names().get(words[start:])) is not None:
             return Match(found[0], "last words" if start else found[1])
     return None
 

@@ -119,10 +119,10 @@ def timed(outcome: EngineRun, work: Workload, device: torch.device) -> float:
         # Of the engine's own replica of the model.
         hook = engine.module.base_model.register_forward_pre_hook(lambda *_: passes.append(1))
         try:
-            _synchronize(device)
+            synchronize(device)
             started = time.perf_counter()
             emitted = engine.run(work)
-            _synchronize(device)
+            synchronize(device)
             seconds = time.perf_counter() - started
         finally:
             hook.remove()
@@ -182,6 +182,7 @@ def _tune(outcome: EngineRun, work: Workload, device: torch.device, clock: Clock
         raise Unavailable("out of memory even with the smallest batch")
 
 
-def _synchronize(device: torch.device) -> None:
+def synchronize(device: torch.device) -> None:
+    """Waits for what an accelerator still computes."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)

@@ -12,7 +12,15 @@ import typer
 
 from schemax.commands import bench_options as given
 from schemax.commands import bench_special, options
-from schemax.commands.console import UsageError, plain_warnings, refused_settings, say, show, table
+from schemax.commands.console import (
+    UsageError,
+    listed,
+    plain_warnings,
+    refused_settings,
+    say,
+    show,
+    table,
+)
 from schemax.commands.option_groups import grouped
 
 if TYPE_CHECKING:
@@ -152,7 +160,7 @@ def _names(engines: str | None) -> tuple[str, ...]:
 
     if engines is None:
         return ENGINES
-    names = tuple(name.strip() for name in engines.split(",") if name.strip())
+    names = tuple(listed(engines))
     if not names:
         raise UsageError("--engines names no engine; give names, separated by commas")
     return names

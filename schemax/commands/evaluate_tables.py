@@ -143,10 +143,6 @@ _ATTRIBUTES: Columns = {
 }
 
 
-def _verdicts(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
-    return getattr(item[1].score, name)
-
-
 def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
     """A share of the annotated pairs."""
     found = agreement(item[1].cases, item[1].verdicts, item[0].scores)
@@ -157,15 +153,15 @@ def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
 _JUDGED: Columns = {
     "setting": lambda item: item[0].name,
     "at once": lambda item: "a " + item[1].form,
-    "LLM-P": partial(_verdicts, "precision"),
-    "LLM-R": partial(_verdicts, "recall"),
-    "LLM-F1": partial(_verdicts, "f1"),
-    "C": partial(_verdicts, "correct"),
-    "I": partial(_verdicts, "incorrect"),
-    "M": partial(_verdicts, "missing"),
-    "CN": partial(_verdicts, "correct_null"),
-    "H": partial(_verdicts, "hallucination"),
-    "unparseable": partial(_verdicts, "unparseable"),
+    "LLM-P": lambda item: item[1].score.precision,
+    "LLM-R": lambda item: item[1].score.recall,
+    "LLM-F1": lambda item: item[1].score.f1,
+    "C": lambda item: item[1].score.correct,
+    "I": lambda item: item[1].score.incorrect,
+    "M": lambda item: item[1].score.missing,
+    "CN": lambda item: item[1].score.correct_null,
+    "H": lambda item: item[1].score.hallucination,
+    "unparseable": lambda item: item[1].score.unparseable,
 }
 _AGREEMENT: Columns = {
     "setting": lambda item: item[0].name,

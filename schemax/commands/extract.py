@@ -18,7 +18,7 @@ from schemax.calls import Options
 from schemax.commands import extract_options as given
 from schemax.commands import options
 from schemax.commands.automatic import AUTO, schemas_by_category
-from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
+from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings, say
 from schemax.commands.declarations import is_trained, read_schemas
 from schemax.commands.extract_model import actors_for, task_of
 from schemax.commands.few_shot import few_shot
@@ -97,7 +97,8 @@ def extract(
     failed rows than --max-errors allows, 2 bad usage or input that stops the run.
     """
     allowed = _allowance(run.max_errors)
-    keys, keep = _keys(files.text), tuple(_keys(files.keep) or ())
+    keys = None if files.text is None else listed(files.text)
+    keep = tuple(listed(files.keep or ""))
     name, quiet = files.output or STANDARD, run.quiet
     _check(files, pool, dry, keys)
     if prompt.model is None and server.server is None and schema and is_trained(schema):
@@ -189,10 +190,6 @@ def _named(context: typer.Context) -> dict[str, Any]:
         for name, value in context.params.items()
         if name not in _ONCE and context.get_parameter_source(name).name != "DEFAULT"  # type: ignore[union-attr]
     }
-
-
-def _keys(text: str | None) -> list[str] | None:
-    return None if text is None else [key.strip() for key in text.split(",") if key.strip()]
 
 
 def _details(text: str | None) -> Details:

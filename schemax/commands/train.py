@@ -14,7 +14,7 @@ from schemax.attributes import settings_of
 from schemax.commands import options
 from schemax.commands import train_options as given
 from schemax.commands.calibrate import calibration_line
-from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
+from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings, say
 from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.option_groups import grouped
 from schemax.commands.server_options import by_chat, is_address
@@ -56,6 +56,7 @@ def train(
     """
     _check_labels(labelling)
     settings = options.checked_settings(format, template, None)
+    targets = weights.lora_targets
     with refused_settings():
         decoding = weights.decoding and resolve_decoding(weights.decoding)
         chosen = TrainingSettings(
@@ -63,7 +64,7 @@ def train(
             lora=weights.lora,
             lora_alpha=weights.lora_alpha,
             lora_dropout=weights.lora_dropout,
-            lora_targets=_targets(weights.lora_targets),
+            lora_targets="all-linear" if targets == "all-linear" else tuple(listed(targets)),
             keep_adapter=weights.keep_adapter,
             quantization=weights.quantization,
             from_scratch=weights.from_scratch is not None,
@@ -155,15 +156,11 @@ def _check_labels(labelling: given.LabelOptions) -> None:
         )
 
 
-def _targets(text: str) -> str | tuple[str, ...]:
-    return text if text == "all-linear" else tuple(name.strip() for name in text.split(","))
-
-
 def _trackers(text: str | None, out: Path) -> list[str]:
     """The trackers that were named. Raises UsageError for those that are not installed."""
     from transformers.integrations import integration_utils
 
-    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    names = listed(text or "")
     there = integration_utils.get_available_reporting_integrations()  # type: ignore[no-untyped-call]
     if lacking := [name for name in names if name not in there]:
         raise UsageError(

@@ -140,16 +140,14 @@ class Branches:
                 elif reached * probability >= max(self.least, _LEAST):
                     begun = _begun(self.choices, self.grammar, (*before, token))
                     if begun:
-                        found.append(self._branch(begun, len(before), reached * probability))
+                        # Its own branches' probabilities are relative to its own.
+                        least = self.least / (reached * probability)
+                        inner = Branches(self.choices, self.grammar, least, self.key)
+                        spec = SlotSpec(grammar=self.grammar, branching=inner, begun=begun)
+                        known = len(self.key) + len(before)
+                        found.append(ChildSlot((*self.key, *begun), None, spec, shared=known))
             reached *= onward
         return tuple(found)
-
-    def _branch(self, begun: Ids, known: int, probability: float) -> ChildSlot:
-        # Its own branches' probabilities are relative to its own.
-        least = self.least / probability
-        branching = Branches(self.choices, self.grammar, least, self.key)
-        spec = SlotSpec(grammar=self.grammar, branching=branching, begun=begun)
-        return ChildSlot((*self.key, *begun), None, spec, shared=len(self.key) + known)
 
 
 def with_key(spec: SlotSpec, key: Ids) -> SlotSpec:

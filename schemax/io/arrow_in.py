@@ -5,7 +5,7 @@ Dates and times become ISO 8601, in all units of Arrow and without pandas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
@@ -31,8 +31,10 @@ def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> 
 
 
 def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    there, batches = _open_arrow(handle, name)
-    wanted = _projected(columns, there)
+    opened = _open_arrow(handle, name)
+    wanted, batches = _projected(columns, opened.schema.names), opened
+    if hasattr(opened, "get_batch"):
+        batches = map(opened.get_batch, range(opened.num_record_batches))
     for batch in batches:
         yield from batch_records(batch if wanted is None else batch.select(wanted))
 
@@ -70,22 +72,15 @@ def arrow_schema_of(handle: BinaryIO, name: str, *, is_parquet: bool) -> Any:
     """The pyarrow schema of a Parquet or Arrow file."""
     if is_parquet:
         return optional("pyarrow.parquet", name).read_schema(handle)
+    return _open_arrow(handle, name).schema
+
+
+def _open_arrow(handle: BinaryIO, name: str) -> Any:
+    """A reader of the file format (Feather, version 2), or else of the stream format."""
     pyarrow = optional("pyarrow", name)
     is_file = handle.read(6) == b"ARROW1"
     handle.seek(0)
-    return (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(handle).schema
-
-
-def _open_arrow(handle: BinaryIO, name: str) -> tuple[Sequence[str], Iterable[Any]]:
-    """Columns and batches: of the file format (Feather, version 2), or else the stream format."""
-    pyarrow = optional("pyarrow", name)
-    is_file = handle.read(6) == b"ARROW1"
-    handle.seek(0)
-    if is_file:
-        file = pyarrow.ipc.open_file(handle)
-        return file.schema.names, map(file.get_batch, range(file.num_record_batches))
-    stream = pyarrow.ipc.open_stream(handle)
-    return stream.schema.names, stream
+    return (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(handle)
 
 
 def _projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str] | None:
