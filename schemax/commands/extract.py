@@ -26,10 +26,10 @@ from schemax.commands.option_groups import grouped
 from schemax.commands.options import LoadingOptions
 from schemax.commands.process import terminable
 from schemax.commands.server_options import ServerOptions
-from schemax.io.column_notes import column_notes
 from schemax.io.columns import Schemas
 from schemax.io.estimate import estimate
 from schemax.io.finished import Retry, read_run_record
+from schemax.io.input_columns import column_notes
 from schemax.io.job import Job, is_resumable, source_of
 from schemax.io.readers import CSV, Shard
 from schemax.io.records import STANDARD

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import MISSING, asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel
 
@@ -16,7 +16,7 @@ from schemax.commands import train_options as given
 from schemax.commands.calibrate import calibration_line
 from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings, say
 from schemax.commands.datasets import dataset, declared_schemas
-from schemax.commands.option_groups import grouped
+from schemax.commands.option_groups import argument, grouped, option
 from schemax.commands.server_options import by_chat, is_address
 from schemax.config import PRESETS, DecodingConfig, resolve_decoding
 from schemax.errors import InputError
@@ -35,18 +35,33 @@ if TYPE_CHECKING:
 
 @grouped
 def train(
-    data: given.Train,
-    out: given.Out,
+    *,
+    data: Path = argument(
+        'JSONL with one {"category", "text", "attributes": {name: value}} per line, and optionally '
+        '"id" and "description". In a folder: train.jsonl, and test.jsonl and attributes.json if '
+        "present.",
+        "TRAIN.jsonl or FOLDER",
+    ),
+    out: Path = option(
+        "Where the model goes, with its tokenizer, card and checkpoints.",
+        *("--out", "-o"),
+        default=MISSING,
+        metavar="FOLDER",
+        show_default=False,
+    ),
     source: given.DataOptions,
     labelling: given.LabelOptions,
     weights: given.WeightOptions,
     loop: given.LoopOptions,
     records: given.RecordOptions,
     model: options.Model = None,
-    device: given.Device = "auto",
+    device: Literal["auto", "cpu", "cuda", "mps"] = option(
+        "CUDA_VISIBLE_DEVICES chooses among GPUs, and `accelerate launch` uses several.",
+        default="auto",
+    ),
     format: options.Format = None,
     template: options.Template = None,
-    resume: given.Resume = False,
+    resume: bool = option("Resume from the last checkpoint.", "--resume", default=False),
 ) -> None:
     """Fine-tunes a model for the way it will be decoded.
 
@@ -60,17 +75,15 @@ def train(
     with refused_settings():
         decoding = weights.decoding and resolve_decoding(weights.decoding)
         chosen = TrainingSettings(
-            decoding=decoding or PRESETS["isolated"],
-            lora=weights.lora,
-            lora_alpha=weights.lora_alpha,
-            lora_dropout=weights.lora_dropout,
-            lora_targets="all-linear" if targets == "all-linear" else tuple(listed(targets)),
-            keep_adapter=weights.keep_adapter,
-            quantization=weights.quantization,
-            from_scratch=weights.from_scratch is not None,
-            absent=labelling.absent,
-            held_out=source.held_out,
-            **asdict(loop),
+            **asdict(loop)
+            | asdict(weights)
+            | {
+                "decoding": decoding or PRESETS["isolated"],
+                "lora_targets": targets if targets == "all-linear" else tuple(listed(targets)),
+                "from_scratch": weights.from_scratch is not None,
+                "absent": labelling.absent,
+                "held_out": source.held_out,
+            }
         )
         named = labelling.teacher_decoding
         teaching = None if named is None else resolve_decoding(named)

@@ -14,10 +14,9 @@ from functools import lru_cache
 
 from schemax.attributes import Attribute
 from schemax.attributes.constraints import LIST_KEYWORDS
-from schemax.compiler.budgets import LIST_ITEMS, slot_budget
 from schemax.compiler.choices import Branches, as_text, choices_of, named_choices, with_key
 from schemax.compiler.grammars import may_be_null
-from schemax.compiler.slot_specs import Compiling, TokenGrammar
+from schemax.compiler.slot_specs import LIST_ITEMS, Compiling, TokenGrammar, slot_budget
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError

@@ -17,10 +17,9 @@ from schemax.errors import InputError, SchemaxError
 from schemax.extractor import Extractor, loaded
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint
-from schemax.io.column_notes import tell_of_columns
 from schemax.io.columns import Schemas
 from schemax.io.finished import Retry, RunRecord
-from schemax.io.kept import kept_columns
+from schemax.io.input_columns import kept_columns, tell_of_columns
 from schemax.io.long_documents import TooLong
 from schemax.io.readers import Shard, Source
 from schemax.io.records import STANDARD, Record

@@ -18,8 +18,8 @@ from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.io.arrow import record_batch
 from schemax.io.arrow_in import batch_records
-from schemax.io.column_notes import tell_of_columns
 from schemax.io.columns import Schemas
+from schemax.io.input_columns import tell_of_columns
 from schemax.io.long_documents import shown_examples
 from schemax.io.records import Record
 from schemax.io.resumable import PART_ROWS
