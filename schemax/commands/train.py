@@ -254,7 +254,6 @@ def _training_examples(
         get_format(reader.format or "json") if reader is not extractor else output,
         decoding or own or PRESETS["autoregressive"],
         template=settings["template"] if teacher is None else None,
-        show_progress=True,
     )
 
 

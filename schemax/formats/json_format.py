@@ -160,7 +160,7 @@ class JsonFormat(BaseFormat):
     def unescape(self, raw: str, *, is_list: bool = False) -> Value:
         text = raw.lstrip(" \t")
         if text.startswith("["):
-            items, _ = split_items(text, 1)
+            items, _ = split_items(text)
             return [_value(item) for item in items]
         if text.startswith('"'):
             match = _STRING.match(text)

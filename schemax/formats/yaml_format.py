@@ -96,7 +96,7 @@ class YamlFormat(BaseFormat):
     def unescape(self, raw: str, *, is_list: bool = False) -> Value:
         text = raw.split("\n", 1)[0].strip(" \t\r")
         if text.startswith("["):
-            items, end = split_items(text, 1)
+            items, end = split_items(text)
             # `[NEW] Acme TV` is not a list but broken YAML: it can only be meant as text.
             if _is_blank(text[end:]):
                 return [_scalar(item) for item in items]
