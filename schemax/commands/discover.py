@@ -14,7 +14,7 @@ from schemax.catalog import match_of
 from schemax.commands import extract_options as given
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say, table
-from schemax.commands.option_groups import grouped, option
+from schemax.commands.option_groups import argument, grouped, option
 from schemax.commands.options import LoadingOptions
 from schemax.commands.server_options import ServerOptions
 from schemax.discovery.discover import Attribute, as_json, discovered
@@ -64,7 +64,7 @@ class ModelOptions:
 
 @grouped
 def discover(
-    input: given.Input,
+    input: list[str] = argument(given.INPUT_HELP, "INPUT..."),
     category: str = option(
         "What the documents are about, in words.", default=MISSING, show_default=False
     ),

@@ -22,7 +22,7 @@ from schemax.commands.console import UsageError, listed, plain_warnings, refused
 from schemax.commands.declarations import is_trained, read_schemas
 from schemax.commands.extract_model import actors_for, task_of
 from schemax.commands.few_shot import few_shot
-from schemax.commands.option_groups import grouped
+from schemax.commands.option_groups import argument, grouped
 from schemax.commands.options import LoadingOptions
 from schemax.commands.process import terminable
 from schemax.commands.server_options import ServerOptions
@@ -84,8 +84,13 @@ def extract(
     run: given.RunOptions,
     pool: given.RayOptions,
     dry: given.DryRunOptions,
-    schema: given.Schema = None,
-    input: given.OptionalInput = None,
+    # --retry-failed requires neither: its table tells.
+    schema: str | None = argument(
+        f"{options.SCHEMA_HELP} Or auto: the ready-made one of each record's category.",
+        "SCHEMA",
+        default=None,
+    ),
+    input: list[str] | None = argument(given.INPUT_HELP, "INPUT...", default=None),
 ) -> None:
     """Reads the attributes of SCHEMA from every record of INPUT.
 
