@@ -124,6 +124,8 @@ def test_what_cannot_be_done_again_is_refused(run: Run, tmp_path: Path) -> None:
     refused(run(*again), "in.jsonl changed; restore these")
     (tmp_path / "out.csv.run.json").write_text("{}")
     refused(run(*again), "it was not written by this version of schemax")
+    (tmp_path / "out.csv.run.json").write_text('{"version": 1, "summary": {"rows": "many"}}')
+    refused(run(*again), "cannot read out.csv.run.json: summary.")
 
 
 def test_a_table_tells_how_it_was_made(run: Run, tmp_path: Path) -> None:

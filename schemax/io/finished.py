@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from schemax.errors import InputError
 from schemax.io import fingerprint
@@ -72,7 +72,12 @@ def read_run_record(output: str) -> RunRecord:
         raise InputError(f"cannot read {name}: {error}") from error
     if not isinstance(data, dict) or data.get("version") != _VERSION:
         raise InputError(f"cannot read {name}: it was not written by this version of schemax")
-    return TypeAdapter(RunRecord).validate_python(data)
+    try:
+        return TypeAdapter(RunRecord).validate_python(data)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        place = ".".join(map(str, wrong["loc"]))
+        raise InputError(f"cannot read {name}: {place}: {wrong['msg']}") from error
 
 
 def read_results(name: str, table: TableSchema | None) -> Generator[dict[str, Any], None, None]:
