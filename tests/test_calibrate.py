@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from schemax.calibration import FILE, Calibration, read_calibration
 from schemax.cli import app
 from schemax.errors import InputError
-from schemax.evaluation.calibration_fit import (
+from schemax.evaluation.calibrate import (
     FitEntry,
     entries_of,
     fit_calibration,

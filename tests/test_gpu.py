@@ -157,7 +157,7 @@ from conftest import TITLES, tiny_model
 from decoding import compiled_in
 from simulated_gpu import simulated_gpu
 from schemax.benchmark.host.settings import host_codec
-from schemax.training.forward import TrainableModel
+from schemax.training.trainer import TrainableModel
 from schemax.training.sequences import collate, training_sequence
 from test_gpu import Typed
 

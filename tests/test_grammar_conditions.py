@@ -29,10 +29,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from schemax.attributes import compile_attributes
-from schemax.compiler.budgets import _WIDEST
 from schemax.compiler.grammars import check_grammar, left_to_validation, may_be_null, slot_grammar
 from schemax.compiler.patterns import Unsupported, is_found, spelled
 from schemax.compiler.ranges import INTEGER_DIGITS, NUMBER_DIGITS
+from schemax.compiler.slot_specs import _WIDEST
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, get_format
 

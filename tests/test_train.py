@@ -28,14 +28,17 @@ from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.schema import AttrSchema
 from schemax.trained import TrainedWith
-from schemax.training.data import read_training_examples
 from schemax.training.distillation import examples_by_predictions
 from schemax.training.features import make_features
 from schemax.training.held_out import scorer, split_examples
 from schemax.training.lora import add_lora
 from schemax.training.run import TrainingJob, TrainingResult, run_training
 from schemax.training.settings import TrainingSettings
-from schemax.training.training_examples import TrainingExample, gold_examples
+from schemax.training.training_examples import (
+    TrainingExample,
+    gold_examples,
+    read_training_examples,
+)
 
 Result = Any
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from schemax.benchmark.report import Report
 from schemax.benchmark.table import headline, number
+from schemax.evaluation.plots import drawing
 
 _COLOURS = {"ours": "#1b7f5c", "rival": "#8a8f98", "bound": "#d9c79a"}
 _WIDTH = 9.0
@@ -18,20 +19,15 @@ def plot(report: Report, path: Path) -> None:
     The format goes by the file's name. Raises ValueError for a suffix that matplotlib does not
     know.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure  # pyplot would look for a display
-
     heights = [1.6 + 0.34 * len(report.engines), *([4.5] if report.sweep else [])]
-    figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
-    axes = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
-    _bars(axes[0], report)
-    if report.sweep:
-        _grid(axes[1], report)
-    figure.suptitle(headline(report), fontsize=8, wrap=True)
-    for one in axes:
-        one.spines[["top", "right"]].set_visible(False)
-    with rc_context({"svg.fonttype": "none"}):  # text stays text
-        figure.savefig(path)
+    with drawing(path, (_WIDTH, sum(heights))) as figure:
+        axes = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
+        _bars(axes[0], report)
+        if report.sweep:
+            _grid(axes[1], report)
+        figure.suptitle(headline(report), fontsize=8, wrap=True)
+        for one in axes:
+            one.spines[["top", "right"]].set_visible(False)
 
 
 def _bars(axes: Any, report: Report) -> None:
