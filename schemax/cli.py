@@ -72,6 +72,8 @@ class _Verbs(TyperGroup):
                 reason = f"cannot open {error.filename}: {error.strerror}"
             _explain(f"error: {reason}", error)
             status = _BAD_USAGE
+        except (typer.Exit, typer.Abort):  # RuntimeErrors too, which must not cost torch
+            raise
         except RuntimeError as error:
             from schemax.runtime.limits import is_out_of_memory
 

@@ -68,6 +68,13 @@ def reason_of(error: Exception) -> str:
     return clipped(f"{type(error).__name__}: {error}")
 
 
+def misfit_of(error: ValidationError) -> str:
+    """What is wrong first with data that was read, and where: "engines.0.name: Field required"."""
+    wrong = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(map(str, wrong["loc"]))
+    return clipped(f"{place}: {wrong['msg']}" if place else wrong["msg"])
+
+
 def warn(message: str | Warning) -> None:
     """Warns, as UserWarning, of the line that called schemax: no line of schemax's own is shown."""
     frames = map(itemgetter(0), walk_stack(sys._getframe()))

@@ -35,6 +35,19 @@ def test_the_command_line_does_not_import_torch(tmp_path: Path) -> None:
     assert (out.strip(), err) == (b"[]", b"")
 
 
+@pytest.mark.parametrize("given", [["extract", "--help"], ["check", "television"]])
+def test_help_and_checks_do_not_import_torch(tmp_path: Path, given: list[str]) -> None:
+    code = (
+        "import sys, schemax.cli as cli\n"
+        f"try: cli.app({given!r})\n"
+        "except SystemExit as end:\n"
+        "    heavy = [name for name in ('torch', 'transformers') if name in sys.modules]\n"
+        "    sys.exit(end.code or heavy)"
+    )
+    job = process("-c", code, cwd=tmp_path)
+    assert job.communicate()[1].splitlines()[-1:] == [b"[]"]
+
+
 def test_a_pipe_carries_rows_and_nothing_else(run: Run, tmp_path: Path) -> None:
     job = process("-m", "schemax", "extract", SCHEMA, "-", cwd=tmp_path)
     out, err = job.communicate(b'"LG"\n{\n"Sony \xf0\x9f\x98\x80"\n')

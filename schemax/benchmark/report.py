@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemax.benchmark.measure import EngineRun
 from schemax.benchmark.workload import Workload
-from schemax.messages import reason_of
+from schemax.messages import misfit_of
 from schemax.resources import version
 
 FORMAT = 1
@@ -88,7 +88,7 @@ class Report:
         try:
             return TypeAdapter(cls).validate_python(data)
         except ValidationError as error:
-            raise ValueError(f"a broken report: {reason_of(error)}") from error
+            raise ValueError(f"a broken report: {misfit_of(error)}") from error
 
 
 def engine_rows(

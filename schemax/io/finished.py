@@ -22,6 +22,7 @@ from schemax.io.storage import reading, writing
 from schemax.io.summary import Summary
 from schemax.io.table_schema import SEPARATOR, TableSchema
 from schemax.io.writers import is_typed
+from schemax.messages import misfit_of
 
 _VERSION = 1
 
@@ -75,9 +76,7 @@ def read_run_record(output: str) -> RunRecord:
     try:
         return TypeAdapter(RunRecord).validate_python(data)
     except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        place = ".".join(map(str, wrong["loc"]))
-        raise InputError(f"cannot read {name}: {place}: {wrong['msg']}") from error
+        raise InputError(f"cannot read {name}: {misfit_of(error)}") from error
 
 
 def read_results(name: str, table: TableSchema | None) -> Generator[dict[str, Any], None, None]:
