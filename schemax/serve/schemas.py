@@ -70,15 +70,17 @@ class Schemas:
             if found is None:
                 # One client that leaves takes the declaration from no other.
                 found = await asyncio.shield(self._coming.get(key) or self._start(key))
-        except ApiError as error:
-            error.param = param
-            raise
+        except ApiError as error:  # which others may be told as well, of a part of another name
+            raise ApiError(error.status, str(error), param=param) from error
         except RecursionError:
             raise ApiError(400, f"{param} is nested too deep", param=param) from None
+        self._keep(key, found)
+        return found
+
+    def _keep(self, key: _Key, found: ClientSchema) -> None:
         self._kept[key] = found
         if len(self._kept) > self._size:
             del self._kept[next(iter(self._kept))]
-        return found
 
     def _start(self, key: _Key) -> asyncio.Task[ClientSchema]:
         """Has a declaration read, for all who ask for it meanwhile."""
@@ -88,8 +90,9 @@ class Schemas:
 
         def done(_: object) -> None:
             del self._coming[key]
-            if not task.cancelled():
-                task.exception()  # which nobody may be left to look at
+            # Nobody may be left to look at either.
+            if not task.cancelled() and task.exception() is None:
+                self._keep(key, task.result())
 
         task.add_done_callback(done)
         return task
