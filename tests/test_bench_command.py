@@ -67,7 +67,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert isolated["dollars_per_1000"] == pytest.approx(1 / isolated["products_per_second"])
     assert rows["generate"]["tried"].keys() == {"1", "3"}
     assert json.loads(json.dumps(Report.from_dict(data).to_dict())) == data
-    with pytest.raises(ValueError, match="a broken report: engines.0.title: Field required"):
+    with pytest.raises(ValueError, match=r"a broken report: engines\.0\.title: Field required"):
         Report.from_dict(data | {"engines": [{"name": "floor"}]})
     written = page.read_text()
     assert written.startswith("# Speed\n")
