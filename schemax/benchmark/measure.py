@@ -1,4 +1,4 @@
-"""Runs engines by turns, times them, and checks that each did the work."""
+"""Runs engines by turns, takes their time and memory, and checks that each did the work."""
 
 from __future__ import annotations
 

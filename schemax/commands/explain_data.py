@@ -1,4 +1,4 @@
-"""What is known of an extraction before a document is read, as plain data."""
+"""What is known of an extraction before a document is read, as plain data; and what is guessed."""
 
 from __future__ import annotations
 
