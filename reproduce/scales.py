@@ -54,9 +54,9 @@ LAPTOP = Scale(
     parts=164,
     shape=(),
     # Of 16 attributes each, the eight listings that figure 4 stacks would not fit the model.
-    bench=("--documents", "24", "--document-tokens", "120", "--attributes", "8", "--repeats", "3"),
+    bench=("--documents", "16", "--document-tokens", "120", "--attributes", "8", "--repeats", "2"),
     rivals=("--generate-batches", "1,8", "--rival-documents", "8"),
-    grid=("--documents", "96", "--document-tokens", "60", "--repeats", "1"),
+    grid=("--documents", "48", "--document-tokens", "60", "--repeats", "1"),
     large=(),
     drafts=(),
     price=0.10,  # of two cores in a cloud

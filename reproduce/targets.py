@@ -15,7 +15,6 @@ _KEEP_ALL = "isolated:min_probability=0"
 INDEPENDENCE = ("autoregressive", _KEEP_ALL, f"{_KEEP_ALL}:layout=gapped")
 # What `paper` is, a part at a time.
 _STACKING = tuple(f"paper:documents_per_prompt={j}" for j in (1, 2, 4, 6))
-_BATCHES = tuple(f"autoregressive:documents=stacked:documents_per_prompt={j}" for j in (2, 6))
 PARTS = (
     _KEEP_ALL,
     f"{_KEEP_ALL}:layout=gapped",
@@ -25,7 +24,6 @@ PARTS = (
     "paper:stop=literal:constrain=true",
     f"{_KEEP_ALL}:documents=stacked:documents_per_prompt=6",
     "autoregressive",
-    *_BATCHES,
 )
 _ATTRIBUTES = (1, 4, 8, 16, 32)
 
@@ -128,17 +126,15 @@ def ablations(scale: Scale, out: Path, source: str | None = None) -> Iterator[St
 
 
 def parts(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """The setting `paper` a part at a time: the last model, as it is and trained both ways."""
+    """The setting `paper` a part at a time: the last model, as it is and trained for it."""
     yield from models(scale, out, source)
     (*_, (name, place)) = scale.models.items()
     drawn = out / "data" / "oa-mine_parts"
     documents = () if scale.parts is None else ("--test", str(scale.parts))
     arguments = ("reproduce.sample", str(out / "published" / "oa-mine"), str(drawn), *documents)
     yield Step(arguments, drawn / "attributes.json")
-    trained = ("autoregressive", "paper")
-    read = {"untrained": _base(place, out)}
-    read |= {decoding: str(_tuned(out, "oa-mine", name, decoding)) for decoding in trained}
-    for how, model in read.items():
+    tuned = str(_tuned(out, "oa-mine", name, "paper"))
+    for how, model in (("untrained", _base(place, out)), ("paper", tuned)):
         result = out / "parts" / f"{name}_{how}.json"
         yield _evaluate(drawn, model, ",".join(PARTS), result, scale)
 
