@@ -169,6 +169,8 @@ class JsonFormat(BaseFormat):
 
     def unescape(self, raw: str, *, is_list: bool = False) -> Value:
         text = raw.lstrip(" \t")
+        if text == "null":  # most values of most documents
+            return None
         if text.startswith("["):
             items, _ = split_items(text, 1)
             return [_value(item) for item in items]

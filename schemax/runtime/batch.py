@@ -15,6 +15,7 @@ of a document, differ in number. A batch is plain data, and goes to the device i
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from enum import Enum, auto
 from typing import Any
 
@@ -133,21 +134,22 @@ class Batch:
 
     def to(self, device: Any) -> Batch:
         """The batch with its arrays as tensors on the device, all in one copy."""
-        arrays: list[Ints] = []
+        parts: list[Any] = [self, self.write, *self.segments]
+        arrays = [_arrays_of(part) for part in parts]
+        tensors = iter(stage([array for own in arrays for array in own.values()], device))
+        placed: list[Any] = [
+            replace(part, **{name: next(tensors) for name in own})
+            for part, own in zip(parts, arrays, strict=True)
+        ]
+        batch: Batch = placed[0]
+        return replace(batch, write=placed[1], segments=tuple(placed[2:]))
 
-        def collect(part: Any) -> Any:
-            for name in (f.name for f in fields(part)):
-                if isinstance(value := getattr(part, name), np.ndarray):
-                    arrays.append(value)
 
-        for part in (self, self.write, *self.segments):
-            collect(part)
-        tensors = iter(stage(arrays, device))
+def _arrays_of(part: Any) -> dict[str, Ints]:
+    values = ((name, getattr(part, name)) for name in _names_of(part.__class__))
+    return {name: value for name, value in values if isinstance(value, np.ndarray)}
 
-        def placed(part: Any) -> Any:
-            names = [f.name for f in fields(part) if isinstance(getattr(part, f.name), np.ndarray)]
-            return replace(part, **{name: next(tensors) for name in names})
 
-        batch: Batch = placed(self)
-        write = placed(self.write)
-        return replace(batch, write=write, segments=tuple(map(placed, self.segments)))
+@cache
+def _names_of(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))

@@ -304,7 +304,7 @@ class Scheduler:
         """What its slots wrote, whose numbers are free from here on."""
         found = self.outputs(running, running.slots)
         called = (*running.children.values(), *running.branches.values())
-        self.table.release(np.concatenate([running.slots, *called]))
+        self.table.release(np.concatenate([running.slots, *called]) if called else running.slots)
         return found
 
     def _free_pool(self, done: Ints, sharing: list[int]) -> None:

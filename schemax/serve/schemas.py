@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
@@ -16,6 +16,9 @@ from schemax.compiler import CompiledSchema
 from schemax.schema import AttrSchema
 from schemax.serve.errors import ApiError
 from schemax.serve.limits import Limits
+
+
+_Key: TypeAlias = tuple[type, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,11 +49,12 @@ class ClientSchema:
 
 
 class Schemas:
-    """Declarations of documents, those used last kept, so that each is compiled once."""
+    """Declarations of documents, those used last kept, so that each is read and compiled once."""
 
     def __init__(self, limits: Limits, size: int = 128) -> None:
         self._limits, self._size = limits, size
-        self._kept: dict[tuple[type, str], ClientSchema] = {}
+        self._kept: dict[_Key, ClientSchema] = {}
+        self._coming: dict[_Key, asyncio.Task[ClientSchema]] = {}
 
     async def of(self, document: Mapping[str, Any] | str | None, param: str) -> ClientSchema:
         """Of a JSON Schema document, or of the name of a ready-made one.
@@ -65,8 +69,8 @@ class Schemas:
             key = type(document), text
             found = self._kept.pop(key, None)
             if found is None:
-                read = self._named if isinstance(document, str) else self._read
-                found = await asyncio.to_thread(read, text)
+                # One client that leaves takes the declaration from no other.
+                found = await asyncio.shield(self._coming.get(key) or self._start(key))
         except ApiError as error:
             error.param = param
             raise
@@ -76,6 +80,20 @@ class Schemas:
         if len(self._kept) > self._size:
             del self._kept[next(iter(self._kept))]
         return found
+
+    def _start(self, key: _Key) -> asyncio.Task[ClientSchema]:
+        """Has a declaration read, for all who ask for it meanwhile."""
+        kind, text = key
+        read = self._named if issubclass(kind, str) else self._read
+        task = self._coming[key] = asyncio.create_task(asyncio.to_thread(read, text))
+
+        def done(_: object) -> None:
+            del self._coming[key]
+            if not task.cancelled():
+                task.exception()  # which nobody may be left to look at
+
+        task.add_done_callback(done)
+        return task
 
     def _named(self, name: str) -> ClientSchema:
         return ClientSchema(load_schema(name), {})
