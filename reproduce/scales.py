@@ -54,8 +54,8 @@ LAPTOP = Scale(
     parts=164,
     shape=(),
     # Of 16 attributes each, the eight listings that figure 4 stacks would not fit the model.
-    bench=("--documents", "16", "--document-tokens", "120", "--attributes", "8", "--repeats", "2"),
-    rivals=("--generate-batches", "1,8", "--rival-documents", "8"),
+    bench=("--documents", "32", "--document-tokens", "120", "--attributes", "8", "--repeats", "2"),
+    rivals=("--generate-batches", "1,8,32", "--rival-documents", "32"),
     grid=("--documents", "48", "--document-tokens", "60", "--repeats", "1"),
     large=(),
     drafts=(),
