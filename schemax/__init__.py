@@ -18,9 +18,8 @@ from schemax.errors import (
     ServerError,
     TemplateError,
 )
-from schemax.extractor import Extractor
+from schemax.extractor import Extractor, extract
 from schemax.formats import OutputFormat, register_format
-from schemax.one_call import extract
 from schemax.report import report
 from schemax.results import Extraction, FieldError, FieldResult, Span
 from schemax.schema import AttrSchema

@@ -47,6 +47,13 @@ class Options(TypedDict, total=False):
     html: Html
 
 
+def check_options(function: str, options: Mapping[str, Any]) -> None:
+    """Raises TypeError for what the function, which takes `Options`, does not know."""
+    if strange := sorted(options.keys() - Options.__annotations__.keys()):
+        known = ", ".join(Options.__annotations__)
+        raise TypeError(f"{function}() has no option {strange[0]!r}; it has {known}")
+
+
 class Calls:
     """A model with its settings, as `Extractor` says: compiles schemas, and fills them."""
 

@@ -1,28 +1,30 @@
-"""Wires it all together: products and a declaration in, typed instances out."""
+"""Wires it all together: products and a declaration in, typed instances out.
+
+`extract` does everything in one call, from a model's name on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack, overload
 from weakref import WeakSet
 
+from schemax.attributes import compile_attributes
 from schemax.calibration import Calibration
-from schemax.calls import Calls
+from schemax.calls import Calls, Options, check_options
 from schemax.compiler import CompiledSchema, as_codec
 from schemax.compiler.prompt import TemplateLike
 from schemax.compiler.stops import checked_eos_ids
 from schemax.config import DecodingConfig, resolve_decoding
+from schemax.documents import Shown, read_documents
 from schemax.formats import OutputFormat
 from schemax.messages import warn
 from schemax.resources import EMBEDDED_WARNING, default_model, named_model
 from schemax.servers.remote import RemoteModel
 from schemax.trained import TrainedWith
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 
@@ -214,3 +216,67 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
 def loaded(name: str) -> Extractor:
     """A model that stays loaded until another one is named."""
     return Extractor.from_pretrained(name)
+
+
+@overload
+def extract(
+    products: Iterable[Any],
+    schema: type[T],
+    *,
+    model: str | Path | None = ...,
+    extractor: Extractor | None = ...,
+    on_error: Literal["raise"] = ...,
+    show_progress: bool = ...,
+    **options: Unpack[Options],
+) -> list[T]: ...
+
+
+@overload
+def extract(
+    products: Iterable[Any],
+    schema: type[T] | Mapping[str, type[T]],
+    *,
+    model: str | Path | None = ...,
+    extractor: Extractor | None = ...,
+    on_error: Literal["raise", "null"] = ...,
+    show_progress: bool = ...,
+    **options: Unpack[Options],
+) -> list[T | None]: ...
+
+
+def extract(
+    products: Iterable[Any],
+    schema: type[T] | Mapping[str, type[T]],
+    *,
+    model: str | Path | None = None,
+    extractor: Extractor | None = None,
+    on_error: Literal["raise", "null"] = "raise",
+    show_progress: bool = False,
+    **options: Unpack[Options],
+) -> list[Any]:
+    """Reads the attributes of a schema from every product: instances, in order.
+
+    products: texts, or mappings whose values are shown to the model.
+    schema: an `AttrSchema` or any Pydantic model, or several of them by category.
+    model: a folder or Hub id; extractor: one that is loaded already. Without either,
+        `Extractor.default()`. A model named here stays loaded until another one is named.
+    options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
+        takes them.
+
+    Raises InputError, SchemaError, TemplateError, ModelError and ValueError before anything is
+    computed, and ExtractionError, which carries every finished extraction, if some rows could not
+    become instances; on_error="null" puts None in their place.
+    """
+    if model is not None and extractor is not None:
+        raise ValueError("give a model or an extractor, not both")
+    # Refused before a model is loaded.
+    check_options("extract", options)
+    if isinstance(products, (str, bytes, Mapping)):
+        read_documents(products, Shown())
+    for declared in schema.values() if isinstance(schema, Mapping) else (schema,):
+        compile_attributes(declared)
+    if extractor is None:
+        extractor = Extractor.default() if model is None else loaded(str(model))
+    return extractor.extract(
+        products, schema, on_error=on_error, show_progress=show_progress, **options
+    )

@@ -16,7 +16,7 @@ from schemax.attributes.annotations import allows_none
 from schemax.attributes.made_classes import build_model
 from schemax.attributes.settings import is_unprintable
 from schemax.errors import SchemaError
-from schemax.one_call import extract
+from schemax.extractor import extract
 
 _STANDARD = "https://json-schema.org/draft/2020-12/schema"
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 import tokenizers
-import torch
 from hypothesis import HealthCheck, settings
 from judged_rows import judge_rows
-from models_page import models_page
-from simulated_gpu import simulated_gpu
-from simulated_guard import HAS_COMPILER
 from tokenizers import decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from schemax.attributes import attr
 from schemax.compiler import TextCodec
 from schemax.formats import OutputFormat
-from schemax.runtime.model import DecoderModel
-from schemax.runtime.self_test import prepare
 from schemax.schema import AttrSchema
+
+# torch and transformers are imported where they are used: the process that deals out the tests to
+# others would wait for them before it starts these.
+if TYPE_CHECKING:
+    from schemax.runtime.model import DecoderModel
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -69,21 +69,43 @@ def slow_but(usual: Container[Any], values: Iterable[Any], key: Any = lambda val
     ]
 
 
+def combinations(names: str, *axes: Sequence[Any], **more: Any) -> pytest.MarkDecorator:
+    """All combinations of these values; usual runs try as few as hold every value once."""
+    places = [range(len(axis)) for axis in axes]
+    usual = {tuple(n % len(axis) for axis in axes) for n in range(max(map(len, axes)))}
+    values = [
+        pytest.param(
+            *(axis[n] for axis, n in zip(axes, place, strict=True)),
+            marks=() if place in usual else pytest.mark.slow,
+        )
+        for place in product(*places)
+    ]
+    return pytest.mark.parametrize(names, values, **more)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     # Models this small only lose time to threads.
+    import torch
+
     torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
     # Whatever ran before in the same process.
+    import torch
+
     torch.manual_seed(0)
 
 
 @pytest.fixture
 def cuda() -> Iterator[None]:
     """A CUDA device: a real one where there is one, else a simulated one."""
+    import torch
+    from simulated_gpu import simulated_gpu
+    from simulated_guard import HAS_COMPILER
+
     if torch.cuda.is_available():
         yield
         return
@@ -148,6 +170,8 @@ def codec(backend: tokenizers.Tokenizer) -> TextCodec:
 
 
 def tiny_config(family: str, vocab_size: int, **changes: Any) -> Any:
+    from transformers import LlamaConfig, Qwen3Config
+
     settings: dict[str, Any] = {
         "vocab_size": vocab_size,
         "hidden_size": 32,
@@ -169,6 +193,9 @@ def tiny_config(family: str, vocab_size: int, **changes: Any) -> Any:
 
 
 def tiny_model(family: str, vocab_size: int, **changes: Any) -> Any:
+    import torch
+    from transformers import LlamaForCausalLM, Qwen3ForCausalLM
+
     torch.manual_seed(7)
     model = {"qwen3": Qwen3ForCausalLM, "llama": LlamaForCausalLM}[family]
     return model(tiny_config(family, vocab_size, **changes)).eval()
@@ -177,6 +204,9 @@ def tiny_model(family: str, vocab_size: int, **changes: Any) -> Any:
 @pytest.fixture(scope="session")
 def decoder_model(codec: TextCodec) -> Callable[..., DecoderModel]:
     """(family, **config changes) -> a float32 model over the small tokenizer; cached."""
+    from schemax.runtime.model import DecoderModel
+    from schemax.runtime.self_test import prepare
+
     made: dict[Any, DecoderModel] = {}
 
     def make(family: str = "qwen3", **changes: Any) -> DecoderModel:
@@ -209,6 +239,18 @@ def data() -> Path:
     return DATA
 
 
+def pytest_configure() -> None:
+    # What is loaded before the first test stays: searches for garbage would look through it in
+    # vain, a third of the time of loading, and a quarter of a second each afterwards.
+    gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--models-page", help="write what tests of the families found to this file")
 
@@ -217,6 +259,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Writes docs/models.md out of the outcomes of tests/test_families.py."""
     if not (path := config.getoption("--models-page")):
         return
+    from models_page import models_page
+
     rows: dict[str, Any] = {}
     for outcome in ("passed", "failed"):
         for report in terminalreporter.getreports(outcome):

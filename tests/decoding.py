@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from conftest import slow_but
 from oracle import oracle_outputs
 from torch import Tensor
 
@@ -35,8 +36,10 @@ WAYS = {
         layout="gapped", documents="stacked", slots="causal", documents_per_prompt=2
     ),
 }
-in_each_way = pytest.mark.parametrize("way", WAYS)
-in_some_ways = pytest.mark.parametrize("way", ["branched", "causal", "paper"])
+in_each_way = pytest.mark.parametrize("way", slow_but({"branched", "causal", "paper"}, WAYS))
+in_some_ways = pytest.mark.parametrize(
+    "way", slow_but({"branched", "paper"}, ["branched", "causal", "paper"])
+)
 
 
 def compiled_in(way: str, schema: Any, codec: TextCodec, **changes: Any) -> CompiledSchema:

@@ -57,8 +57,9 @@ def test_outputs_equal_plain_generate(
 ) -> None:
     compiled = compiled_for(small, codec, constrain=False)
     model = decoder_model()
-    prompts = compiled.encode(TITLES)
-    for prompt, (slot,) in zip(prompts, run(model, compiled, TITLES), strict=True):
+    texts = TITLES[1:4]
+    prompts = compiled.encode(texts)
+    for prompt, (slot,) in zip(prompts, run(model, compiled, texts), strict=True):
         head = [*prompt.instruction, *(i for d in prompt.documents for i in d), *prompt.opening]
         request = torch.tensor([head])
         generated = model.model.generate(

@@ -8,23 +8,16 @@ import pytest
 import torch
 from conftest import slow_but, tiny_model
 
-from schemax.benchmark import (
-    ENGINES,
-    BenchmarkError,
-    EngineOptions,
-    Rules,
-    Sizes,
-    Workload,
-    build_engines,
-    generate_work,
-    measure_engines,
-)
+from schemax.benchmark.engines.base import BenchmarkError, EngineOptions
 from schemax.benchmark.engines.bounds import Floor, Reading
 from schemax.benchmark.engines.generate import Draft
 from schemax.benchmark.engines.ours import SchemaxEngine
+from schemax.benchmark.engines.registry import ENGINES, build_engines
+from schemax.benchmark.generated import Sizes, generate_work
 from schemax.benchmark.listings import annotated_work, value_lengths
+from schemax.benchmark.measure import Rules, measure_engines
 from schemax.benchmark.random_models import SHAPES, random_model, replica, shape_config
-from schemax.benchmark.workload import Category, Listing
+from schemax.benchmark.workload import Category, Listing, Workload
 from schemax.compiler import TextCodec
 from schemax.evaluation.examples import Example
 from schemax.tokens import DONE, StopTable

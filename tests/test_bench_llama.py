@@ -11,20 +11,14 @@ import pytest
 import torch
 from conftest import tiny_model
 
-from schemax.benchmark import (
-    EngineOptions,
-    Rules,
-    Sizes,
-    Workload,
-    build_engines,
-    generate_work,
-    measure_engines,
-)
-from schemax.benchmark.engines.base import Unavailable
-from schemax.benchmark.engines.gguf_file import write_gguf
+from schemax.benchmark.engines.base import EngineOptions, Unavailable
 from schemax.benchmark.engines.llama_cpp import cells_needed
-from schemax.benchmark.engines.llama_model import LlamaModel
+from schemax.benchmark.engines.llama_model import LlamaModel, write_gguf
+from schemax.benchmark.engines.registry import build_engines
+from schemax.benchmark.generated import Sizes, generate_work
 from schemax.benchmark.listings import annotated_work
+from schemax.benchmark.measure import Rules, measure_engines
+from schemax.benchmark.workload import Workload
 from schemax.compiler import TextCodec
 from schemax.evaluation.examples import Example
 

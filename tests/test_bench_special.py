@@ -26,6 +26,7 @@ def test_the_same_fields_are_read_in_so_many_waves() -> None:
         assert max(waves_of([one.path for one in attributes], after)) == count
 
 
+@pytest.mark.slow
 def test_waves_cost_passes_and_tokens() -> None:
     told: list[str] = []
     with pytest.warns(UserWarning, match="6.6 million"):

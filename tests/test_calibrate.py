@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from schemax.calibration import FILE, Calibration, read_calibration
 from schemax.cli import app
 from schemax.errors import InputError
-from schemax.evaluation.calibration_fit import (
+from schemax.evaluation.calibrate import (
     FitEntry,
     entries_of,
     fit_calibration,
@@ -257,7 +257,9 @@ def said(lines: Sequence[str], words: str) -> bool:
     return any(words in line for line in lines)
 
 
-@pytest.mark.parametrize(("count", "calibrates"), [(8, False), (110, True)])
+@pytest.mark.parametrize(
+    ("count", "calibrates"), [(8, False), pytest.param(110, True, marks=pytest.mark.slow)]
+)
 def test_training_leaves_a_calibration(
     saved_model: Path, tmp_path: Path, count: int, calibrates: bool
 ) -> None:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from schemax import load_schemas, schema_names
-from schemax.catalog import document_of, is_task, match_of
-from schemax.category_names import names_of
+from schemax.catalog import document_of, is_task, match_of, names_of
 from schemax.commands import automatic
 from schemax.io.columns import columns_of
 from schemax.reading.units import unit_named

@@ -61,12 +61,10 @@ def test_a_reader_that_leaves_ends_the_run_quietly(run: Run, tmp_path: Path) -> 
     assert job.returncode == 141
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stop", "status", "word"),
-    [
-        (signal.SIGINT, 130, b"interrupted"),
-        pytest.param(signal.SIGTERM, 143, b"terminated", marks=pytest.mark.slow),
-    ],
+    [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")],
 )
 def test_a_run_that_is_stopped_keeps_its_rows(
     run: Run, tmp_path: Path, stop: signal.Signals, status: int, word: bytes

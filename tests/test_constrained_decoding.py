@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 import tokenizers
 import torch
-from conftest import TITLES, slow_but, tiny_model
+from conftest import TITLES, combinations, slow_but, tiny_model
 from constrained import (
     DOCUMENTS,
     LOOPS,
@@ -25,7 +25,7 @@ from constrained import (
     walk,
 )
 from decoding import assert_right, expected
-from grammar_walks import in_each_format
+from grammar_walks import FORMATS, in_each_format
 from llguidance import LLParserLimits
 from transformers import PreTrainedTokenizerFast
 
@@ -48,9 +48,8 @@ def compiled_for(schema: Any, codec: TextCodec, **options: Any) -> CompiledSchem
 # --- what is written is valid --------------------------------------------------------------------
 
 
-@in_each_format
+@combinations("name, loop", FORMATS, [*LOOPS])
 @pytest.mark.parametrize("temperature", slow_but({3.0}, [0.0, 3.0]))
-@pytest.mark.parametrize("loop", LOOPS)
 def test_whatever_ends_is_valid(
     decoder_model: Model, codec: TextCodec, name: str, temperature: float, loop: str
 ) -> None:
@@ -139,8 +138,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-@in_each_format
-@pytest.mark.parametrize("config", WAYS, ids=str)
+@combinations("name, config", FORMATS, WAYS, ids=str)
 def test_forced_tokens_are_those_of_the_oracle(
     decoder_model: Model, codec: TextCodec, config: dict[str, Any], name: str
 ) -> None:
@@ -149,10 +147,11 @@ def test_forced_tokens_are_those_of_the_oracle(
     assert_right(decoder_model(), compiled, TITLES[:4])
 
 
-@pytest.mark.parametrize("k_max", slow_but({1, 3}, [1, 2, 3, 5]))
-@pytest.mark.parametrize("temperature", [0.0, 1.5])
-@pytest.mark.parametrize(
-    "layout", [{}, {"layout": "gapped"}, {"layout": "gapped", "slots": "causal"}], ids=str
+@combinations(
+    "k_max, temperature, layout",
+    [3, 1, 2, 5],
+    [0.0, 1.5],
+    [{}, {"layout": "gapped"}, {"layout": "gapped", "slots": "causal"}],
 )
 def test_budgets_cut_what_is_forced_and_retries_go_on(
     decoder_model: Model, codec: TextCodec, k_max: int, temperature: float, layout: dict[str, Any]

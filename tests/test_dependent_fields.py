@@ -561,7 +561,7 @@ def test_keys_of_known_values_are_those_that_were_asked(
     extractor = Extractor(model.model, backend, template=TEMPLATE)
     compiled = extractor.compile(Refused, decoding=config)
     assert compiled.waves is not None
-    asked = Counter(compiled.waves.opened[0][0] * 4)
+    asked = Counter(compiled.waves.opened[0][0] * 2)
     for owner, name in ((Waves, "next_wave"), (Items, "children")):
         usual = getattr(owner, name)
 
@@ -572,13 +572,13 @@ def test_keys_of_known_values_are_those_that_were_asked(
 
         monkeypatch.setattr(owner, name, noted)
     known, read = Counter[tuple[int, ...]](), 0
-    for item in extractor.stream(TITLES[:4], Refused, decoding=config):
+    for item in extractor.stream(TITLES[:2], Refused, decoding=config):
         known.update(slot.key for slot in compiled.known([s for s in item.slots if s]))
         usage = _usage(compiled, TITLES[item.index], item)
         read += usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
         read -= len(compiled.opening) + len(codec.encode(TITLES[item.index]))
     assert any("error" in codec.decode_bytes(key).decode() for key in known)
-    assert known.total() >= 4 * 7  # items, too
+    assert known.total() >= 2 * 7  # items, too
     assert known == asked
     assert read == sum(len(key) * count for key, count in asked.items())
 

@@ -106,6 +106,7 @@ def test_the_commands_of_serving(url: str) -> None:
         assert option in options
 
 
+@pytest.mark.slow
 def test_servers(tmp_path: Path) -> None:
     model = Extractor.from_pretrained(FOLDER, device="cpu").model.model
     (_, code), (_, command) = blocks("servers.md")

@@ -12,6 +12,7 @@ from typing import Any
 import pandas
 import pytest
 import torch
+from conftest import slow_but
 from safetensors.torch import load_file, save_file
 
 from recipes.embedded.average import average
@@ -142,7 +143,7 @@ def test_quality_on_annotated_titles(
     assert score_predictions(examples, predictions).protocol.f1 >= least
 
 
-@pytest.mark.parametrize("format", ["json", "yaml", "xml"])
+@pytest.mark.parametrize("format", slow_but({"json"}, ["json", "yaml", "xml"]))
 def test_a_schema_that_it_was_not_made_for(embedded: Extractor, format: str) -> None:
     """Of 30 titles, fields of the README's television that are right at least so often."""
     counts, least = right(embedded, format, "isolated:min_probability=0"), TELEVISIONS[format]

@@ -254,6 +254,7 @@ def test_all_settings_in_one_run(folder: Path, gold: str) -> None:
         assert words in shown.stdout
 
 
+@pytest.mark.slow
 def test_the_embedded_model_end_to_end(tmp_path: Path) -> None:
     rows = [
         {"id": "t", "category": "Tea", "text": "Twinings Green Tea, 20 Count"},
@@ -276,7 +277,7 @@ def test_the_embedded_model_end_to_end(tmp_path: Path) -> None:
     assert report["judge"]["agreement"]["pairs"] == 3 - verdicts.count(None)
     at_once = [v for row in report["predictions"] for v in row["verdicts_by_product"].values()]
     assert len(at_once) == sum(report["judge_by_product"]["verdicts"].values()) == 3
-    shown = run(gold, "--model", embedded, *judged)
+    shown = run(gold, "--model", embedded, *judged, "--limit", "1")
     assert "LLM-F1" in shown.stdout
     assert "unparseable" in shown.stdout
     assert "a product" in shown.stdout

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TITLES, slow_but, tiny_model
+from conftest import TITLES, combinations, slow_but, tiny_model
 from decoding import assert_right, expected, run
 
 from schemax.compiler import TextCodec, compile_schema
@@ -36,21 +36,20 @@ def settings(combination: tuple[str, str, str], **changes: Any) -> DecodingConfi
     return DecodingConfig(layout=layout, documents=documents, slots=slots, **changes)
 
 
-@pytest.mark.parametrize("family", ["qwen3", "llama"])
-@pytest.mark.parametrize("combination", COMBINATIONS, ids="-".join)
-@pytest.mark.parametrize(
-    ("num_documents", "batch_size", "format"), [(1, 4, "json"), (2, 1, "yaml"), (3, 2, "xml")]
+@combinations(
+    "family, prompts", ["qwen3", "llama"], [(1, 4, "json"), (2, 1, "yaml"), (3, 2, "xml")]
 )
+@pytest.mark.parametrize("combination", COMBINATIONS, ids="-".join)
 def test_decoding_equals_the_oracle(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
     small: Any,
     family: str,
     combination: tuple[str, str, str],
-    num_documents: int,
-    batch_size: int,
-    format: str,
+    prompts: tuple[int, int, str],
 ) -> None:
+    """prompts: documents of a prompt, prompts in flight, format."""
+    num_documents, batch_size, format = prompts
     config = settings(combination, documents_per_prompt=num_documents)
     compiled = compile_schema(small, codec, format=format, template=SHORT, decoding=config)
     model = decoder_model(family)
@@ -76,8 +75,7 @@ def test_sampling_equals_the_oracle(
     assert run(model, other, TITLES, 3) != outputs
 
 
-@pytest.mark.parametrize("family", ["qwen3", "llama"])
-@pytest.mark.parametrize("format", ["json", "yaml", "xml"])
+@combinations("family, format", ["qwen3", "llama"], ["json", "yaml", "xml"])
 def test_autoregressive_equals_the_oracle(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
@@ -140,8 +138,7 @@ def test_branched_equals_plain_generate(
     assert compared == 16
 
 
-@pytest.mark.parametrize("slots", ["independent", "causal"])
-@pytest.mark.parametrize("attention", ["eager", "flex_attention"])
+@combinations("slots, attention", ["independent", "causal"], ["eager", "flex_attention"])
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
 def test_other_attention_equals_the_oracle(
     decoder_model: Callable[..., DecoderModel],
@@ -189,23 +186,12 @@ def test_sliding_windows_go_by_position(codec: TextCodec, small: Any) -> None:
         assert list(slot.ids) == generated[: len(slot.ids)]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"documents_per_prompt": 1},
-        {"documents_per_prompt": 2},
-        {"documents_per_prompt": 3},
-        {"documents_per_prompt": 7},
-    ],
-    ids=str,
-)
 @pytest.mark.parametrize("layout", ["branched", "gapped"])
 @pytest.mark.parametrize("temperature", slow_but({1.2}, [0.0, 1.2]))
 def test_isolated_outputs_depend_on_nothing_else(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
     small: Any,
-    change: dict[str, int],
     layout: str,
     temperature: float,
 ) -> None:
@@ -222,8 +208,9 @@ def test_isolated_outputs_depend_on_nothing_else(
     alone = {}
     for text in TITLES:
         alone |= by_text([text], 1)
-    assert by_text(TITLES, 2, **change) == alone
-    assert by_text(TITLES[::-1], 5, **change) == alone
+    for number in (1, 2, 3, 7):
+        assert by_text(TITLES, 2, documents_per_prompt=number) == alone
+        assert by_text(TITLES[::-1], 5, documents_per_prompt=number) == alone
 
 
 def test_bfloat16_runs_and_mostly_agrees(codec: TextCodec, small: Any) -> None:

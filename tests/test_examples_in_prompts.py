@@ -13,7 +13,7 @@ from uuid import UUID
 import jinja2
 import pytest
 import tokenizers
-from conftest import TITLES, Small, tiny_model
+from conftest import TITLES, Small, combinations, tiny_model
 from pydantic import BaseModel, Field, RootModel
 
 from schemax import AttrSchema, Extractor, InputError, TemplateError, attr, load_schema
@@ -272,15 +272,15 @@ def extractor(backend: tokenizers.Tokenizer) -> Extractor:
     return Extractor(tiny_model("qwen3", backend.get_vocab_size()), backend, template="verbatim")
 
 
-@pytest.mark.parametrize("decoding", ["isolated", "paper", "autoregressive"])
-@pytest.mark.parametrize("format", format_names())
+@combinations("decoding, format", ["isolated", "paper", "autoregressive"], format_names())
 def test_extracts_with_examples(extractor: Extractor, format: str, decoding: str) -> None:
     settings: dict[str, Any] = {"format": format, "decoding": decoding, "on_error": "null"}
-    before = extractor.extract(TITLES, Small, **settings)
-    found = extractor.extract(TITLES, Small, examples=[GOOD], **settings)
-    assert len(found) == len(TITLES)
+    texts = TITLES[:3]
+    before = extractor.extract(texts, Small, **settings)
+    found = extractor.extract(texts, Small, examples=[GOOD], **settings)
+    assert len(found) == len(texts)
     # What was read of an instruction with examples is not taken for one without.
-    assert extractor.extract(TITLES, Small, **settings) == before
+    assert extractor.extract(texts, Small, **settings) == before
 
 
 def test_records_are_shown_as_products_are(

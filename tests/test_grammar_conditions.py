@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from annotated_types import Gt
+from conftest import combinations
 from grammar_walks import (
     FORMATS,
     TAILS,
@@ -28,10 +29,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from schemax.attributes import compile_attributes
-from schemax.compiler.budgets import _WIDEST
 from schemax.compiler.grammars import check_grammar, left_to_validation, may_be_null, slot_grammar
 from schemax.compiler.patterns import Unsupported, is_found, spelled
 from schemax.compiler.ranges import INTEGER_DIGITS, NUMBER_DIGITS
+from schemax.compiler.slot_specs import _WIDEST
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, get_format
 
@@ -165,8 +166,7 @@ PATTERNS = [
 ALPHABET = "aAbBx1 .:,&|<>\"'\\/\n\té[]{}#@-null"
 
 
-@in_each_format
-@pytest.mark.parametrize("pattern", PATTERNS)
+@combinations("pattern, name", PATTERNS, FORMATS)
 def test_patterns_are_found_in_what_is_accepted_and_only_there(pattern: str, name: str) -> None:
     attribute = attribute_of(Annotated[str, Field(pattern=pattern)])
     assert left_to_validation(attribute) == ()

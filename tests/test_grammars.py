@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from conftest import combinations
 from grammar_walks import (
+    FORMATS,
     TAILS,
     accepts_value,
     allowed_by,
@@ -113,8 +115,7 @@ ATTRIBUTES = {attribute.name: attribute for attribute in compile_attributes(Ever
 # --- all that can be written --------------------------------------------------------------------
 
 
-@in_each_format
-@pytest.mark.parametrize("field", ATTRIBUTES)
+@combinations("field, name", [*ATTRIBUTES], FORMATS)
 def test_every_value_can_be_written_and_ends_where_its_literal_does(field: str, name: str) -> None:
     output = get_format(name)
 
@@ -151,8 +152,7 @@ def check_read_back(data: bytes, field: str, output: OutputFormat) -> None:
     assert (item.errors, item.value is None) == ((), False)
 
 
-@in_each_format
-@pytest.mark.parametrize("field", ATTRIBUTES)
+@combinations("field, name", [*ATTRIBUTES], FORMATS)
 def test_whatever_is_accepted_reads_back(field: str, name: str) -> None:
     matcher = matcher_of(grammar_of(ATTRIBUTES[field], name))
     table = [bytes([byte]) for byte in range(256)]

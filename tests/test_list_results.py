@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any, Literal
 
 import pytest
+from conftest import combinations
 from list_models import Port, Television
 from pydantic import BaseModel, RootModel, field_validator, model_validator
 
@@ -265,8 +266,9 @@ def test_a_format_of_ones_own(codec: TextCodec, decoder_model: Any, lines_format
         assert item.value is not None, item.errors
 
 
-@pytest.mark.parametrize("format", ["json", "yaml", "xml"])
-@pytest.mark.parametrize("decoding", ["isolated", "isolated:min_probability=0.5"])
+@combinations(
+    "format, decoding", ["json", "yaml", "xml"], ["isolated", "isolated:min_probability=0.5"]
+)
 def test_extraction_end_to_end(
     codec: TextCodec, decoder_model: Any, format: str, decoding: str
 ) -> None:

@@ -20,7 +20,7 @@ from command_line import jsonl, rows
 from typer.testing import CliRunner
 
 from schemax import AttrSchema, Extractor, attr, extract_files
-from schemax.benchmark.engines.gguf_file import write_gguf
+from schemax.benchmark.engines.llama_model import write_gguf
 from schemax.cli import app
 from schemax.compiler import as_codec
 from schemax.errors import ServerError

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from schemax import processors
-from schemax.diagnosis.machine import thread_check
+from schemax.diagnosis.checks import thread_check
 
 
 @pytest.fixture
@@ -89,10 +89,10 @@ def _printed(code: str) -> list[str]:
 
 def test_the_doctor_says_when_others_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    monkeypatch.setattr("schemax.diagnosis.machine.usable_processors", lambda: 4)
+    monkeypatch.setattr("schemax.diagnosis.checks.usable_processors", lambda: 4)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.2, 0.0, 0.0))
     assert thread_check().found == "4 on 4 processors, load 0.2"
     monkeypatch.setattr(os, "getloadavg", lambda: (3.0, 0.0, 0.0))
     assert "OMP_NUM_THREADS=1 may be faster" in thread_check().found
-    monkeypatch.setattr("schemax.diagnosis.machine.usable_processors", lambda: 2)
+    monkeypatch.setattr("schemax.diagnosis.checks.usable_processors", lambda: 2)
     assert "set OMP_NUM_THREADS=2" in thread_check().found

@@ -215,8 +215,8 @@ def test_a_run_that_ends_early_leaves_its_page(kind: type[BaseException], tmp_pa
 def test_every_asset_is_well_formed_inside_html() -> None:
     """What would end or hide a script, wherever it stood in one."""
     for name in page._SCRIPTS:
-        assert not re.findall("</script|<!--", page._asset(name), re.I)
-    assert "</style" not in page._asset("page.css")
+        assert not re.findall("</script|<!--", page.asset(name), re.I)
+    assert "</style" not in page.asset("page.css")
 
 
 def test_json_for_scripts() -> None:

@@ -10,8 +10,7 @@ import pytest
 from command_line import SCHEMA, Run, computed, jsonl, refused, set_part_rows, stand_in_runner
 from conftest import slow_but
 
-from schemax.io.results import read_results
-from schemax.io.run_record import read_run_record
+from schemax.io.finished import read_results, read_run_record
 
 FORMATS = ["out.jsonl", "out.csv", "out.parquet", "out.arrow", "out.xlsx"]
 
@@ -83,7 +82,7 @@ def test_a_retry_that_is_stopped_goes_on(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("schemax.io.run_record.RunRecord.write", full)
+        patched.setattr("schemax.io.finished.RunRecord.write", full)
         result = run(*again)
         assert result.exit_code == 2
         assert "finished rows are kept in" in result.stderr
@@ -125,6 +124,8 @@ def test_what_cannot_be_done_again_is_refused(run: Run, tmp_path: Path) -> None:
     refused(run(*again), "in.jsonl changed; restore these")
     (tmp_path / "out.csv.run.json").write_text("{}")
     refused(run(*again), "it was not written by this version of schemax")
+    (tmp_path / "out.csv.run.json").write_text('{"version": 1, "summary": {"rows": "many"}}')
+    refused(run(*again), "cannot read out.csv.run.json: summary.")
 
 
 def test_a_table_tells_how_it_was_made(run: Run, tmp_path: Path) -> None:

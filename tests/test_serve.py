@@ -97,9 +97,10 @@ class Offer(BaseModel):
 
 def test_unions_and_dicts_by_every_way(client: Any) -> None:
     schema = Offer.model_json_schema()
-    rows = client.post("/v1/extract", json={"schema": schema, "documents": TITLES}).json()["rows"]
+    read = client.post("/v1/extract", json={"schema": schema, "documents": TITLES[:3]})
     checked = jsonschema.Draft202012Validator(schema)
-    for row, title in zip(rows, TITLES, strict=True):
+    rows = read.json()["rows"]
+    for row, title in zip(rows, TITLES[:3], strict=True):
         done = client.post("/v1/chat/completions", json=asked(title, schema)).json()
         written = json.loads(done["choices"][0]["message"]["content"])
         for instance in (row["attributes"], written):

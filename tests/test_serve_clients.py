@@ -196,6 +196,7 @@ def test_langchain(url: str, expected: Shoe, method: str) -> None:
     assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # its own
 def test_litellm(url: str, expected: Shoe) -> None:
     litellm = pytest.importorskip("litellm")

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import jsonschema
 import pytest
 from completions_server import CompletionsServer, served
-from conftest import TITLES, tiny_model
+from conftest import TITLES, slow_but, tiny_model
 from pydantic import BaseModel
 
 from schemax import (
@@ -124,23 +124,23 @@ def written(items: Sequence[Extraction[Any]]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("format", ["json", "yaml", "xml"])
+@pytest.mark.parametrize("format", slow_but({"json"}, ["json", "yaml", "xml"]))
 def test_a_server_writes_what_this_process_writes(
     server: CompletionsServer, here: Extractor, codec: TextCodec, format: str
 ) -> None:
     there = Extractor.from_server(server.url, tokenizer=codec)
-    found = read(there, TITLES[:2], Small, format=format)
-    assert written(found) == written(read(here, TITLES[:2], Small, format=format))
+    found = read(there, TITLES[1:2], Small, format=format)
+    assert written(found) == written(read(here, TITLES[1:2], Small, format=format))
 
 
 def test_slots_that_call_for_others(
     server: CompletionsServer, here: Extractor, codec: TextCodec
 ) -> None:
     there = Extractor.from_server(server.url, tokenizer=codec)
-    found = read(there, TITLES[:3], Lists)
+    found = read(there, TITLES[:2], Lists)
     assert all(len(item.fields) > 2 for item in found)
-    assert written(found) == written(read(here, TITLES[:3], Lists))
-    assert written(read(there, TITLES[:3], Waved)) == written(read(here, TITLES[:3], Waved))
+    assert written(found) == written(read(here, TITLES[:2], Lists))
+    assert written(read(there, TITLES[:2], Waved)) == written(read(here, TITLES[:2], Waved))
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_confidences_where_the_server_tells_all(
     all_of_it = replace(dialects.DIALECTS["vllm"], most_top=codec.vocab_size)
     monkeypatch.setattr(dialects, "DIALECTS", MappingProxyType({"vllm": all_of_it}))
     there = Extractor.from_server(server.url, tokenizer=codec)
-    ours = read(here, TITLES[:2], Small, decoding="isolated:branch_threshold=1")
-    for item, right in zip(read(there, TITLES[:2], Small), ours, strict=True):
+    ours = read(here, TITLES[:1], Small, decoding="isolated:branch_threshold=1")
+    for item, right in zip(read(there, TITLES[:1], Small), ours, strict=True):
         for name, field in item.fields.items():
             expected = right.fields[name]
             assert field.confidence == pytest.approx(expected.confidence, rel=1e-3)
@@ -262,6 +262,7 @@ def test_lists_of_nested_models_by_chat(embedded: Extractor) -> None:
             "faulty": {"lines": [LINES[0], {**LINES[1], "colors": 7}], "total": None},
             "empty": {"lines": [], "total": 1},
             "wrong": {"lines": "red"},
+            "cut": {"total": 3, "lines": LINES},
         }
 
         def chat(body: dict[str, Any]) -> dict[str, Any]:
@@ -270,22 +271,23 @@ def test_lists_of_nested_models_by_chat(embedded: Extractor) -> None:
             if answer is answers["whole"]:
                 jsonschema.validate(answer, body["response_format"]["json_schema"]["schema"])
                 assert "lines > port > kind" in prompt
-            return {"choices": [{"message": {"content": json.dumps(answer)}}]}
+            message = {"content": json.dumps(answer)}
+            if answer is answers["cut"]:  # within its second line
+                message["content"] = message["content"][:-30]
+                return {"choices": [{"message": message, "finish_reason": "length"}]}
+            return {"choices": [{"message": message}]}
 
         server.chat = chat  # type: ignore[method-assign]
         there = Extractor.from_server(server.url, concurrency=1)
-        whole, faulty, empty, wrong = read(there, [f"text {name}" for name in answers], Order)
+        whole, faulty, empty, wrong, cut = read(there, [f"text {name}" for name in answers], Order)
     assert whole.value == Order.model_validate({"lines": LINES, "total": 3})
     assert whole.fields["lines.0.sizes.0.name"].value == 'a "b" }'
     assert [line.port.kind for line in faulty.value.lines] == ["HDMI", None]
     assert (empty.value.lines, empty.value.total) == ([], 1)
     assert wrong.value is not None
     assert [error.field for error in wrong.errors] == ["lines"]
-
-
-def test_a_list_of_nested_models_that_is_cut_off(embedded: Extractor) -> None:
-    (item,) = embedded.stream(TITLES[:1], Order, decoding="autoregressive:k_max=1")
-    assert item.value is not None
+    assert cut.value == Order(total=3)
+    assert [(e.field, "ran out" in e.message) for e in cut.errors] == [("lines", True)]
 
 
 def test_an_answer_that_is_too_large_costs_its_row(
@@ -417,7 +419,7 @@ def test_no_server(codec: TextCodec, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_addresses_that_are_none(url: str, more: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said) as error:
         Extractor.from_server(url, **more)
-    assert "secret" not in str(error.value) or "me:secret" not in said
+    assert "secret" not in str(error.value)
 
 
 def test_settings_that_no_server_takes(server: CompletionsServer, codec: TextCodec) -> None:

@@ -26,10 +26,9 @@ import schemax
 from schemax.attributes import attr
 from schemax.commands.console import say
 from schemax.errors import InputError
-from schemax.io.csv_out import Formulas, escaped
 from schemax.io.readers import columns_of, read_file
 from schemax.io.table_schema import TableSchema
-from schemax.io.writers import open_writer
+from schemax.io.writers import Formulas, escaped, open_writer
 from schemax.schema import AttrSchema
 
 

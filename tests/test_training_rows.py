@@ -19,9 +19,15 @@ from schemax.runtime.engine import decode
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
 from schemax.schema import AttrSchema
-from schemax.training.batching import RowLimits, batches_of, pack
 from schemax.training.features import Features, fill_row, make_features
-from schemax.training.schedule import BatchDataset, padding_share, plan_schedule
+from schemax.training.schedule import (
+    BatchDataset,
+    RowLimits,
+    batches_of,
+    pack,
+    padding_share,
+    plan_schedule,
+)
 from schemax.training.sequences import IGNORE, TrainingSequence, collate, training_sequence
 from schemax.training.settings import TrainingSettings
 from schemax.training.targets import slot_targets

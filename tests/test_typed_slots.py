@@ -9,10 +9,10 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import pytest
-from conftest import TITLES, slow_but
+from conftest import TITLES, combinations, slow_but
 from constrained import forked
 from decoding import WAYS, assert_right
-from grammar_walks import TAILS, accepts, in_each_format
+from grammar_walks import FORMATS, TAILS, accepts, in_each_format
 from pydantic import BaseModel, Field
 
 from schemax import AttrSchema, DecodingConfig, Extraction, SchemaError, attr
@@ -158,10 +158,7 @@ def test_a_budget_holds_a_text(codec: TextCodec) -> None:
 # --- what is decoded -----------------------------------------------------------------------------
 
 
-@in_each_format
-@pytest.mark.parametrize(
-    "way", slow_but({"branched", "stacked"}, [way for way in WAYS if way != "autoregressive"])
-)
+@combinations("name, way", FORMATS, [way for way in WAYS if way != "autoregressive"])
 @pytest.mark.parametrize("temperature", slow_but({1.5}, [0.0, 1.5]))
 def test_decoding_equals_the_oracle(
     decoder_model: Callable[..., DecoderModel],
@@ -170,7 +167,7 @@ def test_decoding_equals_the_oracle(
     name: str,
     temperature: float,
 ) -> None:
-    config = replace(WAYS[way], temperature=temperature, max_retries=0)
+    config = replace(WAYS[way], temperature=temperature, max_retries=0, k_max=12)
     template = "{% for d in documents %}{{ d.text }}\n{% endfor %}"
     compiled = compile_schema(Flat, codec, format=name, template=template, decoding=config)
     assert_right(decoder_model(), compiled, TITLES[:2])
@@ -179,7 +176,7 @@ def test_decoding_equals_the_oracle(
 @in_each_format
 def test_forks_equal_the_oracle(codec: TextCodec, name: str) -> None:
     template = "{% for d in documents %}{{ d.text }}\n{% endfor %}"
-    decoding = "isolated:temperature=1.5:branch_threshold=1:max_retries=0"
+    decoding = "isolated:temperature=1.5:branch_threshold=1:max_retries=0:k_max=12"
     compiled = compile_schema(Flat, codec, format=name, template=template, decoding=decoding)
     assert_right(forked(codec), compiled, TITLES[:2])
 

@@ -19,7 +19,7 @@ from recipes.embedded.shelves import Document, Library, Shelf, examples_of
 from schemax.compiler import TextCodec
 from schemax.config import DecodingConfig
 from schemax.evaluation.examples import Example
-from schemax.training.batching import split_by_tokens
+from schemax.training.schedule import split_by_tokens
 from schemax.training.sequences import TrainingSequence
 
 INVENTED, LETTERS = "invented", "letters"

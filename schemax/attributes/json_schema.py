@@ -18,10 +18,10 @@ from schemax.attributes.json_document import (
     Node,
     Place,
     SchemaDocument,
+    field_names,
     is_object,
     without,
 )
-from schemax.attributes.json_names import field_names
 from schemax.attributes.json_types import Types
 from schemax.attributes.json_values import (
     container_of,
@@ -93,7 +93,11 @@ class Builder(Types):
             )
         properties = node.get("properties") or {}
         if isinstance(properties, Mapping):
-            properties = {key: child for key, child in properties.items() if not _skips(child)}
+            properties = {
+                key: child
+                for key, child in properties.items()
+                if not (isinstance(child, Mapping) and child.get("skip") is True)
+            }
         if not isinstance(properties, Mapping) or not properties:
             kinds = "; put its alternatives into one" if {"anyOf", "oneOf"} & node.keys() else ""
             raise self._error(place, f"has no properties; declare at least one{kinds}")
@@ -157,14 +161,18 @@ class Builder(Types):
         title = child.get("title")
         if title is not None and not isinstance(title, str):
             raise self._error(place, "title must be text")
-        if invented and title == _title_by_pydantic(key) != spaced(key):
+        if invented and title == key.title().replace("_", " ").strip() != spaced(key):
             title = None
         options: dict[str, Any] = {"title": title}
         if name != key:
             options = {"title": title or key, "alias": key}
         if "default" in node:
             options["default"] = default_of(self._document, annotation, node["default"], place)
-        elif not required and container_of(annotation) and not _fewest(node):
+        elif (
+            not required
+            and container_of(annotation)
+            and not (node.get("minItems") or node.get("minProperties"))
+        ):
             options["default_factory"] = container_of(annotation)
         elif not required:
             annotation = union_of((annotation, None))
@@ -189,14 +197,6 @@ class Builder(Types):
                 raise self._error((), f"Pydantic cannot build it: {error}") from error
 
 
-def _fewest(node: Node) -> Any:
-    return node.get("minItems") or node.get("minProperties")
-
-
-def _skips(node: Any) -> bool:
-    return isinstance(node, Mapping) and node.get("skip") is True
-
-
 def _is_of_pydantic(node: Node) -> bool:
     """Whether all titles are what `model_json_schema` writes where there are none."""
     title = node.get("title")
@@ -206,7 +206,3 @@ def _is_of_pydantic(node: Node) -> bool:
         and title.isidentifier()
         and all("title" in child or "$ref" in child or "allOf" in child for child in children)
     )
-
-
-def _title_by_pydantic(key: str) -> str:
-    return key.title().replace("_", " ").strip()

@@ -18,12 +18,12 @@ from schemax.attributes.json_document import (
     Node,
     Place,
     SchemaDocument,
+    class_name,
     is_mapping,
     is_object,
     merged,
     without,
 )
-from schemax.attributes.json_names import class_name
 from schemax.attributes.json_values import (
     CONSTRAINTS,
     LENGTHS,

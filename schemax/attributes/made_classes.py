@@ -17,8 +17,12 @@ from pydantic import BaseModel
 
 from schemax.attributes.attributes import compile_attributes, refusals_of
 from schemax.attributes.json_checks import Checks, Problem
-from schemax.attributes.json_document import SchemaDocument, parse, with_absolute_references
-from schemax.attributes.json_names import class_name
+from schemax.attributes.json_document import (
+    SchemaDocument,
+    class_name,
+    parse,
+    with_absolute_references,
+)
 from schemax.attributes.json_schema import Builder
 from schemax.attributes.json_types import MOST_LEVELS
 from schemax.errors import SchemaError

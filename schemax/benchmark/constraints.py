@@ -15,6 +15,7 @@ import torch
 from pydantic import create_model
 
 from schemax.attributes import attr
+from schemax.benchmark.measure import synchronize
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.compiler.choices import Branches
 from schemax.config import DecodingConfig
@@ -228,8 +229,7 @@ def _clocked(device: torch.device) -> Iterator[TimedRun]:
     def timed(work: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, float]:
         start = time.perf_counter()
         result = work(*arguments, **options)
-        if device.type != "cpu":
-            torch.accelerator.synchronize(device)
+        synchronize(device)
         return result, time.perf_counter() - start
 
     def timed_pass(*arguments: Any) -> Any:

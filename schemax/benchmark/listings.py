@@ -29,7 +29,6 @@ def annotated_work(
     tokenizer: Any,
     vocab_size: int,
     *,
-    format: str | None = None,
     source: str = "",
 ) -> Workload:
     """Every attribute of a product's category is a slot; what is not annotated is written null.
@@ -38,7 +37,7 @@ def annotated_work(
     Raises ModelError for a tokenizer that does not fit the vocabulary.
     """
     compiled = {
-        name: compile_schema(schema, tokenizer, format=format, vocab_size=vocab_size)
+        name: compile_schema(schema, tokenizer, vocab_size=vocab_size)
         for name, schema in annotated_schemas(examples).items()
     }
     names = list(compiled)

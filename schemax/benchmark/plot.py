@@ -7,6 +7,7 @@ from typing import Any
 
 from schemax.benchmark.report import Report
 from schemax.benchmark.table import headline, number
+from schemax.evaluation.plots import drawing
 
 _COLOURS = {"ours": "#1b7f5c", "rival": "#8a8f98", "bound": "#d9c79a"}
 _WIDTH = 9.0
@@ -18,23 +19,19 @@ def plot(report: Report, path: Path) -> None:
     The format goes by the file's name. Raises ValueError for a suffix that matplotlib does not
     know.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure  # pyplot would look for a display
     from matplotlib.ticker import LogFormatter
 
     heights = [1.6 + 0.34 * len(report.engines), *([4.5] if report.sweep else [])]
-    figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
-    axes = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
-    _bars(axes[0], report)
-    if report.sweep:
-        _grid(axes[1], report)
-    figure.suptitle(headline(report), fontsize=8, wrap=True)
-    for one, rates in zip(axes, (axes[0].xaxis, axes[-1].yaxis), strict=False):
-        one.spines[["top", "right"]].set_visible(False)
-        rates.set_major_formatter(LogFormatter())  # plain numbers, no powers of ten
-        rates.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
-    with rc_context({"svg.fonttype": "none"}):  # text stays text
-        figure.savefig(path)
+    with drawing(path, (_WIDTH, sum(heights))) as figure:
+        axes = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
+        _bars(axes[0], report)
+        if report.sweep:
+            _grid(axes[1], report)
+        figure.suptitle(headline(report), fontsize=8, wrap=True)
+        for one, rates in zip(axes, (axes[0].xaxis, axes[-1].yaxis), strict=False):
+            one.spines[["top", "right"]].set_visible(False)
+            rates.set_major_formatter(LogFormatter())  # plain numbers, no powers of ten
+            rates.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
 
 
 def _bars(axes: Any, report: Report) -> None:

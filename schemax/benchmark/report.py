@@ -14,9 +14,11 @@ from typing import Any
 
 import torch
 import transformers
+from pydantic import TypeAdapter, ValidationError
 
 from schemax.benchmark.measure import EngineRun
 from schemax.benchmark.workload import Workload
+from schemax.messages import reason_of
 from schemax.resources import version
 
 FORMAT = 1
@@ -83,13 +85,10 @@ class Report:
         """Reads `to_dict` back. Raises ValueError for anything else."""
         if not isinstance(data, dict) or data.get("schemax_bench") != FORMAT:
             raise ValueError("not a report of `schemax bench`, or written by another version")
-        fields = {key: value for key, value in data.items() if key != "schemax_bench"}
         try:
-            for name in ("engines", "sweep"):
-                fields[name] = tuple(EngineRow(**row) for row in fields[name])
-            return cls(**fields)
-        except (TypeError, KeyError) as error:
-            raise ValueError(f"a broken report: {error}") from error
+            return TypeAdapter(cls).validate_python(data)
+        except ValidationError as error:
+            raise ValueError(f"a broken report: {reason_of(error)}") from error
 
 
 def engine_rows(

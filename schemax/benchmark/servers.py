@@ -26,7 +26,6 @@ def ask_server(
     *,
     concurrency: int = 32,
     token_prices: tuple[float, float] | None = None,
-    format: str | None = None,
 ) -> dict[str, Any]:
     """Has a server write the output of every product, as its other users do.
 
@@ -42,14 +41,13 @@ def ask_server(
     """
     schemas = annotated_schemas(examples)
     records = [shown_record(example) for example in examples]
-    settings: Any = {"category": "category", "format": format}
     try:
         extractor = _connected(address, tokenizer, concurrency)
-        warm_up = list(extractor.stream(records[:1], schemas, **settings))
+        warm_up = list(extractor.stream(records[:1], schemas, category="category"))
         usage = extractor.model.client.usage
         usage.clear()
         started = time.perf_counter()
-        found = list(extractor.stream(records, schemas, **settings))
+        found = list(extractor.stream(records, schemas, category="category"))
     except (ServerError, ValueError) as error:
         raise BenchmarkError(str(error)) from error
     seconds = time.perf_counter() - started

@@ -1,10 +1,12 @@
-"""A report as a table: of cells for the terminal, of Markdown for a page."""
+"""A report as a table: of cells for the terminal, of Markdown for a page of documentation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
+from schemax.benchmark.engines.base import BenchmarkError
 from schemax.benchmark.report import EngineRow, Report
 
 COLUMNS = ("engine", "documents/s", "±", "x floor", "x generate", "passes", "MiB", "batch")
@@ -63,18 +65,15 @@ def notes(report: Report) -> Iterator[str]:
         if row.kind == "rival" and row.documents < report.work["listings"]:
             yield f"{row.name}: measured on {row.documents} of the listings"
     if (server := report.server) is not None:
+        price = server.get("dollars_per_1000")
+        dollars = "" if price is None else f", ${number(price)} for 1,000 documents"
         yield (
             f"{server['model']} at {server['url']}: {number(server['products_per_second'])} "
             f"documents/s with {server['concurrency']} requests in flight, "
-            f"{server['agreement']:.1%} of the fields as annotated{_dollars(server)}"
+            f"{server['agreement']:.1%} of the fields as annotated{dollars}"
         )
     for item in report.skipped:
         yield f"{item['name']}: skipped; {item['reason']}"
-
-
-def _dollars(server: Mapping[str, Any]) -> str:
-    dollars = server.get("dollars_per_1000")
-    return "" if dollars is None else f", ${number(dollars)} for 1,000 documents"
 
 
 def markdown(report: Report) -> str:
@@ -102,3 +101,35 @@ def markdown_table(names: Sequence[str], rows: Iterable[tuple[str, ...]]) -> lis
 
 def _priced(report: Report) -> bool:
     return any(row.dollars_per_1000 is not None for row in report.engines)
+
+
+BEGIN, END = "<!-- bench:results -->", "<!-- bench:end -->"
+
+
+def write_page(path: Path, report: Report) -> None:
+    """Puts the report's section between the page's two marks; one of the same name is replaced.
+
+    Raises BenchmarkError for a page without the marks, and OSError for one that cannot be read.
+    """
+    page = path.read_text("utf-8")
+    head, begin, rest = page.partition(BEGIN)
+    body, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise BenchmarkError(
+            f"{path} has no place for results; add a line {BEGIN} and a line {END}"
+        )
+    parts = re.split(r"^### (.+)$", body, flags=re.MULTILINE)[1:]
+    sections = {name: text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
+    sections[section_name(report)] = markdown(report)
+    written = "\n\n".join(f"### {name}\n\n{text}" for name, text in sections.items())
+    path.write_text(f"{head}{begin}\n\n{written}\n\n{end}{tail}", "utf-8")
+
+
+def section_name(report: Report) -> str:
+    """Tells a comparison from others on the page: model, work and hardware."""
+    work, place = report.work, report.environment
+    return (
+        f"{report.model['name']}, {report.model['dtype']}, {work['source']}, "
+        f"{work['mean_document_tokens']:.0f} tokens x {work['slots'] / work['listings']:.0f} "
+        f"attributes, {place['accelerator'] or place['cpu']}"
+    )

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 from rich.console import Console
 
-from schemax.catalog import load_schemas, match_of
-from schemax.category_names import Match
+from schemax.catalog import Match, load_schemas, match_of
 from schemax.commands.console import UsageError, say, table
 from schemax.errors import InputError
 from schemax.io.readers import Shard, Source

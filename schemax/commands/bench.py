@@ -12,7 +12,15 @@ import typer
 
 from schemax.commands import bench_options as given
 from schemax.commands import bench_special, options
-from schemax.commands.console import UsageError, plain_warnings, refused_settings, say, show, table
+from schemax.commands.console import (
+    UsageError,
+    listed,
+    plain_warnings,
+    refused_settings,
+    say,
+    show,
+    table,
+)
 from schemax.commands.option_groups import grouped
 
 if TYPE_CHECKING:
@@ -115,9 +123,8 @@ def _comparison(
 
 def _publish(report: Report, output: given.OutputOptions) -> None:
     """The table on the terminal, and the files that were asked for."""
-    from schemax.benchmark.page import write_page
     from schemax.benchmark.plot import plot
-    from schemax.benchmark.table import columns, headline, notes, table_rows
+    from schemax.benchmark.table import columns, headline, notes, table_rows, write_page
     from schemax.evaluation.plots import can_plot
 
     if output.as_json is not None:
@@ -153,7 +160,7 @@ def _names(engines: str | None) -> tuple[str, ...]:
 
     if engines is None:
         return ENGINES
-    names = tuple(name.strip() for name in engines.split(",") if name.strip())
+    names = tuple(listed(engines))
     if not names:
         raise UsageError("--engines names no engine; give names, separated by commas")
     return names

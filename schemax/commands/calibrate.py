@@ -6,59 +6,46 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from typer import Argument, Option
+from typing import TYPE_CHECKING, Any
 
 from schemax.calibration import FILE, write_calibration
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say, show, table
 from schemax.commands.datasets import dataset, schemas_for
-from schemax.commands.loading_options import LoadingOptions
-from schemax.commands.option_groups import grouped
+from schemax.commands.option_groups import argument, grouped, option
+from schemax.commands.options import LoadingOptions
 from schemax.config import DecodingConfig
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.schemas import as_declared
 from schemax.messages import counted
 
 if TYPE_CHECKING:
-    from schemax.evaluation.calibration_fit import Fit
+    from schemax.evaluation.calibrate import Fit
 
 _FEW = 300
 
 
 @grouped
 def calibrate(
-    data: Annotated[
-        Path,
-        Argument(
-            metavar="INPUT",
-            show_default=False,
-            help="Annotated documents, as `evaluate` reads them, that the model was not trained "
-            "on. In a folder: train.jsonl, and attributes.json if present.",
-        ),
-    ],
-    model: Annotated[
-        str | None,
-        Option(
-            *("--model", "-m"),
-            metavar="FOLDER",
-            help="The model's folder, into which calibration.json is written. "
-            "Default: $SCHEMAX_MODEL.",
-        ),
-    ] = None,
+    data: Path = argument(
+        "Annotated documents, as `evaluate` reads them, that the model was not trained on. In a "
+        "folder: train.jsonl, and attributes.json if present.",
+        "INPUT",
+    ),
+    model: str | None = option(
+        "The model's folder, into which calibration.json is written. Default: $SCHEMAX_MODEL.",
+        *("--model", "-m"),
+        metavar="FOLDER",
+    ),
     spec: options.Schemas = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     *,
     loading: LoadingOptions,
-    format: Annotated[
-        str | None,
-        Option(
-            help="json, yaml or xml, or several separated by commas, fitted together. "
-            "Default: the schema's, else json."
-        ),
-    ] = None,
+    format: str | None = option(
+        "json, yaml or xml, or several separated by commas, fitted together. Default: the "
+        "schema's, else json."
+    ),
     template: options.Template = None,
     decoding: options.Decoding = None,
     limit: options.Limit = None,

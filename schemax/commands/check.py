@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -19,6 +19,7 @@ from schemax.catalog import load_schema, schema_names
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
 from schemax.commands.declarations import classes_of, imported, read_schema, text_of_file
+from schemax.commands.option_groups import argument, grouped, option
 from schemax.commands.tokenizer_folder import TokenizerOption, codec_of, eos_ids_of, folder_of
 from schemax.compiler import compile_schema
 from schemax.errors import SchemaError, SchemaWarning, TemplateError
@@ -60,24 +61,20 @@ class _Declared:
     document: str | None = None
 
 
+@grouped
 def check(
-    where: Annotated[
-        str,
-        typer.Argument(
-            metavar="WHERE",
-            show_default=False,
-            help="module, file.py, either with :Class, schema.json, a folder of such documents, "
-            "or a ready-made name. Of a module, all classes that it defines itself and that derive "
-            "from pydantic.BaseModel, are dataclasses or TypedDicts.",
-        ),
-    ],
-    formats: Annotated[
-        list[str] | None,
-        typer.Option("--format", help="json, yaml or xml; may be repeated. Default: json."),
-    ] = None,
+    where: str = argument(
+        "module, file.py, either with :Class, schema.json, a folder of such documents, or a "
+        "ready-made name. Of a module, all classes that it defines itself and that derive from "
+        "pydantic.BaseModel, are dataclasses or TypedDicts.",
+        "WHERE",
+    ),
+    formats: list[str] | None = option(
+        "json, yaml or xml; may be repeated. Default: json.", "--format"
+    ),
     model: options.Model = None,
     tokenizer: TokenizerOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+    as_json: bool = option("The same as JSON.", "--json", default=False),
 ) -> None:
     """Finds all refusals and warnings of all declarations in WHERE, without loading a model.
 

@@ -23,6 +23,11 @@ class UsageError(SchemaxError):
     """Options or arguments that cannot be used."""
 
 
+def listed(text: str) -> list[str]:
+    """What an option names, separated by commas."""
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
 def say(text: str) -> None:
     """One line on stderr, whatever the text holds."""
     print(harmless(one_line(text)), file=sys.stderr, flush=True)

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING
 from pathlib import Path
-from typing import Annotated
-
-from typer import Argument, Option
 
 from schemax.commands.console import say, show
+from schemax.commands.option_groups import argument, grouped, option
 from schemax.evaluation.published.write import EXTRACTGPT, DatasetName, write_dataset
 
 
+@grouped
 def data(
-    name: Annotated[
-        DatasetName, Argument(metavar="DATASET", show_default=False, help="oa-mine or ae-110k.")
-    ],
-    out: Annotated[
-        Path,
-        Option(
-            "--out",
-            "-o",
-            metavar="FOLDER",
-            show_default=False,
-            help="A new folder for train.jsonl, test.jsonl, attributes.json and dataset.json.",
-        ),
-    ],
-    source: Annotated[
-        str,
-        Option(
-            metavar="FOLDER_OR_URL",
-            help="A folder, a .zip file or an address with the published files: ExtractGPT's, "
-            "which have the splits of the HPD paper, or those of the data set's own authors.",
-        ),
-    ] = EXTRACTGPT,
-    seed: Annotated[int, Option(help="Of the split, where the source has none.")] = 0,
+    name: DatasetName = argument("oa-mine or ae-110k.", "DATASET"),
+    out: Path = option(
+        "A new folder for train.jsonl, test.jsonl, attributes.json and dataset.json.",
+        *("--out", "-o"),
+        default=MISSING,
+        metavar="FOLDER",
+        show_default=False,
+    ),
+    source: str = option(
+        "A folder, a .zip file or an address with the published files: ExtractGPT's, which have "
+        "the splits of the HPD paper, or those of the data set's own authors.",
+        default=EXTRACTGPT,
+        metavar="FOLDER_OR_URL",
+    ),
+    seed: int = option("Of the split, where the source has none.", default=0),
 ) -> None:
     """Makes annotated products of a published data set, for `train` and `evaluate`.
 

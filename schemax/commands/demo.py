@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from statistics import mean
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import typer
 from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +16,7 @@ from schemax.attributes import attr
 from schemax.catalog import load_schema
 from schemax.commands import options
 from schemax.commands.console import plain_warnings, show, table
+from schemax.commands.option_groups import grouped, option
 from schemax.extractor import Extractor
 from schemax.progress import track
 from schemax.results import Extraction
@@ -67,11 +67,14 @@ _COLUMNS: dict[str, Callable[[Cost], str]] = {
 }
 
 
+@grouped
 def demo(
     model: options.Model = None,
-    compare: Annotated[
-        bool, typer.Option(help="Read some listings with autoregressive decoding as well.")
-    ] = True,
+    compare: bool = option(
+        "Read some listings with autoregressive decoding as well.",
+        "--compare/--no-compare",
+        default=True,
+    ),
 ) -> None:
     """Reads a handful of listings with the embedded model, and shows what that took."""
     with plain_warnings():

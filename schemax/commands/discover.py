@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 
 from schemax.catalog import match_of
 from schemax.commands import extract_options as given
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say, table
-from schemax.commands.loading_options import LoadingOptions
-from schemax.commands.option_groups import grouped, option
+from schemax.commands.option_groups import argument, grouped, option
+from schemax.commands.options import LoadingOptions
 from schemax.commands.server_options import ServerOptions
 from schemax.discovery.discover import Attribute, as_json, discovered
 from schemax.documents import Shown
@@ -65,10 +64,11 @@ class ModelOptions:
 
 @grouped
 def discover(
-    input: given.Input,
-    category: Annotated[
-        str, typer.Option(show_default=False, help="What the documents are about, in words.")
-    ],
+    input: list[str] = argument(given.INPUT_HELP, "INPUT..."),
+    category: str = option(
+        "What the documents are about, in words.", default=MISSING, show_default=False
+    ),
+    *,
     samples: SampleOptions,
     prompt: ModelOptions,
     loading: LoadingOptions,
@@ -90,11 +90,8 @@ def discover(
     if (known := match_of(category)) is not None:
         say(f"note: a ready-made schema is near to this category: {known.schema}")
     with plain_warnings():
-        if server.server is not None:
-            extractor = server.extractor(prompt.model)
-        else:
-            named = prompt.model, prompt.device, prompt.dtype
-            extractor = options.load_extractor(*named, **loading.named())
+        named = prompt.model, prompt.device, prompt.dtype
+        extractor = server.reader(*named, loading.named())
         with refused_settings():
             found = discovered(
                 (record for _, record in source.rows()),

@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
 
 import typer
 
 from schemax.commands import options
 from schemax.commands.console import plain_warnings, say
+from schemax.commands.option_groups import grouped, option
 from schemax.diagnosis import doctor as examine
 
 
+@grouped
 def doctor(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODEL",
-            show_default=False,
-            help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model.",
-        ),
-    ] = None,
+    model: options.ModelArgument = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
-    attn_implementation: Annotated[
-        str | None,
-        typer.Option(
-            show_default=False, help="sdpa, eager or flex_attention. Default: the model's."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The diagnosis as JSON.")] = False,
+    attn_implementation: str | None = option(
+        "sdpa, eager or flex_attention. Default: the model's.", show_default=False
+    ),
+    as_json: bool = option("The diagnosis as JSON.", "--json", default=False),
 ) -> None:
     """Examines a model on this machine: is decoding exact, in which ways, and at what cost?
 

@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
-from typer import Argument, Option, echo
+from typer import echo
 
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say
 from schemax.commands.datasets import dataset, schemas_for
 from schemax.commands.evaluate_tables import show_comparison, show_runs
-from schemax.commands.loading_options import LoadingOptions
-from schemax.commands.option_groups import grouped, option
+from schemax.commands.option_groups import argument, grouped, option
+from schemax.commands.options import LoadingOptions
 from schemax.commands.server_options import ServerOptions, by_chat, is_address
 from schemax.config import decoding_name
 from schemax.evaluation.comparison import compare
@@ -78,15 +78,13 @@ class ReportOptions:
 def evaluate(
     report: ReportOptions,
     server: ServerOptions,
-    data: Annotated[
-        Path | None,
-        Argument(
-            metavar="INPUT",
-            help='JSONL with one {"category", "text", "attributes": {name: value}} per line, and '
-            'optionally "id" and "description"; or a JSON export of Label Studio. In a folder: '
-            "test.jsonl, and attributes.json if present.",
-        ),
-    ] = None,
+    data: Path | None = argument(
+        'JSONL with one {"category", "text", "attributes": {name: value}} per line, and '
+        'optionally "id" and "description"; or a JSON export of Label Studio. In a folder: '
+        "test.jsonl, and attributes.json if present.",
+        "INPUT",
+        default=None,
+    ),
     spec: options.Schemas = None,
     model: options.Model = None,
     device: options.Device = "auto",
@@ -95,31 +93,22 @@ def evaluate(
     loading: LoadingOptions,
     format: options.Format = None,
     template: options.Template = None,
-    decoding: Annotated[
-        str | None,
-        Option(
-            help="isolated, paper or autoregressive, or several separated by commas; each may have "
-            "changes (isolated:layout=gapped:slots=causal) and +alone, which asks for every field "
-            "separately. Default: the one that the model was trained for, else isolated; "
-            "autoregressive for a server that is asked by chat."
-        ),
-    ] = None,
+    decoding: str | None = option(
+        "isolated, paper or autoregressive, or several separated by commas; each may have changes "
+        "(isolated:layout=gapped:slots=causal) and +alone, which asks for every field separately. "
+        "Default: the one that the model was trained for, else isolated; autoregressive for a "
+        "server that is asked by chat."
+    ),
     limit: options.Limit = None,
-    judge: Annotated[
-        str | None,
-        Option(
-            metavar="MODEL or URL#MODEL",
-            help="A model that judges every value, annotated or not; or a server, asked by chat.",
-        ),
-    ] = None,
-    saved: Annotated[
-        tuple[Path, Path] | None,
-        Option(
-            "--compare",
-            metavar="A.json B.json",
-            help="Instead of INPUT: two results that --json --details wrote.",
-        ),
-    ] = None,
+    judge: str | None = option(
+        "A model that judges every value, annotated or not; or a server, asked by chat.",
+        metavar="MODEL or URL#MODEL",
+    ),
+    saved: tuple[Path, Path] | None = option(
+        "Instead of INPUT: two results that --json --details wrote.",
+        "--compare",
+        metavar="A.json B.json",
+    ),
 ) -> None:
     """Scores extractions against annotations, by the protocol of ExtractGPT and strictly.
 
@@ -147,15 +136,11 @@ def evaluate(
     ]
     found = dataset(data, "test", spec)
     examples = read_examples(found.file)[:limit]
-    _report_duplicates(examples)
+    if repeated := duplicated_ids(examples):
+        say(f"note: several documents have the same id: {some_of(repeated)}")
     models = [name.strip() for name in model.split(",")] if model else [None]
     with plain_warnings(quiet=report.as_json):
-        extractors = {
-            name: server.extractor(name)
-            if server.server is not None
-            else options.load_extractor(name, device, dtype, **loading.named())
-            for name in models
-        }
+        extractors = {name: server.reader(name, device, dtype, loading.named()) for name in models}
         schemas = schemas_for(found.schemas, examples, extractors.values())
         examples = as_declared(examples, schemas)
         runs = []
@@ -187,15 +172,11 @@ def evaluate(
         setting = "\n".join(dict.fromkeys(map(_setting, extractors.values())))
         show_runs(runs, comparisons, setting, by=report.by)
     if picture is not None:
-        _draw(runs, picture)
-
-
-def _draw(runs: Sequence[EvaluationRun], path: Path) -> None:
-    known = [(run.name, found) for run in runs if (found := run.reliability) is not None]
-    if known:
-        plot_reliability(known, path)
-    else:
-        say(f"note: {path} is not written: no predicted value has a confidence")
+        known = [(run.name, one) for run in runs if (one := run.reliability) is not None]
+        if known:
+            plot_reliability(known, picture)
+        else:
+            say(f"note: {picture} is not written: no predicted value has a confidence")
 
 
 def _measure(
@@ -294,11 +275,6 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
         echo(json.dumps(sides | asdict(found), indent=2))
     else:
         show_comparison(found, *names)
-
-
-def _report_duplicates(examples: Sequence[Example]) -> None:
-    if repeated := duplicated_ids(examples):
-        say(f"note: several documents have the same id: {some_of(repeated)}")
 
 
 def _setting(extractor: Extractor) -> str:

@@ -34,7 +34,8 @@ def show_runs(
     if len(categories) > 1:
         columns: Columns = {"category": lambda name: name}
         for run in runs:
-            columns[run.name] = partial(_f1_of, run)
+            f1 = {name: score.f1 for name, score in run.scores.by_category.items()}
+            columns[run.name] = f1.get
         show("F1 by category", table(categories, columns))
     for run, (name, found) in zip(runs, reliability, strict=True):
         if by == "attribute":
@@ -76,10 +77,6 @@ def _right(share: float, item: tuple[str, Reliability | None]) -> float | None:
     """Of the most confident values."""
     curve = item[1].curve if item[1] else ()
     return next((1 - point.risk for point in curve if point.coverage == share), None)
-
-
-def _f1_of(run: EvaluationRun, category: str) -> float:
-    return run.scores.by_category[category].f1
 
 
 def _count(name: str, item: tuple[Any, PairScore]) -> Any:
@@ -146,10 +143,6 @@ _ATTRIBUTES: Columns = {
 }
 
 
-def _verdicts(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
-    return getattr(item[1].score, name)
-
-
 def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
     """A share of the annotated pairs."""
     found = agreement(item[1].cases, item[1].verdicts, item[0].scores)
@@ -160,15 +153,15 @@ def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
 _JUDGED: Columns = {
     "setting": lambda item: item[0].name,
     "at once": lambda item: "a " + item[1].form,
-    "LLM-P": partial(_verdicts, "precision"),
-    "LLM-R": partial(_verdicts, "recall"),
-    "LLM-F1": partial(_verdicts, "f1"),
-    "C": partial(_verdicts, "correct"),
-    "I": partial(_verdicts, "incorrect"),
-    "M": partial(_verdicts, "missing"),
-    "CN": partial(_verdicts, "correct_null"),
-    "H": partial(_verdicts, "hallucination"),
-    "unparseable": partial(_verdicts, "unparseable"),
+    "LLM-P": lambda item: item[1].score.precision,
+    "LLM-R": lambda item: item[1].score.recall,
+    "LLM-F1": lambda item: item[1].score.f1,
+    "C": lambda item: item[1].score.correct,
+    "I": lambda item: item[1].score.incorrect,
+    "M": lambda item: item[1].score.missing,
+    "CN": lambda item: item[1].score.correct_null,
+    "H": lambda item: item[1].score.hallucination,
+    "unparseable": lambda item: item[1].score.unparseable,
 }
 _AGREEMENT: Columns = {
     "setting": lambda item: item[0].name,

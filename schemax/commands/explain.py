@@ -8,9 +8,8 @@ from collections.abc import Callable
 from io import StringIO
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from jinja2 import StrictUndefined, Template
 from rich.console import Console
 
@@ -20,6 +19,7 @@ from schemax.commands.console import plain_warnings, refused_settings, show, tab
 from schemax.commands.declarations import read_schema
 from schemax.commands.explain_data import contract_of
 from schemax.commands.few_shot import few_shot
+from schemax.commands.option_groups import grouped, option
 from schemax.commands.tokenizer_folder import TokenizerOption, codec_of, eos_ids_of, folder_of
 from schemax.commands.visibility_picture import lines
 from schemax.compiler import compile_schema
@@ -41,6 +41,7 @@ _COLUMNS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@grouped
 def explain(
     schema: options.Schema,
     model: options.Model = None,
@@ -49,10 +50,10 @@ def explain(
     template: options.Template = None,
     examples: options.Examples = None,
     decoding: options.Decoding = None,
-    text: Annotated[
-        str, typer.Option(metavar="TEXT", help="A document, for lengths and position ids.")
-    ] = _SAMPLE,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+    text: str = option(
+        "A document, for lengths and position ids.", default=_SAMPLE, metavar="TEXT"
+    ),
+    as_json: bool = option("The same as JSON.", "--json", default=False),
 ) -> None:
     """Shows what SCHEMA compiles to: prompt, skeleton, slots, stop rule, positions, who sees whom.
 

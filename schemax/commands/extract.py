@@ -18,23 +18,22 @@ from schemax.calls import Options
 from schemax.commands import extract_options as given
 from schemax.commands import options
 from schemax.commands.automatic import AUTO, schemas_by_category
-from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
+from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings, say
 from schemax.commands.declarations import is_trained, read_schemas
 from schemax.commands.extract_model import actors_for, task_of
 from schemax.commands.few_shot import few_shot
-from schemax.commands.loading_options import LoadingOptions
-from schemax.commands.option_groups import grouped
+from schemax.commands.option_groups import argument, grouped
+from schemax.commands.options import LoadingOptions
 from schemax.commands.process import terminable
 from schemax.commands.server_options import ServerOptions
-from schemax.io.column_notes import column_notes
 from schemax.io.columns import Schemas
 from schemax.io.estimate import estimate
+from schemax.io.finished import Retry, read_run_record
+from schemax.io.input_columns import column_notes
 from schemax.io.job import Job, is_resumable, source_of
 from schemax.io.readers import CSV, Shard
 from schemax.io.records import STANDARD
-from schemax.io.retry import Retry
 from schemax.io.rows import Details
-from schemax.io.run_record import read_run_record
 from schemax.io.storage import suffixes
 from schemax.io.summary import reason_of, reasons
 from schemax.io.task import in_process
@@ -85,8 +84,13 @@ def extract(
     run: given.RunOptions,
     pool: given.RayOptions,
     dry: given.DryRunOptions,
-    schema: given.Schema = None,
-    input: given.OptionalInput = None,
+    # --retry-failed requires neither: its table tells.
+    schema: str | None = argument(
+        f"{options.SCHEMA_HELP} Or auto: the ready-made one of each record's category.",
+        "SCHEMA",
+        default=None,
+    ),
+    input: list[str] | None = argument(given.INPUT_HELP, "INPUT...", default=None),
 ) -> None:
     """Reads the attributes of SCHEMA from every record of INPUT.
 
@@ -98,7 +102,8 @@ def extract(
     failed rows than --max-errors allows, 2 bad usage or input that stops the run.
     """
     allowed = _allowance(run.max_errors)
-    keys, keep = _keys(files.text), tuple(_keys(files.keep) or ())
+    keys = None if files.text is None else listed(files.text)
+    keep = tuple(listed(files.keep or ""))
     name, quiet = files.output or STANDARD, run.quiet
     _check(files, pool, dry, keys)
     if prompt.model is None and server.server is None and schema and is_trained(schema):
@@ -190,10 +195,6 @@ def _named(context: typer.Context) -> dict[str, Any]:
         for name, value in context.params.items()
         if name not in _ONCE and context.get_parameter_source(name).name != "DEFAULT"  # type: ignore[union-attr]
     }
-
-
-def _keys(text: str | None) -> list[str] | None:
-    return None if text is None else [key.strip() for key in text.split(",") if key.strip()]
 
 
 def _details(text: str | None) -> Details:

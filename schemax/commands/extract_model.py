@@ -66,11 +66,8 @@ def _load(
     server: ServerOptions | None = None,
 ) -> Extractor:
     """Raises UsageError for settings that do not go together, or not with the model."""
-    if server is not None and server.server is not None:
-        extractor = server.extractor(model.model)
-    else:
-        place = model.model, model.device, model.dtype
-        extractor = options.load_extractor(*place, compile=model.compile, **loading)
+    place = model.model, model.device, model.dtype
+    extractor = (server or ServerOptions()).reader(*place, {"compile": model.compile, **loading})
     options.note_trained(model.model, extractor, settings)
     with refused_settings():
         if model.batch_size is not None and settings.get("decoding") is None:

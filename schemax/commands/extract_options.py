@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, get_args
-
-from typer import Argument
 
 from schemax.commands import options
 from schemax.commands.option_groups import option
-from schemax.io.csv_out import Formulas
 from schemax.io.long_documents import TooLong
+from schemax.io.writers import Formulas
 from schemax.reading.markup import Html
 
-# --retry-failed needs none: its table tells.
-Schema = Annotated[
-    str | None,
-    Argument(
-        metavar="SCHEMA",
-        show_default=False,
-        help=f"{options.SCHEMA_HELP} Or auto: the ready-made one of each record's category.",
-    ),
-]
-Input = Annotated[
-    list[str],
-    Argument(
-        metavar="INPUT...",
-        show_default=False,
-        help="Files, addresses (s3://...) and patterns ('*.parquet'): JSON Lines (also .gz, "
-        ".zst), .csv, .xlsx, .parquet, .arrow, .feather. - reads JSON Lines from stdin.",
-    ),
-]
-
-
-OptionalInput = Annotated[list[str] | None, get_args(Input)[1]]
+INPUT_HELP = (
+    "Files, addresses (s3://...) and patterns ('*.parquet'): JSON Lines (also .gz, .zst), .csv, "
+    ".xlsx, .parquet, .arrow, .feather. - reads JSON Lines from stdin."
+)
 
 
 @dataclass(frozen=True, slots=True)

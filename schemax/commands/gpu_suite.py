@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from schemax.benchmark.compare import Comparison, compare_engines
 from schemax.benchmark.engines.base import EngineOptions
 from schemax.benchmark.generated import Sizes
-from schemax.benchmark.measure import NO_TIME, Rules
+from schemax.benchmark.measure import NO_TIME, Rules, synchronize
 from schemax.benchmark.plot import plot
 from schemax.benchmark.random_models import SHAPES, shape_config
 from schemax.benchmark.report import EngineRow, Report, describe_environment
@@ -157,19 +157,14 @@ def _card(device: torch.device) -> dict[str, Any]:
     size, rounds = (8192, 20) if device.type != "cpu" else (512, 2)
     left = torch.ones(size, size, dtype=torch.bfloat16, device=device)
     left @ left
-    _finish(device)
+    synchronize(device)
     started = time.perf_counter()
     for _ in range(rounds):
         left @ left
-    _finish(device)
+    synchronize(device)
     flops = 2 * size**3 * rounds / (time.perf_counter() - started)
     total = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else None
     return {**describe_environment(device), "bfloat16_flops": flops, "memory": total}
-
-
-def _finish(device: torch.device) -> None:
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
 
 
 def _agreement(device: torch.device, seconds: float) -> Iterator[dict[str, Any]]:

@@ -6,14 +6,15 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
 from schemax.commands.console import UsageError, refused_settings
+from schemax.commands.option_groups import option
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.extractor import Extractor
@@ -50,6 +51,14 @@ Model = Annotated[
         metavar="MODEL",
         help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model; "
         "--model embedded names that one.",
+    ),
+]
+ModelArgument = Annotated[
+    str | None,
+    Argument(
+        metavar="MODEL",
+        show_default=False,
+        help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model.",
     ),
 ]
 Device = Annotated[str, _option(help="auto, cpu, cuda, cuda:1, mps ...")]
@@ -168,3 +177,27 @@ def hush_libraries() -> None:
     if not sys.stderr.isatty():
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         disable_progress_bars()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadingOptions:
+    """Loading the model"""
+
+    adapter: str | None = option(
+        "Folder or Hub id of a LoRA adapter for the model.", metavar="ADAPTER"
+    )
+    revision: str | None = option("Of a model on the Hub: branch, tag or commit.")
+    quantization: Literal["nf4", "int8"] | None = option(
+        "nf4 (4 bits a weight, CUDA) or int8 (8 bits, CUDA or CPU)."
+    )
+    device_map: str | None = option(
+        "In place of --device, spreads the model over devices: auto, balanced, sequential."
+    )
+    attn: str | None = option("How attention is computed: sdpa or eager. Default: the model's.")
+
+    def named(self) -> dict[str, Any]:
+        """Those that were given, as `Extractor.from_pretrained` takes them."""
+        found = {name: value for name, value in asdict(self).items() if value is not None}
+        if "attn" in found:
+            found["attn_implementation"] = found.pop("attn")
+        return found

@@ -6,12 +6,13 @@ from dataclasses import asdict
 from functools import partial
 from itertools import pairwise as neighbours
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Argument, Option, echo
+from typer import echo
 
 from schemax.commands.console import UsageError, show, table
 from schemax.commands.datasets import dataset
+from schemax.commands.option_groups import argument, grouped, option
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.runs import check_alike, read_run
 from schemax.evaluation.sheet import PAGE, SHEET, Record, Tally, tally, write_sheet
@@ -19,30 +20,22 @@ from schemax.messages import counted
 from schemax.report.rows import to_json
 
 
+@grouped
 def pairwise(
-    folder: Annotated[
-        Path, Argument(metavar="FOLDER", show_default=False, help="Of the sheet: page, CSV, key.")
-    ],
-    results: Annotated[
-        list[Path] | None,
-        Argument(
-            metavar="RESULT.json ...",
-            show_default=False,
-            help="Two or more that `evaluate --json --details` wrote, of the same documents. "
-            "Without any, answers are counted.",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        Option(metavar="INPUT", help="What was evaluated: its texts are shown."),
-    ] = None,
-    limit: Annotated[int | None, Option(min=1, help="So many documents, drawn at random.")] = None,
-    seed: Annotated[int, Option(help="Of the draws.")] = 0,
-    answers: Annotated[
-        list[Path] | None,
-        Option(help="Answers of one annotator; may be given again. Default: FOLDER's sheet.csv."),
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="The counts as JSON.")] = False,
+    folder: Path = argument("Of the sheet: page, CSV, key.", "FOLDER"),
+    results: list[Path] | None = argument(
+        "Two or more that `evaluate --json --details` wrote, of the same documents. Without any, "
+        "answers are counted.",
+        "RESULT.json ...",
+        default=None,
+    ),
+    data: Path | None = option("What was evaluated: its texts are shown.", metavar="INPUT"),
+    limit: int | None = option("So many documents, drawn at random.", min=1),
+    seed: int = option("Of the draws.", default=0),
+    answers: list[Path] | None = option(
+        "Answers of one annotator; may be given again. Default: FOLDER's sheet.csv."
+    ),
+    as_json: bool = option("The counts as JSON.", "--json", default=False),
 ) -> None:
     """A blind comparison of runs by people: win, tie, loss and the score of the paper's figure 8.
 
@@ -82,6 +75,9 @@ def _show(found: Tally, as_json: bool) -> None:
         rest = {name: getattr(found, name) for name in _COUNTS}
         echo(to_json({"matrix": matrix, "overall": overall, **rest}))
         return
+    agreeing = ""
+    if found.agreement is not None:
+        agreeing = f"; two answers to a question are the same in {found.agreement:.0%} of cases"
     show(
         table(
             found.matrix.items(),
@@ -102,7 +98,7 @@ def _show(found: Tally, as_json: bool) -> None:
             },
         ),
         f"{found.answered} questions answered, {found.unanswered} not; {found.equal} ties of equal "
-        f"outputs{_agreeing(found)}",
+        f"outputs{agreeing}",
     )
 
 
@@ -112,9 +108,3 @@ _COUNTS = ("answered", "unanswered", "equal", "agreement")
 def _share(name: str, item: tuple[Any, Record]) -> str:
     counts = asdict(item[1])
     return f"{counts[name] / max(1, sum(counts.values())):.1%}"
-
-
-def _agreeing(found: Tally) -> str:
-    if found.agreement is None:
-        return ""
-    return f"; two answers to a question are the same in {found.agreement:.0%} of cases"

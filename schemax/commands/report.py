@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from typer import Argument, Option
 
 from schemax.commands.console import plain_warnings, say
-from schemax.io.run_record import read_run_record
+from schemax.commands.option_groups import argument, grouped, option
+from schemax.io.finished import read_run_record
 from schemax.report import open_report
 from schemax.report.overview import facts_of
 from schemax.report.table import add_table
 
 
+@grouped
 def report(
-    table: Annotated[
-        str, Argument(metavar="OUT", help="What a run of `schemax extract -o OUT` has written.")
-    ],
-    output: Annotated[
-        str | None,
-        Option("--output", "-o", metavar="FILE.html", help="The page. Default: OUT.html."),
-    ] = None,
-    price_per_hour: Annotated[
-        float | None, Option(min=0, help="Price of the machine, for the cost of the run.")
-    ] = None,
+    table: str = argument("What a run of `schemax extract -o OUT` has written.", "OUT"),
+    output: str | None = option(
+        "The page. Default: OUT.html.", *("--output", "-o"), metavar="FILE.html"
+    ),
+    price_per_hour: float | None = option("Price of the machine, for the cost of the run.", min=0),
 ) -> None:
     """Makes a page of a finished table: all rows, whichever runs have computed them, with counts,
     costs, model and settings in front.

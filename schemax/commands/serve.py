@@ -6,14 +6,12 @@ import os
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say
-from schemax.commands.loading_options import LoadingOptions
 from schemax.commands.option_groups import grouped, option
+from schemax.commands.options import LoadingOptions
 from schemax.commands.process import terminable
 from schemax.errors import InputError
 
@@ -53,14 +51,7 @@ class Bounds:
 
 @grouped
 def serve(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODEL",
-            show_default=False,
-            help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model.",
-        ),
-    ] = None,
+    model: options.ModelArgument = None,
     *,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from schemax.commands import options
 from schemax.commands.console import UsageError, refused_settings
 from schemax.commands.option_groups import option
 from schemax.extractor import Extractor
@@ -39,6 +40,14 @@ class ServerOptions:
                 raise UsageError(f"--{name} requires --server")
         elif (device, dtype) != ("auto", "auto") or loading:
             raise UsageError("device, dtype and loading are up to the server: leave them out")
+
+    def reader(
+        self, model: str | None, device: str, dtype: str, loading: Mapping[str, Any]
+    ) -> Extractor:
+        """What asks the server, where one is named; else a model that is loaded here."""
+        if self.server is not None:
+            return self.extractor(model)
+        return options.load_extractor(model, device, dtype, **loading)
 
     def extractor(self, model: str | None) -> Extractor:
         """What asks the server. Raises UsageError, and ModelError where the server does not do."""

@@ -8,16 +8,14 @@ import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from schemax.attributes import settings_of
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say, show, table
 from schemax.commands.declarations import read_schema
-from schemax.commands.loading_options import LoadingOptions
-from schemax.commands.option_groups import grouped
+from schemax.commands.option_groups import argument, grouped, option
+from schemax.commands.options import LoadingOptions
 from schemax.errors import InputError
 from schemax.io.excel import EXCEL
 from schemax.io.readers import ARROW, CSV, PARQUET, read_file
@@ -32,14 +30,11 @@ _TEXTS = (".txt", ".md", ".html", ".htm")
 @grouped
 def trace(
     schema: options.Schema,
-    text: Annotated[
-        str,
-        typer.Argument(
-            metavar="TEXT",
-            help='The document; "-" reads stdin. Of a file that `extract` reads, the first; '
-            "of a text file (.txt, .md, .html), all.",
-        ),
-    ],
+    text: str = argument(
+        'The document; "-" reads stdin. Of a file that `extract` reads, the first; of a text file '
+        "(.txt, .md, .html), all.",
+        "TEXT",
+    ),
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -48,13 +43,12 @@ def trace(
     format: options.Format = None,
     template: options.Template = None,
     decoding: options.Decoding = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE.html", help="A page that plays it back."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="As JSON, with token ids and likeliest tokens.")
-    ] = False,
+    output: Path | None = option(
+        "A page that plays it back.", *("--output", "-o"), metavar="FILE.html"
+    ),
+    as_json: bool = option(
+        "As JSON, with token ids and likeliest tokens.", "--json", default=False
+    ),
 ) -> None:
     """Shows what every pass wrote for one document, with probabilities.
 

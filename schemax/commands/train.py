@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import MISSING, asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel
 
@@ -14,9 +14,9 @@ from schemax.attributes import settings_of
 from schemax.commands import options
 from schemax.commands import train_options as given
 from schemax.commands.calibrate import calibration_line
-from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
+from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings, say
 from schemax.commands.datasets import dataset, declared_schemas
-from schemax.commands.option_groups import grouped
+from schemax.commands.option_groups import argument, grouped, option
 from schemax.commands.server_options import by_chat, is_address
 from schemax.config import PRESETS, DecodingConfig, resolve_decoding
 from schemax.errors import InputError
@@ -35,18 +35,33 @@ if TYPE_CHECKING:
 
 @grouped
 def train(
-    data: given.Train,
-    out: given.Out,
+    *,
+    data: Path = argument(
+        'JSONL with one {"category", "text", "attributes": {name: value}} per line, and optionally '
+        '"id" and "description". In a folder: train.jsonl, and test.jsonl and attributes.json if '
+        "present.",
+        "TRAIN.jsonl or FOLDER",
+    ),
+    out: Path = option(
+        "Where the model goes, with its tokenizer, card and checkpoints.",
+        *("--out", "-o"),
+        default=MISSING,
+        metavar="FOLDER",
+        show_default=False,
+    ),
     source: given.DataOptions,
     labelling: given.LabelOptions,
     weights: given.WeightOptions,
     loop: given.LoopOptions,
     records: given.RecordOptions,
     model: options.Model = None,
-    device: given.Device = "auto",
+    device: Literal["auto", "cpu", "cuda", "mps"] = option(
+        "CUDA_VISIBLE_DEVICES chooses among GPUs, and `accelerate launch` uses several.",
+        default="auto",
+    ),
     format: options.Format = None,
     template: options.Template = None,
-    resume: given.Resume = False,
+    resume: bool = option("Resume from the last checkpoint.", "--resume", default=False),
 ) -> None:
     """Fine-tunes a model for the way it will be decoded.
 
@@ -56,20 +71,19 @@ def train(
     """
     _check_labels(labelling)
     settings = options.checked_settings(format, template, None)
+    targets = weights.lora_targets
     with refused_settings():
         decoding = weights.decoding and resolve_decoding(weights.decoding)
         chosen = TrainingSettings(
-            decoding=decoding or PRESETS["isolated"],
-            lora=weights.lora,
-            lora_alpha=weights.lora_alpha,
-            lora_dropout=weights.lora_dropout,
-            lora_targets=_targets(weights.lora_targets),
-            keep_adapter=weights.keep_adapter,
-            quantization=weights.quantization,
-            from_scratch=weights.from_scratch is not None,
-            absent=labelling.absent,
-            held_out=source.held_out,
-            **asdict(loop),
+            **asdict(loop)
+            | asdict(weights)
+            | {
+                "decoding": decoding or PRESETS["isolated"],
+                "lora_targets": targets if targets == "all-linear" else tuple(listed(targets)),
+                "from_scratch": weights.from_scratch is not None,
+                "absent": labelling.absent,
+                "held_out": source.held_out,
+            }
         )
         named = labelling.teacher_decoding
         teaching = None if named is None else resolve_decoding(named)
@@ -83,7 +97,7 @@ def train(
 
     with plain_warnings(quiet=_rank() > 0):
         options.hush_libraries()
-        from schemax.training.data import read_training_examples
+        from schemax.training.training_examples import read_training_examples
 
         found = dataset(data, "train", source.schemas)
         test = source.test or found.test
@@ -155,15 +169,11 @@ def _check_labels(labelling: given.LabelOptions) -> None:
         )
 
 
-def _targets(text: str) -> str | tuple[str, ...]:
-    return text if text == "all-linear" else tuple(name.strip() for name in text.split(","))
-
-
 def _trackers(text: str | None, out: Path) -> list[str]:
     """The trackers that were named. Raises UsageError for those that are not installed."""
     from transformers.integrations import integration_utils
 
-    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    names = listed(text or "")
     there = integration_utils.get_available_reporting_integrations()  # type: ignore[no-untyped-call]
     if lacking := [name for name in names if name not in there]:
         raise UsageError(
@@ -244,7 +254,6 @@ def _training_examples(
         get_format(reader.format or "json") if reader is not extractor else output,
         decoding or own or PRESETS["autoregressive"],
         template=settings["template"] if teacher is None else None,
-        show_progress=True,
     )
 
 

@@ -4,37 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-from typer import Argument, Option
+from typing import Literal
 
 from schemax.commands import options
 from schemax.commands.option_groups import option
-
-Train = Annotated[
-    Path,
-    Argument(
-        metavar="TRAIN.jsonl or FOLDER",
-        show_default=False,
-        help='JSONL with one {"category", "text", "attributes": {name: value}} per line, and '
-        'optionally "id" and "description". In a folder: train.jsonl, and test.jsonl and '
-        "attributes.json if present.",
-    ),
-]
-Out = Annotated[
-    Path,
-    Option(
-        *("--out", "-o"),
-        metavar="FOLDER",
-        show_default=False,
-        help="Where the model goes, with its tokenizer, card and checkpoints.",
-    ),
-]
-Device = Annotated[
-    Literal["auto", "cpu", "cuda", "mps"],
-    Option(help="CUDA_VISIBLE_DEVICES chooses among GPUs, and `accelerate launch` uses several."),
-]
-Resume = Annotated[bool, Option("--resume", help="Resume from the last checkpoint.")]
 
 
 @dataclass(frozen=True, slots=True)

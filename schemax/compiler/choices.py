@@ -138,22 +138,16 @@ class Branches:
                 if token == taken:
                     onward = probability
                 elif reached * probability >= max(self.least, _LEAST):
-                    begun = self._begun((*before, token))
+                    begun = _begun(self.choices, self.grammar, (*before, token))
                     if begun:
-                        found.append(self._branch(begun, len(before), reached * probability))
+                        # Its own branches' probabilities are relative to its own.
+                        least = self.least / (reached * probability)
+                        inner = Branches(self.choices, self.grammar, least, self.key)
+                        spec = SlotSpec(grammar=self.grammar, branching=inner, begun=begun)
+                        known = len(self.key) + len(before)
+                        found.append(ChildSlot((*self.key, *begun), None, spec, shared=known))
             reached *= onward
         return tuple(found)
-
-    def _begun(self, ids: Ids) -> Ids:
-        """The beginning, with what it forces; () if it leaves no choice."""
-        return _begun(self.choices, self.grammar, ids)
-
-    def _branch(self, begun: Ids, known: int, probability: float) -> ChildSlot:
-        # Its own branches' probabilities are relative to its own.
-        least = self.least / probability
-        branching = Branches(self.choices, self.grammar, least, self.key)
-        spec = SlotSpec(grammar=self.grammar, branching=branching, begun=begun)
-        return ChildSlot((*self.key, *begun), None, spec, shared=len(self.key) + known)
 
 
 def with_key(spec: SlotSpec, key: Ids) -> SlotSpec:
@@ -165,6 +159,7 @@ def with_key(spec: SlotSpec, key: Ids) -> SlotSpec:
 
 @lru_cache(maxsize=16_384)
 def _begun(choices: Choices, grammar: TokenGrammar, ids: Ids) -> Ids:
+    """The beginning, with what it forces; () if it leaves no choice."""
     if len(choices.begun_by(grammar.codec.decode_bytes(ids))) < 2:
         return ()
     matcher = grammar.new_matcher()

@@ -18,7 +18,7 @@ from schemax.compiler.choices import with_key
 from schemax.compiler.conversation import Conversation
 from schemax.compiler.few_shot import FewShotExample, written_examples
 from schemax.compiler.known import Known, KnownSlot, known_slots
-from schemax.compiler.lists import Compiling, as_decoded, asked_of, asked_of_items
+from schemax.compiler.lists import as_decoded, asked_of, asked_of_items, budget_of, specs_of
 from schemax.compiler.output_schema import output_schema
 from schemax.compiler.prompt import (
     DEFAULT_TEMPLATE,
@@ -32,6 +32,7 @@ from schemax.compiler.prompt import (
     template_source,
 )
 from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, skeleton_text
+from schemax.compiler.slot_specs import Compiling
 from schemax.compiler.stops import checked_eos_ids, compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
 from schemax.compiler.waves import Fields, Waves, fields_of
@@ -277,7 +278,7 @@ def _compile(
     rule = NEWLINE if config.stop == "newline" else output_format.stop
     name = schema.__name__
     compiling = Compiling(name, output_format, config, codec, vocab_size, eos_ids, rule)
-    budgets = tuple(map(compiling.budget, attributes))
+    budgets = tuple(budget_of(attribute, compiling) for attribute in attributes)
     autoregressive = config.layout == "autoregressive"
     if autoregressive:
         texts = [[""]]
@@ -294,7 +295,7 @@ def _compile(
         inner = list(asked_of_items(attributes))
         blanks = [*texts[0], *(output_format.key(item.labels, None) for item in inner)]
         odd = check_boundaries(blanks, [*asked, *inner], output_format, codec)
-        slots = compiling.specs(attributes)
+        slots = specs_of(attributes, compiling)
     keys = tuple(tuple(tuple(codec.encode(text)) for text in row) for row in texts)
     turns = [
         token

@@ -14,10 +14,9 @@ from functools import lru_cache
 
 from schemax.attributes import Attribute
 from schemax.attributes.constraints import LIST_KEYWORDS
-from schemax.compiler.budgets import LIST_ITEMS, slot_budget
 from schemax.compiler.choices import Branches, as_text, choices_of, named_choices, with_key
 from schemax.compiler.grammars import may_be_null
-from schemax.compiler.slot_specs import TokenGrammar, slot_spec, slot_specs
+from schemax.compiler.slot_specs import LIST_ITEMS, Compiling, TokenGrammar, slot_budget
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
@@ -140,17 +139,16 @@ def leaves_of_item(attribute: Attribute, number: int | str) -> tuple[Attribute, 
     )
 
 
-def check_sizes(schema: str, attributes: Sequence[Attribute]) -> None:
-    """Raises SchemaError for lists in two phases that may have too many items or keys."""
-    _num_keys(schema, attributes)
+def check_sizes(schema: str, attributes: Sequence[Attribute]) -> int:
+    """How many keys an output may have.
 
-
-def _num_keys(schema: str, attributes: Sequence[Attribute]) -> int:
+    Raises SchemaError for lists in two phases that may have too many items or keys.
+    """
     total = 0
     for attribute in attributes:
         if attribute.two_phase:
             most = limits_of(attribute)[1]
-            keys = most * _num_keys(schema, leaves_of_item(attribute, 1))
+            keys = most * check_sizes(schema, leaves_of_item(attribute, 1))
             if most > _MOST_DECLARED or keys > _MOST_KEYS:
                 raise SchemaError(
                     schema,
@@ -204,84 +202,54 @@ def written(attribute: Attribute, value: Writable | Rows) -> Iterator[tuple[Path
             yield from written(leaf, part)
 
 
-@dataclass(frozen=True, slots=True)
-class Compiling:
-    """What slots' specs depend on, beside their attributes."""
+def budget_of(attribute: Attribute, compiling: Compiling) -> int:
+    """`k_max` of the attribute's own slot; that of a count is a count's, whoever names one."""
+    if attribute.two_phase:
+        return max(map(compiling.num_tokens, (None, limits_of(attribute)[1]))) + 1
+    if not attribute.fields:
+        return slot_budget(attribute, compiling)
+    # Of an output that is written whole.
+    keys = (compiling.format.key(leaf.labels, None) for leaf in attribute.fields)
+    tokens = sum(len(compiling.codec.encode(key)) for key in keys)
+    return LIST_ITEMS * (tokens + sum(budget_of(leaf, compiling) for leaf in attribute.fields))
 
-    schema: str
-    format: OutputFormat
-    config: DecodingConfig
-    codec: TextCodec
-    vocab_size: int
-    eos_ids: tuple[int, ...]
-    stop_rule: StopRule
 
-    def budget(self, attribute: Attribute) -> int:
-        """`k_max` of the attribute's own slot; that of a count is a count's, whoever names one."""
-        if attribute.fields and not attribute.two_phase:  # of an output that is written whole
-            return LIST_ITEMS * sum(
-                self.budget(leaf) + len(self.codec.encode(self.format.key(leaf.labels, None)))
-                for leaf in attribute.fields
-            )
-        if not attribute.two_phase:
-            return slot_budget(attribute, self.format, self.codec, self.config)
-        widest = (self.format.escape(value) for value in (None, limits_of(attribute)[1]))
-        delimiter = self.format.delimiter
-        return max(len(self.codec.encode(text + delimiter)) for text in widest) + 1
+def specs_of(attributes: Sequence[Attribute], compiling: Compiling) -> tuple[SlotSpec, ...]:
+    """(N,) specs, those of counts with the slots of items. Raises SchemaError.
 
-    def specs(self, attributes: Sequence[Attribute]) -> tuple[SlotSpec, ...]:
-        """(N,) specs, those of counts with the slots of items. Raises SchemaError.
+    Where slots stand is not known yet, see `with_key`.
+    """
+    asked = [asked_of(attribute) for attribute in attributes]
+    specs = []
+    for place, attribute in enumerate(attributes):
+        spec = compiling.spec(asked, place)
+        branching = _branches(asked, place, spec, compiling)
+        expansion = _items(attribute, compiling) if attribute.two_phase else None
+        specs.append(replace(spec, expansion=expansion, branching=branching))
+    return tuple(specs)
 
-        Where slots stand is not known yet, see `with_key`.
-        """
-        asked = [asked_of(attribute) for attribute in attributes]
-        specs = slot_specs(
-            self.schema,
-            asked,
-            self.format,
-            self.config,
-            self.codec,
-            self.vocab_size,
-            self.eos_ids,
-        )
-        return tuple(
-            replace(
-                spec,
-                expansion=self._items(attribute) if attribute.two_phase else None,
-                branching=self._branches(asked, place, spec),
-            )
-            for place, (attribute, spec) in enumerate(zip(attributes, specs, strict=True))
-        )
 
-    def _branches(self, asked: Sequence[Attribute], place: int, spec: SlotSpec) -> Branches | None:
-        config, grammar = self.config, spec.grammar
-        if not config.is_branched:
-            return None
-        if not isinstance(grammar, TokenGrammar) or not grammar.choices:
-            return None
-        choices = choices_of(asked, place, self.format, config)
-        found = Branches(choices, grammar, config.branch_threshold)
-        if config.strict or (text := as_text(asked[place])) is None:
-            return found
-        others = [*asked[:place], text, *asked[place + 1 :]]
-        spec = slot_spec(
-            self.schema,
-            others,
-            place,
-            self.format,
-            config,
-            self.codec,
-            self.vocab_size,
-            self.eos_ids,
-        )
-        return replace(found, as_text=spec, names=named_choices(asked[place]))
+def _branches(
+    asked: Sequence[Attribute], place: int, spec: SlotSpec, compiling: Compiling
+) -> Branches | None:
+    config, grammar = compiling.config, spec.grammar
+    if not config.is_branched or not isinstance(grammar, TokenGrammar) or not grammar.choices:
+        return None
+    choices = choices_of(asked, place, compiling.format, config)
+    found = Branches(choices, grammar, config.branch_threshold)
+    if config.strict or (text := as_text(asked[place])) is None:
+        return found
+    spec = compiling.spec([*asked[:place], text, *asked[place + 1 :]], place)
+    return replace(found, as_text=spec, names=named_choices(asked[place]))
 
-    def _items(self, attribute: Attribute) -> Items:
-        # As the first item's: grammars know of numbers only in what follows a value.
-        leaves = leaves_of_item(attribute, 1)
-        budgets = tuple(self.budget(leaf) for leaf in leaves)
-        specs = self.specs(leaves)
-        return Items(attribute, self.format, self.codec, self.stop_rule, budgets, specs)
+
+def _items(attribute: Attribute, compiling: Compiling) -> Items:
+    # As the first item's: grammars know of numbers only in what follows a value.
+    leaves = leaves_of_item(attribute, 1)
+    budgets = tuple(budget_of(leaf, compiling) for leaf in leaves)
+    specs = specs_of(leaves, compiling)
+    form, codec = compiling.format, compiling.codec
+    return Items(attribute, form, codec, compiling.stop_rule, budgets, specs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

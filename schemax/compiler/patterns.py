@@ -50,7 +50,7 @@ def writer(form: Form) -> Write:
 
     @lru_cache(maxsize=256)
     def write(source: str) -> str:
-        special = _members(source, specials)
+        special = [one for one in specials if is_found(f"^(?:{source})$", one)]
         if not special:
             return source
         ways = [exactly(way) for character in special for way in characters[character]]
@@ -67,12 +67,6 @@ def exactly(text: str) -> str:
 def is_found(pattern: str, text: str) -> bool:
     """Whether the pattern is found in the text, by Rust's own judgement."""
     return _reader(pattern).isinstance_python(text)
-
-
-def _members(source: str, candidates: tuple[str, ...]) -> list[str]:
-    """Those of the candidates that belong to a set of characters."""
-    whole = f"^(?:{source})$"
-    return [candidate for candidate in candidates if is_found(whole, candidate)]
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""What is known of every slot before a document is read: its grammar, and how null begins."""
+"""What is known of a slot before a document is read: its grammar, how null begins, its budget."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from schemax.compiler.grammars import (
 )
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
-from schemax.formats import OutputFormat
+from schemax.formats import OutputFormat, StopRule, Writable
 from schemax.tokens import SlotSpec, StopTable
 
 
@@ -51,47 +51,45 @@ class TokenGrammar:
         return None if self.form is None else _text_table(self, self.form, stop)
 
 
-def slot_specs(
-    schema: str,
-    attributes: Sequence[Attribute],
-    output_format: OutputFormat,
-    config: DecodingConfig,
-    codec: TextCodec,
-    vocab_size: int,
-    eos_ids: tuple[int, ...] = (),
-) -> tuple[SlotSpec, ...]:
-    """(N,) specs. Raises SchemaError for conditions that nothing meets, or no grammar can hold."""
-    return tuple(
-        slot_spec(schema, attributes, place, output_format, config, codec, vocab_size, eos_ids)
-        for place in range(len(attributes))
-    )
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """What slots' specs and budgets depend on, beside their attributes."""
 
+    schema: str
+    format: OutputFormat
+    config: DecodingConfig
+    codec: TextCodec
+    vocab_size: int
+    eos_ids: tuple[int, ...]
+    stop_rule: StopRule
 
-def slot_spec(
-    schema: str,
-    attributes: Sequence[Attribute],
-    place: int,
-    output_format: OutputFormat,
-    config: DecodingConfig,
-    codec: TextCodec,
-    vocab_size: int,
-    eos_ids: tuple[int, ...] = (),
-) -> SlotSpec:
-    """The spec of one of (N,) slots. Raises SchemaError, as above."""
-    attribute, grammar = attributes[place], None
-    tails = slot_tails(attributes, place, output_format, config)
-    null = codec.encode(output_format.escape(None) + tails[0])
-    if config.constrain:
-        text = slot_grammar(attribute, output_format, tails)
+    def num_tokens(self, value: Writable) -> int:
+        """Of a value and the delimiter behind it."""
+        return len(self.codec.encode(self.format.escape(value) + self.format.delimiter))
+
+    def spec(self, attributes: Sequence[Attribute], place: int) -> SlotSpec:
+        """The spec of one of (N,) slots.
+
+        Raises SchemaError for conditions that nothing meets, or no grammar can hold.
+        """
+        attribute, grammar, form = attributes[place], None, self.format
+        tails = slot_tails(attributes, place, form, self.config)
+        null = self.codec.encode(form.escape(None) + tails[0])
+        text = slot_grammar(attribute, form, tails) if self.config.constrain else None
         if text is not None:
-            check_grammar(text, schema=schema, attribute=attribute)
+            check_grammar(text, schema=self.schema, attribute=attribute)
             if not attribute.strict:
-                text = slot_grammar(attribute, output_format, tails, literals=False) or text
-            strict = is_typed(attribute) and not reads_texts(attribute)
-            choices = has_choices(attribute)
-            form = free_text_form(attribute, output_format)
-            grammar = TokenGrammar(text, strict, choices, codec, eos_ids, vocab_size, form)
-    return SlotSpec(null[0] if may_be_null(attribute) else -1, grammar)
+                text = slot_grammar(attribute, form, tails, literals=False) or text
+            grammar = TokenGrammar(
+                text,
+                is_typed(attribute) and not reads_texts(attribute),
+                attribute.kind in ("enum", "boolean") and not attribute.is_list,
+                self.codec,
+                self.eos_ids,
+                self.vocab_size,
+                free_text_form(attribute, form),
+            )
+        return SlotSpec(null[0] if may_be_null(attribute) else -1, grammar)
 
 
 def slot_tails(
@@ -114,10 +112,6 @@ def is_typed(attribute: Attribute) -> bool:
         return all(map(is_typed, attribute.variants))
     patterns = any(keyword == "pattern" for keyword, _ in attribute.constraints)
     return attribute.kind != "string" or patterns
-
-
-def has_choices(attribute: Attribute) -> bool:
-    return attribute.kind in ("enum", "boolean") and not attribute.is_list
 
 
 @lru_cache(maxsize=4096)
@@ -178,3 +172,38 @@ class _Tokens:
 
     def __call__(self, text: bytes) -> list[int]:
         return self._codec.encode(text.decode("utf-8", "replace"))
+
+
+DEFAULT_K_MAX = 30
+
+# The longest values worth waiting for, per type; anything longer is a model gone astray. As
+# literals, and as people write them.
+_WIDEST = {
+    "integer": ("-1234567890123", "-1,234,567,890,123 square metres"),
+    "number": ("-1234567890.12345", "-1,234,567,890.12345 square metres"),
+    "boolean": ("false", "FALSE"),
+    "date": ('"2026-12-31"', "Wednesday, the 31st of December 2026"),
+    "datetime": (
+        '"2026-12-31T23:59:59.123456+00:00"',
+        "Wednesday, the 31st of December 2026, 11:59:59 p.m. UTC",
+    ),
+}
+LIST_ITEMS = 8
+"""Of a list that is written in one piece, so many items are worth waiting for."""
+
+
+def slot_budget(attribute: Attribute, compiling: Compiling) -> int:
+    """`k_max` of a slot: the attribute's own, else the config's, else from the type, else 30."""
+    named = attribute.k_max or compiling.config.k_max
+    if named is not None:
+        return named
+    if attribute.members:
+        return max(slot_budget(one, compiling) for one in attribute.variants)
+    if attribute.kind == "string":
+        return DEFAULT_K_MAX * (2 if attribute.is_list else 1)
+    forms: Sequence[str] = attribute.choices
+    if attribute.kind != "enum":
+        forms = _WIDEST[attribute.kind][: 1 if attribute.strict else 2]
+    item = max(map(compiling.num_tokens, forms))
+    null = compiling.num_tokens(None)
+    return max(item * (LIST_ITEMS if attribute.is_list else 1), null) + 1

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 from schemax.attributes import Attribute
 from schemax.compiler.choices import Branches, with_key
 from schemax.compiler.lists import (
-    Compiling,
     Items,
     Lead,
     Path,
@@ -27,6 +26,7 @@ from schemax.compiler.lists import (
     limits_of,
     spec_behind,
 )
+from schemax.compiler.slot_specs import Compiling
 from schemax.formats import OutputFormat, split_at_stop
 from schemax.messages import clipped
 from schemax.tokens import AGAIN, ChildSlot, SlotOutput, SlotSpec

@@ -59,6 +59,8 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
     """One `Agreement` per way to decode, the one that equals plain requests first."""
     plain: list[SlotOutput] = []
     as_codec(tokenizer).check_vocabulary(model.vocab_size)
+    # Only then the same tokens give the same logits, however they are cut into passes.
+    can_be_exact = model.dtype == torch.float32 and not model.architecture.uneven_steps
     for config in _SETTINGS:
         config = replace(config, max_retries=0, constrain=False)
         way = Agreement(config.layout, config.documents, config.slots)
@@ -87,7 +89,7 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
         ]
         alike = [a.ids == b.ids for a, b in zip(slots, plain, strict=False)]
         yield replace(
-            _compare(way, slots, trace, expected, can_be_exact(model)),
+            _compare(way, slots, trace, expected, can_be_exact),
             oracle="one pass" if config.layout == "gapped" else "plain requests",
             like_plain=sum(alike) / len(slots) if len(slots) == len(plain) else 0.0,
         )
@@ -99,11 +101,6 @@ def _keep(
     """(V,) logits by which the decoder chose, by slot and step."""
     places = zip(index.tolist(), step.tolist(), logits.float().cpu(), strict=True)
     trace.update(((place, k), row) for place, k, row in places)
-
-
-def can_be_exact(model: Model) -> bool:
-    """Whether the same tokens give the same logits, however they are cut into passes."""
-    return model.dtype == torch.float32 and not model.architecture.uneven_steps
 
 
 def _compare(

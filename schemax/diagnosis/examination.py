@@ -56,8 +56,12 @@ def _diagnose(
     given: Mapping[str, Any] | None = None,
 ) -> Diagnosis:
     from schemax.diagnosis.agreement import agreements
-    from schemax.diagnosis.machine import memory_checks, thread_check
-    from schemax.diagnosis.tokens import tokenizer_checks, well_suited_formats
+    from schemax.diagnosis.checks import (
+        memory_checks,
+        thread_check,
+        tokenizer_checks,
+        well_suited_formats,
+    )
 
     facts = [*_architecture(model.model), _mode(model)]
     try:

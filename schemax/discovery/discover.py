@@ -18,7 +18,7 @@ from json_repair import repair_json
 from pydantic import Field, create_model
 
 from schemax.attributes import attr
-from schemax.attributes.json_names import class_name
+from schemax.attributes.json_document import class_name
 from schemax.discovery.kinds import Kind, declared
 from schemax.discovery.names import Candidate, candidates
 from schemax.documents import Document, Shown, read_documents

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
-from schemax.category_names import words_of
+from schemax.catalog import words_of
 from schemax.messages import harmless, one_line
 from schemax.reading.amounts import amounts_in, currency_beside
 from schemax.reading.booleans import WORDS

@@ -1,23 +1,217 @@
-"""Calibrates a model on annotated products: extracts from them, and fits what comes out."""
+"""Calibrates a model on annotated products: extracts from them, and fits what comes out.
+
+Raises InputError where nothing was annotated, or nothing written that could be judged.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import torch
 from pydantic import BaseModel
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 
-from schemax.calibration import Calibration
+from schemax.calibration import Calibration, logit, per_item
 from schemax.config import DecodingConfig
-from schemax.evaluation.calibration_fit import Fit, FitEntry, entries_of, fit_calibration
+from schemax.errors import InputError
 from schemax.evaluation.examples import Example, shown_record
-from schemax.evaluation.scores import by_attribute, labelled
+from schemax.evaluation.intervals import Counts, count_by_product, difference_interval, f1_of
+from schemax.evaluation.pairs import Outcome, outcome_of
+from schemax.evaluation.reliability import VALUES, Reliability, reliability
+from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.familiarity import mean_logprob
 from schemax.progress import track
+from schemax.results import FieldResult
+
+THRESHOLDS = tuple(step / 20 for step in range(20))
+# As a sharper or a blunter map than this comes of data that say too little.
+_SLOPES = (0.05, 20.0)
+
+
+class FitEntry(NamedTuple):
+    """An attribute of a product, as a model wrote it.
+
+    product: its place. outcome: of what was written; without: of null in its place.
+    confidence: raw; None without a value. probability: None too where it has to have a value.
+    """
+
+    product: int
+    annotated: bool
+    outcome: Outcome
+    without: Outcome
+    confidence: float | None
+    probability: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """F1 by the protocol, and strictly, if less probable values are left out.
+
+    alike: whether F1 can be told from the best threshold's with these products.
+    """
+
+    min_probability: float
+    f1: float
+    strict_f1: float
+    alike: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A calibration, and what it was made from.
+
+    before, after: of all values, as the model's own confidences have it, and as calibrated.
+    """
+
+    calibration: Calibration
+    products: int
+    before: Reliability
+    after: Reliability
+    curve: tuple[Threshold, ...]
+
+
+def entries_of(
+    examples: Sequence[Example],
+    fields: Sequence[Mapping[str, FieldResult | None]],
+    predictions: Sequence[Mapping[str, str | None]],
+) -> list[FitEntry]:
+    """All attributes of all products; fields, predictions: what was read of them, by attribute,
+    and as text."""
+    entries = []
+    for pair in score_predictions(examples, predictions).pairs:
+        field = fields[pair.product].get(pair.attribute)
+        known = field if pair.outcome in VALUES else None
+        optional = known is not None and known.null_probability is not None
+        entries.append(
+            FitEntry(
+                product=pair.product,
+                annotated=pair.annotated,
+                outcome=pair.outcome,
+                without=outcome_of(examples[pair.product].attributes.get(pair.attribute), None),
+                confidence=None if known is None else known.confidence,
+                probability=_compared(known) if known and optional else None,
+            )
+        )
+    return entries
+
+
+def _compared(field: FieldResult) -> float | None:
+    """What thresholds are compared with; None where the model told no probability."""
+    is_list = isinstance(field.value, list | tuple | set | frozenset)
+    if field.probability is None or not is_list:
+        return field.probability
+    return per_item(field.probability, len(field.value))
+
+
+def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
+    """Of annotated entries; those of several runs on the same products may be put together."""
+    if not any(entry.annotated for entry in entries):
+        raise InputError("no attribute of the schemas is annotated, so nothing can be calibrated")
+    pairs = [
+        (entry.confidence, entry.outcome == "vc")
+        for entry in entries
+        if entry.annotated and entry.confidence is not None
+    ]
+    sure, right = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    before = reliability(sure, right)
+    if before is None:
+        raise InputError(
+            "the model wrote no value with a confidence for any annotated attribute, so nothing "
+            "can be calibrated"
+        )
+    temperature, bias = fit_confidence(sure, right)
+    curve = threshold_curve(entries)
+    calibration = Calibration(temperature, bias, pick_threshold(curve))
+    after = reliability([calibration.confidence(one) for one in sure], right)
+    assert after is not None
+    products = len({entry.product for entry in entries})
+    return Fit(calibration, products, before, after, curve)
+
+
+def fit_confidence(confidences: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
+    """The temperature and bias of least log loss, as in Platt's paper.
+
+    A penalty worth about one value draws them to 1 and 0, which holds them where all values are
+    right or there are few; the slope, 1 / temperature, stays from 0.05 to 20.
+    """
+    x = torch.tensor([logit(one) for one in confidences], dtype=torch.float64)
+    y = torch.tensor(right, dtype=torch.float64)
+    slope, bias = _least_loss(x, y, None)
+    if not _SLOPES[0] <= slope <= _SLOPES[1]:
+        # The loss is convex, so that its least within bounds lies on the bound that was crossed.
+        slope, bias = _least_loss(x, y, min(max(slope, _SLOPES[0]), _SLOPES[1]))
+    return round(1 / slope, 4), round(bias, 4)
+
+
+def _least_loss(x: Tensor, y: Tensor, slope: float | None) -> tuple[float, float]:
+    """Slope and bias; only the bias where the slope is given."""
+    found = torch.tensor([1.0 if slope is None else slope, 0.0], dtype=torch.float64)
+    free = torch.tensor([float(slope is None), 1.0], dtype=torch.float64)
+    found.requires_grad_()
+    optimizer = torch.optim.LBFGS([found], max_iter=500, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        logits = found[0] * x + found[1]
+        value = binary_cross_entropy_with_logits(logits, y, reduction="sum")
+        value = value + ((found[0] - 1) ** 2 + found[1] ** 2) / 2
+        value.backward()  # type: ignore[no-untyped-call]
+        found.grad = None if found.grad is None else found.grad * free
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(loss)  # type: ignore[no-untyped-call]
+    slope, bias = found.tolist()
+    return slope, bias
+
+
+def threshold_curve(entries: Sequence[FitEntry]) -> tuple[Threshold, ...]:
+    """F1 at every threshold of a grid, and which of them are as good as the best one.
+
+    They are if the 95 % interval of the difference (a paired bootstrap over products) holds 0.
+    """
+    protocol = [_counts(entries, least, strict=False) for least in THRESHOLDS]
+    strict = [_counts(entries, least, strict=True) for least in THRESHOLDS]
+    f1 = [float(f1_of(counts.sum(axis=0))) for counts in protocol]
+    best = protocol[int(np.argmax(f1))]
+    return tuple(
+        Threshold(
+            min_probability=least,
+            f1=score,
+            strict_f1=float(f1_of(all_counts.sum(axis=0))),
+            alike=difference_interval(best, counts).high >= 0,
+        )
+        for least, score, counts, all_counts in zip(THRESHOLDS, f1, protocol, strict, strict=True)
+    )
+
+
+def pick_threshold(curve: Sequence[Threshold]) -> float:
+    """The middle of the thresholds that are as good as the best one; 0 if leaving nothing out is.
+
+    Of calibrated probabilities, the best one is half of the best F1 (Lipton, Elkan and
+    Naryanaswamy, Optimal Thresholding of Classifiers to Maximize F1 Measure, 2014).
+    """
+    alike = [point.min_probability for point in curve if point.alike]
+    return 0.0 if alike[0] == 0 else round((alike[0] + alike[-1]) / 2, 4)
+
+
+def _counts(entries: Sequence[FitEntry], least: float, *, strict: bool) -> Counts:
+    """(products, 5), as `Scores.counts`, with less probable values left out."""
+
+    def kept(entry: FitEntry) -> bool:
+        return entry.probability is None or entry.probability >= least
+
+    counted = [entry for entry in entries if strict or entry.annotated]
+    outcomes = ((e.product, e.outcome if kept(e) else e.without) for e in counted)
+    return count_by_product(outcomes, max(entry.product for entry in entries) + 1)
+
 
 FEWEST = 100
 """Annotated pairs below which a fit says more of the pairs than of the model."""

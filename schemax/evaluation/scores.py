@@ -102,14 +102,14 @@ def labelled(
     texts = []
     for example, row in zip(examples, predictions, strict=True):
         labels, named = example.attributes, titles[example.category]
-        texts.append(
-            {
-                a.name: _as_labelled(
-                    a, _text_of(a, row.get(a.name)), labels.get(a.name, labels.get(named[a.name]))
-                )
-                for a in attributes[example.category]
-            }
-        )
+        written: dict[str, str | None] = {}
+        for a in attributes[example.category]:
+            value = row.get(a.name)
+            if a.fields and value is not None:  # in one form, whether pairs or a list of models
+                value = named_rows(a, writable(a, value))
+            label = labels.get(a.name, labels.get(named[a.name]))
+            written[a.name] = _as_labelled(a, as_text(value), label)
+        texts.append(written)
     return by_attribute(examples, texts, schemas)
 
 
@@ -176,13 +176,6 @@ def as_text(value: Any) -> str | None:
         # Without items nothing is stated, which labels call null.
         return json.dumps(items, ensure_ascii=False) if items else None
     return str(value)
-
-
-def _text_of(attribute: Attribute, value: Any) -> str | None:
-    """The same of an attribute's value; of pairs and of lists of models in one form for all."""
-    if not attribute.fields or value is None:
-        return as_text(value)
-    return as_text(named_rows(attribute, writable(attribute, value)))
 
 
 def named_rows(attribute: Attribute, rows: Any) -> Any:

@@ -184,9 +184,10 @@ _ITEM = re.compile(
 )
 
 
-def split_items(text: str, position: int) -> tuple[list[str], int]:
-    """The literals of a list in brackets, and where it ends; `position` is after its bracket."""
+def split_items(text: str) -> tuple[list[str], int]:
+    """The literals of a list in brackets, which the text begins with, and where it ends."""
     items: list[str] = []
+    position = 1
     while True:
         match = _ITEM.match(text, position)
         if match is None:

@@ -33,17 +33,7 @@ _STRING = re.compile(DOUBLE_QUOTED, re.DOTALL)
 _BARE = re.compile(r"null|true|false|[^,\n}]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _NULLS = frozenset({"", "null", "Null", "NULL", "None"})
-_ESCAPES = {
-    '"': '"',
-    "\\": "\\",
-    "/": "/",
-    "'": "'",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-}
+ESCAPES = dict(zip("\"\\/'bfnrt", "\"\\/'\b\f\n\r\t", strict=True))
 
 # Legal in JSON, but many readers of lines break at some of them or show nothing.
 _UNSEEN = re.compile("[\x7f-\x9f\u2028\u2029]")
@@ -172,13 +162,13 @@ class JsonFormat(BaseFormat):
         if text == "null":  # most values of most documents
             return None
         if text.startswith("["):
-            items, _ = split_items(text, 1)
+            items, _ = split_items(text)
             return [_value(item) for item in items]
         if text.startswith('"'):
             match = _STRING.match(text)
             if match is None:
                 raise ValueError("the string is not closed")
-            value: str | None = decode_escapes(match[0][1:-1], _ESCAPES)
+            value: str | None = decode_escapes(match[0][1:-1], ESCAPES)
         else:
             match = _BARE.match(text)
             value = _value(match[0].strip() if match else "")
@@ -221,9 +211,9 @@ def _value(literal: str) -> str | None:
     if first == "{":
         raise ValueError("expected a single value, got an object")
     if first == '"':
-        return decode_escapes(literal[1:-1], _ESCAPES)
+        return decode_escapes(literal[1:-1], ESCAPES)
     if first == "'" and literal[-1] == "'" and len(literal) > 1:
-        return decode_escapes(literal[1:-1], _ESCAPES)
+        return decode_escapes(literal[1:-1], ESCAPES)
     return clean(literal)
 
 
@@ -247,7 +237,7 @@ def _read_object(text: str, position: int, into: Tree, depth: int) -> int:
         if text[position] == "}":
             return position + 1
         after_name = _end(_STRING, text, position)
-        name = decode_escapes(text[position + 1 : after_name - 1], _ESCAPES)
+        name = decode_escapes(text[position + 1 : after_name - 1], ESCAPES)
         if after_name == len(text):
             raise EOFError
         position = _end(_COLON, text, after_name)

@@ -28,7 +28,7 @@ from schemax.formats.base import (
     split_items,
     without_fence,
 )
-from schemax.formats.json_format import quote
+from schemax.formats.json_format import ESCAPES, quote
 from schemax.formats.spelling import Form, Spelling, written
 from schemax.formats.stop_rules import NEWLINE, stop_at
 
@@ -60,27 +60,9 @@ _SINGLE = re.compile(SINGLE_QUOTED)
 _BLOCK_SCALAR = re.compile(r"[|>][-+0-9]*")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _ESCAPES = {
-    '"': '"',
-    "\\": "\\",
-    "/": "/",
-    "'": "'",
-    " ": " ",
-    "0": "\0",
-    "a": "\a",
-    "b": "\b",
-    "t": "\t",
-    "\t": "\t",
-    "n": "\n",
-    "v": "\v",
-    "f": "\f",
-    "r": "\r",
-    "e": "\x1b",
-    "N": "\x85",
-    "_": "\xa0",
-    "L": "\u2028",
-    "P": "\u2029",
-    "x": "",  # with their digits
-    "U": "",
+    **ESCAPES,
+    **dict(zip(" 0a\tveN_LP", " \0\a\t\v\x1b\x85\xa0\u2028\u2029", strict=True)),
+    **{"x": "", "U": ""},  # with their digits
 }
 
 
@@ -114,7 +96,7 @@ class YamlFormat(BaseFormat):
     def unescape(self, raw: str, *, is_list: bool = False) -> Value:
         text = raw.split("\n", 1)[0].strip(" \t\r")
         if text.startswith("["):
-            items, end = split_items(text, 1)
+            items, end = split_items(text)
             # `[NEW] Acme TV` is not a list but broken YAML: it can only be meant as text.
             if _is_blank(text[end:]):
                 return [_scalar(item) for item in items]

@@ -1,13 +1,17 @@
-"""Parquet and Arrow in: batches of typed columns, as records of plain values."""
+"""Parquet and Arrow in: batches of typed columns, as records of plain values.
+
+Dates and times become ISO 8601, in all units of Arrow and without pandas.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
+from functools import lru_cache
 from typing import Any, BinaryIO
 
 from schemax.errors import InputError
-from schemax.io.arrow_times import holds_times, time_text
 from schemax.io.records import LONGEST, TOO_LONG, Record
 from schemax.io.storage import optional
 from schemax.messages import clipped
@@ -27,8 +31,10 @@ def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> 
 
 
 def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    there, batches = _open_arrow(handle, name)
-    wanted = _projected(columns, there)
+    opened = _open_arrow(handle, name)
+    wanted, batches = _projected(columns, opened.schema.names), opened
+    if hasattr(opened, "get_batch"):
+        batches = map(opened.get_batch, range(opened.num_record_batches))
     for batch in batches:
         yield from batch_records(batch if wanted is None else batch.select(wanted))
 
@@ -66,22 +72,15 @@ def arrow_schema_of(handle: BinaryIO, name: str, *, is_parquet: bool) -> Any:
     """The pyarrow schema of a Parquet or Arrow file."""
     if is_parquet:
         return optional("pyarrow.parquet", name).read_schema(handle)
+    return _open_arrow(handle, name).schema
+
+
+def _open_arrow(handle: BinaryIO, name: str) -> Any:
+    """A reader of the file format (Feather, version 2), or else of the stream format."""
     pyarrow = optional("pyarrow", name)
     is_file = handle.read(6) == b"ARROW1"
     handle.seek(0)
-    return (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(handle).schema
-
-
-def _open_arrow(handle: BinaryIO, name: str) -> tuple[Sequence[str], Iterable[Any]]:
-    """Columns and batches: of the file format (Feather, version 2), or else the stream format."""
-    pyarrow = optional("pyarrow", name)
-    is_file = handle.read(6) == b"ARROW1"
-    handle.seek(0)
-    if is_file:
-        file = pyarrow.ipc.open_file(handle)
-        return file.schema.names, map(file.get_batch, range(file.num_record_batches))
-    stream = pyarrow.ipc.open_stream(handle)
-    return stream.schema.names, stream
+    return (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(handle)
 
 
 def _projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str] | None:
@@ -148,3 +147,64 @@ def _shown(value: Any) -> Any:
     if isinstance(value, list):
         return [_shown(item) for item in value]
     return value.decode() if isinstance(value, bytes) else value
+
+
+_DAY = {unit: 86_400 * 1000**place for place, unit in enumerate(("s", "ms", "us", "ns"))}
+
+
+def time_text(scalar: Any) -> Any:
+    """The value of an Arrow scalar, with texts in place of the dates and times in it.
+
+    Raises ValueError for dates outside the years 1 to 9999 and times outside a day, and what
+    pyarrow raises: ValueError, OverflowError, LookupError.
+    """
+    kind, types = scalar.type, optional("pyarrow", "a table").types
+    if not scalar.is_valid or not holds_times(kind):
+        return scalar.as_py()
+    if types.is_temporal(kind):
+        return _iso(scalar)
+    if types.is_struct(kind):
+        return {key: time_text(item) for key, item in scalar.items()}
+    if types.is_map(kind):
+        return [tuple(time_text(entry).values()) for entry in scalar.values]
+    if isinstance(scalar, Sequence):
+        return [time_text(item) for item in scalar]
+    return time_text(scalar.value)  # of what only wraps another one, such as a dictionary's index
+
+
+@lru_cache(maxsize=1024)
+def holds_times(kind: Any) -> bool:
+    """Whether values of an Arrow type are dates or times, or have such in them."""
+    types = optional("pyarrow", "a table").types
+    if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
+        return True
+    inner = [kind.field(number).type for number in range(kind.num_fields)]
+    inner += [
+        found for name in ("value_type", "storage_type") if (found := getattr(kind, name, None))
+    ]
+    return any(map(holds_times, inner))
+
+
+def _iso(scalar: Any) -> str:
+    """With no digits of a second, six, or nine where six are too few, as pandas writes them."""
+    pyarrow, kind = optional("pyarrow", "a table"), scalar.type
+    is_time, nanoseconds, rest = pyarrow.types.is_time(kind), 0, timedelta()
+    unit = kind.unit if is_time or pyarrow.types.is_timestamp(kind) else ""
+    if is_time and not 0 <= scalar.value < _DAY[unit]:
+        raise ValueError("a time outside a day")
+    if unit == "ns":  # as_py would give a Timestamp of pandas
+        nanoseconds = scalar.value % 1000
+        if nanoseconds and scalar.value < 0:  # what is cut off leads away from the epoch
+            rest = timedelta(microseconds=1)
+        kind = pyarrow.time64("us") if is_time else pyarrow.timestamp("us", tz=kind.tz)
+        scalar = scalar.cast(kind, safe=False)
+    try:
+        moment = scalar.as_py()
+        moment = moment - rest if rest else moment
+    except (OverflowError, ValueError) as error:
+        raise ValueError("a date outside the years 1 to 9999") from error
+    if not nanoseconds:
+        return str(moment.isoformat())
+    text = moment.isoformat(timespec="microseconds")
+    end = text.index(".") + 7
+    return f"{text[:end]}{nanoseconds:03}{text[end:]}"

@@ -81,7 +81,7 @@ class Checkpoint:
         if not is_remote(name) and os.path.islink(name):
             name = os.path.realpath(name)  # where the whole can be put in place by renaming it
         self.name = f"{name}.parts"
-        self._folder = Folder(self.name)
+        self.folder = Folder(self.name)
 
     def can_go_on(self, now: Mapping[str, Any]) -> bool:
         """Whether there is an unfinished run to go on with.
@@ -104,16 +104,16 @@ class Checkpoint:
         It goes again if an error ends the run before a row is finished: then there is nothing to
         go on with. Raises InputError, also for a folder that holds what no run has written.
         """
-        with self._folder.locked():
+        with self.folder.locked():
             self.manifest()
-            for name in self._folder.names():
+            for name in self.folder.names():
                 if not self._is_own(name):
                     raise self._not_ours(name)
             # Under the lock, since another run may have come between since the first look.
             goes_on = not overwrite and self.can_go_on(manifest)
             if not goes_on:
                 self._clear()
-                self._folder.write(_MANIFEST, json.dumps(manifest, indent=1).encode())
+                self.folder.write(_MANIFEST, json.dumps(manifest, indent=1).encode())
             try:
                 yield goes_on
             except BaseException:
@@ -124,7 +124,7 @@ class Checkpoint:
 
     def has_rows(self) -> bool:
         """Whether a run has finished any, so that there is something to go on with."""
-        names, path = self._folder.names(), self._folder.path
+        names, path = self.folder.names(), self.folder.path
         for name in filter(_OPEN.fullmatch, names if path else ()):
             with suppress(FileNotFoundError):  # it became a part at this very moment
                 if path is not None and (path / name).stat().st_size:
@@ -134,21 +134,21 @@ class Checkpoint:
     def remove(self) -> None:
         """All that runs have written, and the folder, unless something else is in it."""
         self._clear()
-        self._folder.remove()
+        self.folder.remove()
 
     def _clear(self) -> None:
         """The manifest first: what a kill leaves of the rest is nothing to go on with."""
-        own = list(filter(self._is_own, self._folder.names()))
-        self._folder.delete([name for name in own if name == _MANIFEST])
-        self._folder.delete([name for name in own if name != _MANIFEST])
+        own = list(filter(self._is_own, self.folder.names()))
+        self.folder.delete([name for name in own if name == _MANIFEST])
+        self.folder.delete([name for name in own if name != _MANIFEST])
 
     def _is_own(self, name: str) -> bool:
-        return bool(_OWN.fullmatch(name)) and self._folder.is_file(name)
+        return bool(_OWN.fullmatch(name)) and self.folder.is_file(name)
 
     def manifest(self) -> dict[str, Any] | None:
         """The manifest, if there is one. Raises InputError for one that no run has written."""
         try:
-            found = json.loads(self._folder.read(_MANIFEST))
+            found = json.loads(self.folder.read(_MANIFEST))
         except FileNotFoundError:
             return None
         except ValueError:
@@ -174,14 +174,14 @@ class Checkpoint:
 
     def finished(self) -> dict[int, str]:
         """The digests of the parts that are complete, by number."""
-        found = map(_PART.fullmatch, self._folder.names())
+        found = map(_PART.fullmatch, self.folder.names())
         return {int(match[1]): match[2] for match in found if match}
 
     def finished_rows(self) -> int:
         """How many rows are kept, in complete parts and open ones. Raises what `rows` raises."""
         there = self.finished()
         complete = sum(len(self.rows(*part)) for part in there.items())
-        opened = {int(match[1]) for match in map(_OPEN.fullmatch, self._folder.names()) if match}
+        opened = {int(match[1]) for match in map(_OPEN.fullmatch, self.folder.names()) if match}
         return complete + sum(len(self.open_rows(number)) for number in opened - there.keys())
 
     def rows(self, number: int, part_digest: str) -> list[Row]:
@@ -189,7 +189,7 @@ class Checkpoint:
 
         Raises InputError if these are not the rows of the records that the digest stands for.
         """
-        lines = self._folder.read(_name(number, part_digest)).splitlines(keepends=True)
+        lines = self.folder.read(_name(number, part_digest)).splitlines(keepends=True)
         try:
             found = sorted(map(_read_line, lines), key=lambda line: line[1]["index"])
         except ValueError:
@@ -203,9 +203,9 @@ class Checkpoint:
 
     def open_rows(self, number: int) -> dict[int, str]:
         """The digests of the records whose rows an open part holds, by the index of the row."""
-        if self._folder.path is None:
+        if self.folder.path is None:
             return {}
-        path = self._folder.path / _open_name(number)
+        path = self.folder.path / _open_name(number)
         whole = 0
         found: dict[int, str] = {}
         try:
@@ -226,7 +226,7 @@ class Checkpoint:
         self, number: int, part_digest: str, missing: int, *, row_by_row: bool
     ) -> OpenPart:
         """A part to add rows to; row_by_row keeps each as it comes, where there is a disk."""
-        path = self._folder.path if row_by_row else None
+        path = self.folder.path if row_by_row else None
         handle = None if path is None else open(path / _open_name(number), "ab")  # noqa: SIM115
         return OpenPart(self, number, part_digest, missing, handle)
 
@@ -237,14 +237,10 @@ class Checkpoint:
         """
         if self.finished().get(number) == part_digest:
             return
-        before = self._folder.read(_open_name(number)) if self.open_rows(number) else b""
-        self._folder.write(_name(number, part_digest), before + b"".join(lines))
-        if _open_name(number) in self._folder.names():
-            self._folder.delete([_open_name(number)])
-
-    def rename_part(self, number: int, part_digest: str) -> None:
-        """Completes an open part, all of whose rows are on the disk."""
-        self._folder.rename(_open_name(number), _name(number, part_digest))
+        before = self.folder.read(_open_name(number)) if self.open_rows(number) else b""
+        self.folder.write(_name(number, part_digest), before + b"".join(lines))
+        if _open_name(number) in self.folder.names():
+            self.folder.delete([_open_name(number)])
 
 
 @dataclass(slots=True, eq=False)
@@ -279,7 +275,8 @@ class OpenPart:
             return
         with self.handle:
             os.fsync(self.handle.fileno())
-        self.checkpoint.rename_part(self.number, self.digest)
+        whole = _name(self.number, self.digest)
+        self.checkpoint.folder.rename(_open_name(self.number), whole)
 
     def close(self) -> None:
         """Leaves the part open, for the next run."""

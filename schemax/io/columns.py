@@ -238,6 +238,19 @@ def as_json(value: Any) -> str:
     return printable(json.dumps(value, ensure_ascii=False))
 
 
+def cell_text(value: Any) -> str:
+    """A value as text; lists as JSON, null as nothing."""
+    if value is None or value == []:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return printable(json.dumps(value, ensure_ascii=False, default=cell_text))
+    if isinstance(value, Decimal):  # without the zeros that fill the column's places
+        return format(value.normalize(), "f")
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
 def _integer(column: Column, value: Any) -> int:
     number = int(value)
     if not -(2**63) <= number < 2**63:

@@ -15,10 +15,9 @@ from schemax.documents import Shown
 from schemax.errors import InputError
 from schemax.extractor import Extractor, loaded
 from schemax.io.arrow import record_batch
-from schemax.io.arrow_in import as_record, read_cells
-from schemax.io.arrow_times import holds_times
-from schemax.io.column_notes import tell_of_columns
+from schemax.io.arrow_in import as_record, holds_times, read_cells
 from schemax.io.columns import Column, Schemas
+from schemax.io.input_columns import tell_of_columns
 from schemax.io.records import Record
 from schemax.io.rows import Details, RowForm, check_details, check_kept
 from schemax.io.storage import optional

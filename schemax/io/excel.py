@@ -11,9 +11,8 @@ from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile
 
 from schemax.errors import InputError
-from schemax.io.columns import at, leaves
+from schemax.io.columns import at, cell_text, leaves
 from schemax.io.csv_in import check_header
-from schemax.io.csv_out import cell_text
 from schemax.io.records import Record
 from schemax.io.storage import optional
 from schemax.io.table_schema import SEPARATOR, TableSchema

@@ -11,29 +11,26 @@ from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
 from schemax.attributes import settings_of
-from schemax.calls import Options
+from schemax.calls import Options, check_options
 from schemax.documents import Shown
 from schemax.errors import InputError, SchemaxError
 from schemax.extractor import Extractor, loaded
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint
-from schemax.io.column_notes import tell_of_columns
 from schemax.io.columns import Schemas
-from schemax.io.csv_out import Formulas
-from schemax.io.kept import kept_columns
+from schemax.io.finished import Retry, RunRecord
+from schemax.io.input_columns import kept_columns, tell_of_columns
 from schemax.io.long_documents import TooLong
 from schemax.io.readers import Shard, Source
 from schemax.io.records import STANDARD, Record
 from schemax.io.resumable import ResumableRun
-from schemax.io.retry import Retry
 from schemax.io.rows import Details, check_details, check_kept
-from schemax.io.run_record import RunRecord
 from schemax.io.storage import check_folder, is_replaceable, place_of
 from schemax.io.stream import in_order
 from schemax.io.summary import Summary, Tally
 from schemax.io.table_schema import TableSchema
 from schemax.io.task import Backend, Task, in_process
-from schemax.io.writers import Writer, check_target, is_typed, open_writer
+from schemax.io.writers import Formulas, Writer, check_target, is_typed, open_writer
 from schemax.messages import some_of
 from schemax.progress import track
 from schemax.resources import default_model, named_model
@@ -100,9 +97,7 @@ def extract_files(
     """
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
-    if strange := sorted(options.keys() - Options.__annotations__.keys()):
-        known = ", ".join(Options.__annotations__)
-        raise TypeError(f"extract_files() has no option {strange[0]!r}; it has {known}")
+    check_options("extract_files", options)
     check_details(details)
     if on_too_long not in ("error", "truncate", "chunk"):
         raise ValueError(f'on_too_long must be "error", "truncate" or "chunk", not {on_too_long!r}')

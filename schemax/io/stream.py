@@ -70,17 +70,17 @@ def stream_rows(
 
 
 def in_order(
-    extract: Extract, rows: Iterable[tuple[int, Record]], *, most_ahead: int = MOST_AHEAD
+    extract: Extract, rows: Iterable[tuple[int, Record]]
 ) -> Generator[Extraction[Any], None, None]:
     """Extractions in the order of the rows, each as soon as all before it are there.
 
-    rows: (index, record); `index` of the extractions is this. No more than `most_ahead` of them
+    rows: (index, record); `index` of the extractions is this. No more than `MOST_AHEAD` of them
     are held back.
     """
     numbered = (((place, index), record) for place, (index, record) in enumerate(rows))
     waiting: dict[int, Extraction[Any]] = {}
     due = 0
-    with closing(stream_rows(extract, numbered, most_ahead=most_ahead)) as stream:
+    with closing(stream_rows(extract, numbered)) as stream:
         for (place, index), item in stream:
             waiting[place] = replace(item, index=index)
             while due in waiting:

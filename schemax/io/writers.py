@@ -6,22 +6,25 @@ may be the file that is being read.
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
 from schemax.errors import InputError
 from schemax.io.arrow import record_batch, schema_of
-from schemax.io.csv_out import CsvWriter, Formulas
+from schemax.io.columns import at, cell_text, leaves
+from schemax.io.csv_in import DELIMITERS
 from schemax.io.excel import EXCEL, ExcelWriter, openpyxl_for
 from schemax.io.readers import ARROW, CSV, PARQUET, unusable
 from schemax.io.records import STANDARD
 from schemax.io.storage import is_replaceable, optional, suffixes, writing
-from schemax.io.table_schema import TableSchema
+from schemax.io.table_schema import SEPARATOR, TableSchema
 
 # Rows that are held back to become one row group.
 _GROUP = 16_384
@@ -161,3 +164,52 @@ class _Arrow:
         if self._cells:
             self._writer.write_batch(record_batch(self._table.columns, self._cells))
             self._cells = []
+
+
+Formulas: TypeAlias = Literal["keep", "escape"]
+"""What becomes of texts that a spreadsheet would take for formulas."""
+
+# Texts that spreadsheets compute, also with the wide characters of Asian keyboards, or after what
+# they strip. Plain numbers do no harm.
+_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*")
+
+
+class CsvWriter:
+    """A cell per value: nested models have one per field, lists are JSON, null is empty."""
+
+    def __init__(
+        self, handle: BinaryIO, table: TableSchema, delimiter: str, formulas: Formulas
+    ) -> None:
+        self._table = table
+        self._delimiter = delimiter
+        self._escapes = formulas == "escape"
+        self._paths = leaves(table.columns)
+        self._handle = handle
+        header = [SEPARATOR.join(path) for path in self._paths]
+        # Readers tell what divides cells by the header, outside of quotes.
+        is_clear = not set("".join(header)) & ({*DELIMITERS} - {delimiter})
+        self._put(header, csv.QUOTE_MINIMAL if is_clear else csv.QUOTE_ALL)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        cells = self._table.cells(row)
+        self._put([self._cell(at(cells, path)) for path in self._paths])
+
+    def _cell(self, value: Any) -> str:
+        text = cell_text(value)
+        return escaped(text) if self._escapes and isinstance(value, str) else text
+
+    def _put(self, cells: Sequence[str], quoting: Literal[0, 1] = csv.QUOTE_MINIMAL) -> None:
+        line = io.StringIO()
+        # Characters of the line's end are quoted in cells, so it must have both of them.
+        csv.writer(
+            line, delimiter=self._delimiter, quoting=quoting, lineterminator="\r\n"
+        ).writerow(cells)
+        self._handle.write(line.getvalue().removesuffix("\r\n").encode() + b"\n")
+
+
+def escaped(text: str) -> str:
+    """With an apostrophe in front where a spreadsheet would take the text for a formula."""
+    if _FORMULA.match(text) and not _NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text

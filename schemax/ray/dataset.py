@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
-from schemax.calls import Options
+from schemax.calls import Options, check_options
 from schemax.compiler.prompt import load_template, template_source
 from schemax.config import resolve_decoding
 from schemax.documents import Shown
@@ -18,8 +18,8 @@ from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.io.arrow import record_batch
 from schemax.io.arrow_in import batch_records
-from schemax.io.column_notes import tell_of_columns
 from schemax.io.columns import Schemas
+from schemax.io.input_columns import tell_of_columns
 from schemax.io.long_documents import shown_examples
 from schemax.io.records import Record
 from schemax.io.resumable import PART_ROWS
@@ -115,9 +115,7 @@ def extract(
 
 def _checked(schema: Schemas, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options for the actors. Raises what `Extractor.stream` raises without a model."""
-    if strange := sorted(options.keys() - Options.__annotations__.keys()):
-        known = ", ".join(Options.__annotations__)
-        raise TypeError(f"extract() has no option {strange[0]!r}; it has {known}")
+    check_options("extract", options)
     settings = dict(options)
     if isinstance(schema, Mapping) and not schema:
         raise SchemaError("schemas", None, "no category is given")

@@ -142,15 +142,6 @@ def named_for_actors(model: str | Path | None) -> str | None:
     return str(Path(name).resolve() if Path(name).is_dir() else name)
 
 
-def use_threads() -> None:
-    """Lets torch compute with the CPUs that this actor has: Ray counts them, but binds nobody."""
-    import torch
-
-    cpus = ray_module().get_runtime_context().get_assigned_resources().get("CPU", 0.0)
-    if cpus >= 1:
-        torch.set_num_threads(int(cpus))
-
-
 class Loaded:
     """What an actor holds: what a callable makes in it, such as one that loads a model.
 
@@ -159,7 +150,12 @@ class Loaded:
     """
 
     def __init__(self, load: Any) -> None:
-        use_threads()
+        import torch
+
+        # torch computes with the CPUs of this actor: Ray counts them, but binds nobody.
+        cpus = ray_module().get_runtime_context().get_assigned_resources().get("CPU", 0.0)
+        if cpus >= 1:
+            torch.set_num_threads(int(cpus))
         self.made: Any = None
         self.problem: SchemaxError | None = None
         try:

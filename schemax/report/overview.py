@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from schemax.io.run_record import RunRecord
+from schemax.io.finished import RunRecord
 from schemax.io.summary import Tally
 from schemax.results import Extraction
 from schemax.results.lists import without_items

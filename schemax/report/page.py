@@ -64,9 +64,9 @@ class Report:
 
     def html(self) -> str:
         """The page. Can be encoded as UTF-8, whatever the texts hold."""
-        script = "\n".join(["", '"use strict";', *map(_asset, _SCRIPTS)])
+        script = "\n".join(["", '"use strict";', *map(asset, _SCRIPTS)])
         return page_of(
-            _asset("page.html"), _asset("page.css"), script, title=self._title, data=self._data()
+            asset("page.html"), asset("page.css"), script, title=self._title, data=self._data()
         )
 
     def _data(self) -> str:
@@ -125,8 +125,9 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
         handle.write(text.encode())
 
 
-def _asset(name: str) -> str:
-    return (Path(__file__).parent / name).read_text("utf-8")
+def asset(name: str, beside: str = __file__) -> str:
+    """A file that pages are made of, in the folder of a module."""
+    return Path(beside).with_name(name).read_text("utf-8")
 
 
 def _hash(text: str) -> str:

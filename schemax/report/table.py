@@ -11,9 +11,8 @@ from schemax.documents import Shown, shown_text
 from schemax.errors import InputError
 from schemax.io import fingerprint
 from schemax.io.columns import at, leaves
+from schemax.io.finished import RunRecord, read_results
 from schemax.io.readers import Shard, Source
-from schemax.io.results import read_results
-from schemax.io.run_record import RunRecord
 from schemax.report.page import Report
 from schemax.results import Extraction, FieldError, FieldResult, Span
 from schemax.results.spans import Source as Searched

@@ -15,8 +15,8 @@ of a document, differ in number. A batch is plain data, and goes to the device i
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from enum import Enum, auto
+from functools import cache
 from typing import Any
 
 import numpy as np

@@ -17,7 +17,6 @@ from schemax.schema import AttrSchema
 from schemax.serve.errors import ApiError
 from schemax.serve.limits import Limits
 
-
 _Key: TypeAlias = tuple[type, str]
 
 

@@ -59,11 +59,6 @@ def last_checkpoint(folder: Path) -> str:
     return str(max(complete, key=_step))
 
 
-def remove_checkpoints(folder: Path) -> None:
-    """Once the model is written; what tells one run from another goes with them."""
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 class OneOptimizer(TrainerCallback):
     """Keeps the optimizer's state in the newest checkpoint alone: a run goes on from that one."""
 

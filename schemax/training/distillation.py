@@ -34,7 +34,6 @@ def examples_by_model(
     decoding: DecodingConfig,
     *,
     template: Any = None,
-    show_progress: bool = False,
 ) -> list[TrainingExample]:
     """Training examples from what a model reads; the labels of `annotated` are not used.
 
@@ -52,7 +51,7 @@ def examples_by_model(
     )
     names = row_ids(annotated)
     examples: dict[int, TrainingExample] = {}
-    for item in track(stream, total=len(records)) if show_progress else stream:
+    for item in track(stream, total=len(records)):
         attributes = compile_attributes(schemas[annotated[item.index].category])
         bad = _lists(item.errors)
         # Not the final values: these may be defaults, which are not to be learnt.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,33 +12,36 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from transformers import EarlyStoppingCallback, TrainerCallback
+from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
 
 from schemax.compiler import CompiledSchema
 from schemax.errors import InputError, ModelError
 from schemax.extractor import Extractor
 from schemax.messages import counted
+from schemax.runtime.loading import pick_device
 from schemax.runtime.loading.refusals import need
 from schemax.runtime.model import DecoderModel
 from schemax.trained import TrainedWith, write_trained
-from schemax.training.arguments import training_arguments
-from schemax.training.batching import RowLimits, batches_of
 from schemax.training.card import begin_run, versions, write_card
 from schemax.training.checkpoints import (
     CHECKPOINTS,
     OneOptimizer,
     check_space,
     last_checkpoint,
-    remove_checkpoints,
 )
 from schemax.training.curves import History, history_of
 from schemax.training.features import make_features
-from schemax.training.forward import TrainableModel
 from schemax.training.held_out import scorer, split_examples
 from schemax.training.lora import EXTRA, add_lora, merge_lora
-from schemax.training.schedule import BatchDataset, padding_share, plan_schedule
+from schemax.training.schedule import (
+    BatchDataset,
+    RowLimits,
+    batches_of,
+    padding_share,
+    plan_schedule,
+)
 from schemax.training.settings import TrainingSettings
-from schemax.training.trainer import ParallelTrainer, Tell
+from schemax.training.trainer import ParallelTrainer, Tell, TrainableModel
 from schemax.training.training_examples import TrainingExample
 
 ADAPTER = "adapter"
@@ -194,7 +198,7 @@ def run_training(
         seconds = round(time.monotonic() - started, 1)
         write_card(out, _card(work, described, outcome, seconds))
         if not keep_checkpoints:
-            remove_checkpoints(checkpoints)
+            shutil.rmtree(checkpoints, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
     return outcome
 
@@ -268,3 +272,48 @@ def _card(
         "history": list(outcome.history),
         "versions": versions(),
     }
+
+
+def training_arguments(
+    folder: Path, settings: TrainingSettings, device: str, peak: float, *, checked: bool
+) -> TrainingArguments:
+    """transformers' own settings; how many steps there are is filled in later.
+
+    peak: the highest learning rate. Raises ModelError for a device that is not there.
+    """
+    strategy = "steps" if checked else "no"
+    place = pick_device(device).type
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        per_device_train_batch_size=1,  # one batch of ours
+        per_device_eval_batch_size=1,
+        gradient_accumulation_steps=settings.gradient_accumulation,
+        max_steps=1,
+        learning_rate=peak,
+        lr_scheduler_type="cosine",
+        weight_decay=0.01,
+        max_grad_norm=1.0,
+        bf16=settings.bf16,
+        use_cpu=place == "cpu",
+        seed=settings.seed,
+        data_seed=settings.seed,
+        eval_strategy=strategy,
+        eval_steps=1,
+        save_strategy="steps",
+        save_steps=1,
+        save_total_limit=2,
+        load_best_model_at_end=checked,
+        metric_for_best_model=f"eval_{settings.best_by}" if checked else None,
+        greater_is_better=settings.best_by == "f1" if checked else None,
+        restore_callback_states_from_checkpoint=True,
+        remove_unused_columns=False,
+        label_names=["labels"],
+        report_to="none",
+        disable_tqdm=True,
+        log_level="error",
+        dataloader_pin_memory=place == "cuda",
+        ddp_find_unused_parameters=False,
+    )
+    # Without a launcher, one device: DataParallel would run the model in threads of its own.
+    arguments._n_gpu = min(1, arguments.n_gpu)
+    return arguments

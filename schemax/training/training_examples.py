@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pydantic import BaseModel
 
 from schemax.compiler.lists import Rows
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, Label, canonical, row_ids
+from schemax.evaluation.examples import (
+    Example,
+    Label,
+    canonical,
+    duplicated_ids,
+    overlap,
+    read_examples,
+    row_ids,
+)
 from schemax.evaluation.labels import Stated, shown_text, typed_labels
 from schemax.formats import OutputFormat, Writable
+from schemax.messages import counted, some_of
 from schemax.results import FieldError
 
 
@@ -74,3 +85,36 @@ def training_example(
     unknown = frozenset(error.field for error in labels.errors if error.field)
     text = shown_text(name, annotated)
     return TrainingExample(name, annotated.category, text, labels.values, unknown), labels.errors
+
+
+def read_training_examples(
+    train: Path, test: Path | None, *, keep_overlap: bool = False
+) -> list[Example]:
+    """Examples to train on: without those whose text is also in `test`, unless these are kept.
+
+    Warns of both, and of ids that occur twice. Raises InputError for files that hold
+    anything else, and where nothing is left; OSError for those that cannot be read.
+    """
+    annotated = read_examples(train)
+    if doubled := duplicated_ids(annotated):
+        warnings.warn(f"{train}: ids that occur more than once: {some_of(doubled)}", stacklevel=2)
+    if test is None:
+        return annotated
+    tested = read_examples(test)
+    shared = overlap(tested, annotated)
+    if not shared:
+        return annotated
+    what = "kept in training" if keep_overlap else "dropped from training"
+    warnings.warn(
+        f"also in {test}, {what}: {counted(len(shared), 'document')} of {train}: {some_of(shared)}",
+        stacklevel=2,
+    )
+    if keep_overlap:
+        return annotated
+    texts = {example.text for example in tested}
+    left = [example for example in annotated if example.text not in texts]
+    if not left:
+        raise InputError(
+            f"all documents of {train} are also in {test}; no document is left to train on"
+        )
+    return left

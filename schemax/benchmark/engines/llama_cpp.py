@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from schemax.benchmark.engines.base import Emitted, Engine, Unavailable
-from schemax.benchmark.engines.gguf_file import write_gguf
-from schemax.benchmark.engines.llama_model import LlamaModel
+from schemax.benchmark.engines.llama_model import LlamaModel, write_gguf
 from schemax.benchmark.workload import Ids, Workload
 
 _PACKAGES = {"llama_cpp": "llama-cpp-python", "gguf": "gguf"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from schemax.benchmark.engines.base import (
     EngineOptions,
     Unavailable,
 )
-from schemax.benchmark.workload import Ids, Workload
+from schemax.benchmark.workload import Workload
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine import fill
@@ -91,14 +91,11 @@ class SchemaxEngine(Engine):
                 raise BenchmarkError(f"{self.name}, document {place}: {output.problem}")
             found[place] = tuple(slot.ids for slot in output.slots)
         if self.writes == "output":  # every document of a prompt has the output of all of them
-            found = dict(enumerate(self._parted(work, found)))
+            parted: list[Any] = []
+            for some in work.groups(stacked):
+                parted += ((ids,) for ids in work.parted_output(found[len(parted)][0], some))
+            return parted
         return [found[place] for place in range(len(work))]
-
-    def _parted(self, work: Workload, found: Mapping[int, Any]) -> Iterator[tuple[Ids]]:
-        place = 0
-        for some in work.groups(self.documents_per_prompt):
-            yield from ((ids,) for ids in work.parted_output(found[place][0], some))
-            place += len(some)
 
     def teardown(self) -> None:
         super().teardown()

@@ -20,9 +20,9 @@ from typing import Any, Literal, cast, get_args
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids
 from schemax.evaluation.pairs import is_null
-from schemax.io.csv_out import escaped
 from schemax.io.storage import writing
-from schemax.report.page import page_of
+from schemax.io.writers import escaped
+from schemax.report.page import asset, page_of
 from schemax.report.rows import to_json
 
 Answer = Literal["left", "tie", "right"]
@@ -209,9 +209,5 @@ def _csv(asked: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _page(asked: Sequence[Mapping[str, Any]]) -> str:
-    parts = (_asset(name) for name in ("page.html", "page.css", "page.js"))
+    parts = (asset(name, __file__) for name in ("page.html", "page.css", "page.js"))
     return page_of(*parts, title="Which output is better?", data=to_json(list(asked)))
-
-
-def _asset(name: str) -> str:
-    return (Path(__file__).parent / name).read_text("utf-8")

@@ -1,16 +1,20 @@
-"""Columns of the input that stand beside the results, with the types that they have there."""
+"""What becomes of an input's columns: some stand beside the results, others are shown or not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from schemax.documents import Shown
 from schemax.io.arrow_in import arrow_schema_of
-from schemax.io.columns import Column, Type
+from schemax.io.columns import Column, Schemas, Type
 from schemax.io.readers import ARROW, CSV, PARQUET, Source, read_file
 from schemax.io.records import STANDARD
 from schemax.io.storage import optional, reading, suffixes
+from schemax.messages import clipped, some_of
 
 _LOOKED_AT = 1000
 _PLAIN: Mapping[type, Type] = {str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -79,3 +83,37 @@ def _of_arrow(field: Any) -> Column:
         (types.is_nested(kind), "json"),
     ]
     return Column(field.name, next((name for fits, name in plain if fits), "string"))
+
+
+logger = logging.getLogger(__name__)
+
+
+def column_notes(there: Iterable[str], shown: Shown, schemas: Schemas) -> Iterator[str]:
+    """Columns that the model is shown because none is named; and categories that select nothing.
+
+    there: the columns of the input, as far as they are known.
+    """
+    names = list(there)
+    if len(unnamed := shown.unnamed(names)) > 1:
+        yield (
+            f"the model is shown all of these columns: {some_of(unnamed)}; name those that it is "
+            "to read with --text (text=)"
+        )
+    if shown.category in names and not isinstance(schemas, Mapping):
+        is_shown = shown.category in (shown.text or ())
+        yield (
+            f"the column {clipped(repr(shown.category))} selects no schema, since there is one for "
+            f"all rows{'' if is_shown else ', and the model is not shown it'}; name a schema for "
+            "each category: Shoes=shoes,Tea=tea"
+        )
+
+
+def tell_of_columns(there: Iterable[str], shown: Shown, schemas: Schemas) -> None:
+    """Logs the notes, each once in a process."""
+    for note in column_notes(there, shown, schemas):
+        _tell(note)
+
+
+@lru_cache(maxsize=256)
+def _tell(note: str) -> None:
+    logger.warning("%s", note)

@@ -1,0 +1,181 @@
+"""A finished table: its rows, which are read back, and those that failed, which are done again.
+
+OUT.run.json says what it was made with, and what became of its rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from schemax.errors import InputError
+from schemax.io import fingerprint
+from schemax.io.checkpoint import Checkpoint, Row
+from schemax.io.columns import Column
+from schemax.io.readers import read_file
+from schemax.io.storage import reading, writing
+from schemax.io.summary import Summary
+from schemax.io.table_schema import SEPARATOR, TableSchema
+from schemax.io.writers import is_typed
+
+_VERSION = 1
+
+
+def record_name(output: str) -> str:
+    return f"{output}.run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """The run that has finished a table.
+
+    finished: when, in ISO 8601. settings: what its rows depend on, as the manifest of parts has it.
+    model: its folder, Hub id or server. table: its columns; None where rows have none in common.
+    category: of the only schema; rows of several tell theirs.
+    command: what was named on the command line, if it was that.
+    """
+
+    summary: Summary
+    settings: Mapping[str, Any]
+    model: str | None
+    table: TableSchema | None
+    category: str | None = None
+    command: Mapping[str, Any] = field(default_factory=dict)
+    finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def write(self, scratch: str) -> None:
+        """scratch: its name until all is written."""
+        data = {"version": _VERSION, **asdict(self)}
+        with writing(record_name(self.summary.output), scratch) as handle:
+            handle.write(json.dumps(data, indent=1, default=str).encode() + b"\n")
+
+
+def read_run_record(output: str) -> RunRecord:
+    """Raises InputError for a table that no run over files has made, and says so."""
+    name = record_name(output)
+    try:
+        with reading(name) as handle:
+            data = json.load(handle)
+    except InputError as error:
+        with reading(output):  # which says so, where there is no such table
+            pass
+        raise InputError(
+            f"cannot tell how {output} was made: {error.message}; a run of schemax extract from "
+            "files to a file writes it"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"cannot read {name}: {error}") from error
+    if not isinstance(data, dict) or data.get("version") != _VERSION:
+        raise InputError(f"cannot read {name}: it was not written by this version of schemax")
+    try:
+        return TypeAdapter(RunRecord).validate_python(data)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        place = ".".join(map(str, wrong["loc"]))
+        raise InputError(f"cannot read {name}: {place}: {wrong['msg']}") from error
+
+
+def read_results(name: str, table: TableSchema | None) -> Generator[dict[str, Any], None, None]:
+    """The rows of a file that `schemax extract` has written, in its order.
+
+    table: its columns, which JSON Lines need not have. Raises InputError for a file that cannot be
+    read, or holds no such rows.
+    """
+    for record in read_file(name):
+        try:
+            if isinstance(record, InputError):
+                raise record
+            row = _row(record, table if is_typed(name) else None)
+            if type(row["index"]) is not int or not row.keys() >= {"id", "attributes", "errors"}:
+                raise ValueError("a row without index")
+        except (InputError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{name} holds a row that schemax has not written: {error}") from error
+        yield row
+
+
+def _row(record: Any, table: TableSchema | None) -> dict[str, Any]:
+    if table is None:
+        return dict(record)
+    return table.row({column.name: _value(column, record, "") for column in table.columns})
+
+
+def _value(column: Column, record: Mapping[str, Any], around: str) -> Any:
+    """What JSON has for a cell, also of tables where all is text, and structs are taken apart."""
+    name = f"{around}{column.name}"
+    if column.type == "struct" and not column.is_list and name not in record:
+        inside = f"{name}{SEPARATOR}"
+        found = {child.name: _value(child, record, inside) for child in column.children}
+        return found if any(value is not None for value in found.values()) else None
+    value = record[name]
+    if not isinstance(value, str):
+        return value
+    return json.loads(value) if column.is_list else _OF_TEXT.get(column.type, str)(value)
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text]
+
+
+_OF_TEXT: Mapping[str, Callable[[str], Any]] = {
+    "integer": int,
+    "number": float,
+    "boolean": _boolean,
+    "date": lambda text: text[:10],  # Excel has times in dates
+    "json": json.loads,
+}
+
+
+# What must be as it was, since the rows that did not fail stay.
+_SAME = ("limit", "shard", "keep", "details")
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A finished table some of whose rows have failed: `failed` has their indexes."""
+
+    output: str
+    record: RunRecord
+    failed: frozenset[int]
+
+    @classmethod
+    def of(cls, output: str) -> Retry:
+        """Raises InputError for a table that no run over files has made."""
+        record = read_run_record(output)
+        rows = read_results(output, record.table)
+        return cls(output, record, frozenset(r["index"] for r in rows if r["attributes"] is None))
+
+    @property
+    def digest(self) -> str:
+        """Of which rows they are."""
+        return fingerprint.digest(",".join(map(str, sorted(self.failed))))
+
+    def is_over(self, checkpoint: Checkpoint) -> bool:
+        """Whether kept rows are those of an earlier retry, which the table has already."""
+        before = checkpoint.manifest() or {}
+        earlier = self.record.settings.get("retried")
+        return before.get("retried") == earlier != self.digest
+
+    def check(self, known: Mapping[str, Any], table: TableSchema | None) -> None:
+        """Raises InputError where new rows would not fit between the others.
+
+        known: what the rows of the run depend on.
+        """
+        now = {k: v for k, v in known.items() if k in _SAME or k.startswith("input ")}
+        found = fingerprint.differences(self.record.settings, now)
+        if is_typed(self.output) and table != self.record.table:
+            found.append("the columns changed")
+        if found:
+            raise InputError(
+                f"cannot do the failed rows of {self.output} again: {'; '.join(found)}; restore "
+                "these, or do all rows again"
+            )
+
+    def others(self) -> Iterator[Row]:
+        """The rows that did not fail, in order."""
+        rows = read_results(self.output, self.record.table)
+        return (row for row in rows if row["index"] not in self.failed)
