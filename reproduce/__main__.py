@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from reproduce.scales import SCALES
@@ -50,9 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--scale", choices=SCALES, default="laptop")
     parser.add_argument("--out", type=Path, default=Path("reproduced"))
     parser.add_argument("--source", help="of the published data; see `schemax data --help`")
+    parser.add_argument("--judge", metavar="MODEL or URL#MODEL", help="of table 4")
     parser.add_argument("--dry-run", action="store_true", help="show the commands alone")
     given = parser.parse_args(arguments)
-    steps = list(TARGETS[given.target](SCALES[given.scale], given.out, given.source))
+    scale = SCALES[given.scale]
+    scale = replace(scale, judge=given.judge or scale.judge)
+    steps = list(TARGETS[given.target](scale, given.out, given.source))
     for step in steps:
         print(
             "+", shlex.join(command_of(step)), f"> {step.makes}" if step.to_file else "", flush=True

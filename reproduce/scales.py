@@ -14,11 +14,13 @@ class Scale:
     adapters: those of the models that LoRA trains; the others are trained in full.
     epochs: of fine-tuning. train: other options of it.
     test, train_rows: how many documents of a data set are read; None for all.
-    drawn: how many test documents each of three samples has.
-    bench: options of `schemax bench`; rivals: of its rivals. shape: of its model, by default the
-        embedded one; large: of the model that drafts are made for.
+    drawn: how many test documents each of three samples has; parts: those that `parts` reads.
+    bench: options of `schemax bench`; rivals: of its rivals; grid: of figure 4, instead of some of
+        bench. shape: of its model, by default the embedded one; large: of the model that drafts are
+        made for.
     drafts: shapes of draft models; none takes the model's first layers, with three acceptances.
     price: dollars an hour of one device.
+    judge: of table 4, a model or a server's URL#MODEL; without one, labels judge alone.
     launch: what trains: `schemax` itself, or a launcher of processes.
     """
 
@@ -29,12 +31,15 @@ class Scale:
     test: int | None
     train_rows: int | None
     drawn: int
+    parts: int | None
     shape: tuple[str, ...]
     bench: tuple[str, ...]
     rivals: tuple[str, ...]
+    grid: tuple[str, ...]
     large: tuple[str, ...]
     drafts: tuple[str, ...]
     price: float
+    judge: str | None
     launch: tuple[str, ...] = ()
 
 
@@ -46,13 +51,16 @@ LAPTOP = Scale(
     test=60,
     train_rows=300,
     drawn=40,
+    parts=164,
     shape=(),
     # Of 16 attributes each, the eight listings that figure 4 stacks would not fit the model.
-    bench=("--documents", "12", "--document-tokens", "120", "--attributes", "8", "--repeats", "1"),
-    rivals=("--generate-batches", "1,8", "--rival-documents", "4"),
+    bench=("--documents", "32", "--document-tokens", "120", "--attributes", "8", "--repeats", "2"),
+    rivals=("--generate-batches", "1,8,32", "--rival-documents", "32"),
+    grid=("--documents", "48", "--document-tokens", "60", "--repeats", "1"),
     large=(),
     drafts=(),
     price=0.10,  # of two cores in a cloud
+    judge=None,
 )
 
 # Untested: nothing here had such a machine. Without Qwen3-32B, whose weights one card holds in four
@@ -71,12 +79,15 @@ L40S = Scale(
     test=None,
     train_rows=None,
     drawn=200,
+    parts=None,
     shape=("--shape", "qwen3-8b"),
     bench=("--documents", "256", "--document-tokens", "250"),
     rivals=("--generate-batches", "8,16,32,64", "--rival-documents", "64"),
+    grid=(),
     large=("--shape", "qwen3-14b"),
     drafts=("qwen3-1.7b", "qwen3-4b", "qwen3-8b"),
     price=30.13 / 8,
+    judge="microsoft/phi-4",
     launch=("accelerate", "launch", "--multi_gpu", "--num_processes", "8", "-m"),
 )
 

@@ -9,11 +9,15 @@ from types import MappingProxyType
 from typing import Any
 
 from reproduce.places import WORDS_OF, places
-from reproduce.published import TABLE_1, TABLE_3, TABLE_4
-from schemax.benchmark.table import markdown_table
+from reproduce.published import FIGURE_4, TABLE_1, TABLE_3, TABLE_4
+from schemax.benchmark.report import Report
+from schemax.benchmark.table import markdown, markdown_table, number
 from schemax.evaluation.comparison import Comparison, compare
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.runs import SavedRun, read_runs
+
+_SPEED = ("engine", "documents/s", "of the repeats", "x generate")
+_BY_PLACE = ("right, by place", *(f"wrong: {whose}" for whose in WORDS_OF))
 
 
 def table1(folder: Path) -> str:
@@ -21,10 +25,9 @@ def table1(folder: Path) -> str:
     rows = []
     for (data, model, decoding), (run, *_) in _results(folder):
         paper = TABLE_1.get((data, model, decoding))
-        low, high = run["f1_interval"]
         rows.append(
             (
-                *(data, model, decoding, f"{run['f1']:.3f} ({low:.3f} to {high:.3f})"),
+                *(data, model, decoding, _f1(run)),
                 *(f"{run['strict_f1']:.3f}", f"{run['passes_per_product']:.1f}"),
                 *(f"{run['products_per_second']:.2f}", f"{run['dollars_per_1000']:.3g}"),
                 *(("", "", "") if paper is None else _beside(run["f1"], *paper)),
@@ -37,56 +40,66 @@ def table1(folder: Path) -> str:
 def table3(folder: Path) -> str:
     """Speeds over those of `generate` in the same run, batch 1, one document a prompt."""
     rows = []
-    for path in sorted(folder.glob("*.json")):
-        report = json.loads(path.read_text())
-        for row in report["engines"]:
-            name = row["name"]
-            if name == "generate" and path.stem != "hpd":
-                continue
-            label = f"draft {path.stem.rpartition('-')[2].upper()}" if name == "draft" else name
-            paper = TABLE_3.get(label)
-            rows.append(
-                (
-                    *(path.stem, name, f"{row['products_per_second']:.3g}"),
-                    f"{row['times_generate']:.2f}",
-                    "" if paper is None else f"{paper:.2f}",
-                    row["note"],
-                )
-            )
-    return _table(("run", "engine", "documents/s", "x generate", "paper", "note"), rows)
+    for run, row in _engines(folder):
+        if row["name"] == "generate" and run != "hpd":
+            continue
+        is_draft = row["name"] == "draft"
+        label = f"draft {run.rpartition('-')[2].upper()}" if is_draft else row["name"]
+        paper = TABLE_3.get(label)
+        beside = "" if paper is None else f"{paper:.2f}"
+        rows.append((run, *_speed(row), beside, row["note"]))
+    return _table(("run", *_SPEED, "paper", "note"), rows)
 
 
 def table4(folder: Path) -> str:
-    """The judge's F1 and the speed."""
+    """Speed, and F1 of the labels; that of a judge where there was one."""
     rows = []
+    key_by_key: dict[str, float] = {}
     for (data, model, decoding), (run, *_) in _results(folder):
+        rate = run["products_per_second"]
         paper = TABLE_4.get((model, decoding))
-        judge = run["judge_by_product"]
+        judge = run.get("judge_by_product")
+        if decoding == "autoregressive":
+            key_by_key[model] = rate
         rows.append(
             (
-                *(data, model, decoding, f"{judge['f1']:.3f}", str(judge["verdicts"])),
-                f"{run['products_per_second']:.2f}",
+                *(data, model, decoding, _f1(run)),
+                *(("", "") if judge is None else (f"{judge['f1']:.3f}", str(judge["verdicts"]))),
+                *(f"{rate:.2f}", f"{rate / key_by_key[model]:.1f}"),
                 *(("", "") if paper is None else (f"{paper[0]:.3f}", f"{paper[1]:.2f}")),
             )
         )
-    names = ("data", "model", "decoding", "LLM-F1", "verdicts", "documents/s")
-    return _table((*names, "LLM-F1, paper", "documents/s, paper"), rows)
+    names = ("data", "model", "decoding", "F1 of labels", "LLM-F1", "verdicts", "documents/s")
+    return _table((*names, "x autoregressive", "LLM-F1, paper", "documents/s, paper"), rows)
+
+
+def figure4(folder: Path) -> str:
+    """The engines and the grid, and what the best of the grid gains."""
+    report = Report.from_dict(json.loads((folder / "figure4.json").read_text()))
+    best = max(row.times_generate or 0 for row in report.sweep if row.name.startswith("paper"))
+    return f"{markdown(report)}\n\nAt most {best:.2f} times `generate`; the paper's: {FIGURE_4}."
+
+
+def ablations(folder: Path) -> str:
+    """Speeds over those of `generate`, by stacking and by the number of attributes."""
+    rows = [(run.replace("_", " "), *_speed(row)) for run, row in _engines(folder)]
+    return _table(("run", *_SPEED), rows)
 
 
 def parts(folder: Path) -> str:
-    """All settings of every file, against its first one."""
+    """All settings of every file: what they cost, where in a prompt, and whose words stand there.
+
+    missed: annotated values that are null. cut off: slots out of budget.
+    """
     rows = []
-    for key, runs in _results(folder):
-        for run in runs:
-            low, high = run["f1_interval"]
-            rows.append(
-                (
-                    *(" ".join(key), run["decoding"], f"{run['f1']:.3f} ({low:.3f} to {high:.3f})"),
-                    *(f"{run['strict_f1']:.3f}", f"{run['passes_per_product']:.1f}"),
-                    str(run["finish_reasons"]["length"]),
-                )
-            )
-    return _table(("model", "decoding", "F1", "strict F1", "passes", "cut off"), rows)
+    examples = read_examples(folder.parent / "data" / "oa-mine_parts" / "test.jsonl")
+    for path in sorted(folder.glob("*.json")):
+        for run, saved in zip(json.loads(path.read_text()), read_runs(path), strict=True):
+            shares, words = places(saved, examples)
+            missed, cut = run["counts"]["vn"], run["finish_reasons"]["length"]
+            told = (path.stem.replace("_", " "), saved.name, _f1(run))
+            rows.append((*told, *_by_place(shares, words), str(missed), str(cut)))
+    return _table(("model", "decoding", "F1", *_BY_PLACE, "missed", "cut off"), rows)
 
 
 def stacking(folder: Path) -> str:
@@ -99,18 +112,12 @@ def stacking(folder: Path) -> str:
         (result,) = json.loads(path.read_text())
         (run,) = read_runs(path)
         shares, words = places(run, read_examples(data))
-        low, high = result["f1_interval"]
-        rows.append(
-            (
-                *(path.stem, f"{result['f1']:.3f} ({low:.3f} to {high:.3f})"),
-                *(_shares(shares), *(str(words[whose]) for whose in WORDS_OF)),
-            )
-        )
+        rows.append((path.stem, _f1(result), *_by_place(shares, words)))
         if drawn == path.stem:
             of_orders.append(shares)
     means = [sum(of_place) / len(of_place) for of_place in zip(*of_orders, strict=True)]
     rows.append(("all orders", "", _shares(means), *("" for _ in WORDS_OF)))
-    return _table(("prompt", "F1", "right, by place", *(f"wrong: {w}" for w in WORDS_OF)), rows)
+    return _table(("prompt", "F1", *_BY_PLACE), rows)
 
 
 def independence(folder: Path) -> str:
@@ -161,6 +168,27 @@ def _results(folder: Path) -> Iterator[tuple[tuple[str, ...], list[Mapping[str, 
         yield tuple(path.stem.split("_")), json.loads(path.read_text())
 
 
+def _engines(folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Rows of all benches, and the names of their files: attributes_8 before attributes_16."""
+    for path in sorted(folder.glob("*.json"), key=lambda path: (len(path.stem), path.stem)):
+        for row in json.loads(path.read_text())["engines"]:
+            yield path.stem, row
+
+
+def _speed(row: Mapping[str, Any]) -> tuple[str, ...]:
+    rates = [number(row[name]) for name in ("products_per_second", "slowest", "fastest")]
+    return row["name"], rates[0], f"{rates[1]} to {rates[2]}", f"{row['times_generate']:.2f}"
+
+
+def _f1(run: Mapping[str, Any]) -> str:
+    low, high = run["f1_interval"]
+    return f"{run['f1']:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _by_place(shares: Sequence[float], words: Mapping[str, int]) -> tuple[str, ...]:
+    return _shares(shares), *(str(words[whose]) for whose in WORDS_OF)
+
+
 def _shares(shares: Sequence[float]) -> str:
     return " ".join(f"{share:.2f}" for share in shares)
 
@@ -174,5 +202,11 @@ def _table(names: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 TABLES: Mapping[str, Callable[[Path], str]] = MappingProxyType(
-    {made.__name__: made for made in (table1, table3, table4, parts, stacking, independence)}
+    {
+        made.__name__: made
+        for made in (
+            *(table1, table3, table4, figure4),
+            *(ablations, parts, stacking, independence),
+        )
+    }
 )

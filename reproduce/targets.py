@@ -15,16 +15,15 @@ _KEEP_ALL = "isolated:min_probability=0"
 INDEPENDENCE = ("autoregressive", _KEEP_ALL, f"{_KEEP_ALL}:layout=gapped")
 # What `paper` is, a part at a time.
 _STACKING = tuple(f"paper:documents_per_prompt={j}" for j in (1, 2, 4, 6))
-_BATCHES = tuple(f"autoregressive:documents=stacked:documents_per_prompt={j}" for j in (2, 6))
 PARTS = (
     _KEEP_ALL,
     f"{_KEEP_ALL}:layout=gapped",
     f"{_KEEP_ALL}:layout=gapped:slots=causal",
     *_STACKING,
     "paper:slots=independent",
+    "paper:stop=literal:constrain=true",
     f"{_KEEP_ALL}:documents=stacked:documents_per_prompt=6",
     "autoregressive",
-    *_BATCHES,
 )
 _ATTRIBUTES = (1, 4, 8, 16, 32)
 
@@ -81,8 +80,8 @@ def table1(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]
 
 def table3(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
     """Speculative decoding beside HPD: batch 1, one document a prompt."""
-    few = scale.rivals[(at := scale.rivals.index("--rival-documents")) : at + 2]
-    one = (*scale.large, *scale.bench, *few, "--batch-size", "1", "--generate-batches", "1")
+    single = ("--batch-size", "1", "--generate-batches", "1", "--rival-documents", "16")
+    one = (*scale.large, *scale.bench, *single)
     chosen = [("--draft-acceptance", share) for share in ("0.6", "0.8", "0.9")]
     if scale.drafts:
         chosen = [("--draft", draft) for draft in scale.drafts]
@@ -96,24 +95,22 @@ def table3(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]
 
 
 def table4(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """An LLM's F1 and speed. The judge is the largest model of the scale, all values at once."""
+    """Speed, and the F1 of a judge, who sees all values of a document at once, or of labels."""
     yield from models(scale, out, source)
-    (*_, judge) = scale.models.values()
-    if judge.startswith("layers-"):
-        judge = "schemax/embedded"
+    judge = () if scale.judge is None else ("--judge", scale.judge, "--judge-form", "product")
     for name in scale.models:
         for decoding in ("autoregressive", "paper"):
             tuned = str(_tuned(out, "oa-mine", name, decoding))
             result = out / "table4" / f"oa-mine_{name}_{decoding}.json"
-            more = ("--judge", judge, "--judge-form", "product")
-            yield _evaluate(out / "data" / "oa-mine", tuned, decoding, result, scale, *more)
+            yield _evaluate(out / "data" / "oa-mine", tuned, decoding, result, scale, *judge)
 
 
 def figure4(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
     """Documents/s by documents a prompt and prompts a batch, drawn; rivals as lines."""
     picture = out / "figure4" / "figure4.svg"
     engines = ("--engines", "floor,generate,generate-flash,batch-prompting,continuous", "--sweep")
-    arguments = (*scale.shape, *scale.bench, *scale.rivals, *engines, "--plot", str(picture))
+    listings = (*scale.bench, *scale.grid, *scale.rivals)
+    arguments = (*scale.shape, *listings, *engines, "--plot", str(picture))
     yield _bench(arguments, picture.with_suffix(".json"))
 
 
@@ -129,13 +126,17 @@ def ablations(scale: Scale, out: Path, source: str | None = None) -> Iterator[St
 
 
 def parts(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """The setting `paper` a part at a time, on the models that were trained for both."""
+    """The setting `paper` a part at a time: the last model, as it is and trained for it."""
     yield from models(scale, out, source)
-    for name in scale.models:
-        for trained in ("autoregressive", "paper"):
-            tuned = str(_tuned(out, "oa-mine", name, trained))
-            result = out / "parts" / f"oa-mine_{name}_{trained}.json"
-            yield _evaluate(out / "data" / "oa-mine", tuned, ",".join(PARTS), result, scale)
+    (*_, (name, place)) = scale.models.items()
+    drawn = out / "data" / "oa-mine_parts"
+    documents = () if scale.parts is None else ("--test", str(scale.parts))
+    arguments = ("reproduce.sample", str(out / "published" / "oa-mine"), str(drawn), *documents)
+    yield Step(arguments, drawn / "attributes.json")
+    tuned = str(_tuned(out, "oa-mine", name, "paper"))
+    for how, model in (("untrained", _base(place, out)), ("paper", tuned)):
+        result = out / "parts" / f"{name}_{how}.json"
+        yield _evaluate(drawn, model, ",".join(PARTS), result, scale)
 
 
 def stacking(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:

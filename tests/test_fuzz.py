@@ -277,6 +277,9 @@ def test_any_json_schema_is_a_class_or_a_schema_error(document: Any) -> None:
         "properties": {"a": {"type": "array", "items": {"$ref": "#"}, "maxItems": -1}},
     }
 )
+@example(
+    document={"type": "object", "properties": {"a": {"type": "number", "exclusiveMaximum": -0.0}}}
+)
 @given(document=DOCUMENTS)
 def test_any_json_schema_compiles_or_is_refused(document: Any, codec: TextCodec) -> None:
     with suppress(SchemaError, TemplateError):

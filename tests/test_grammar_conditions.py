@@ -65,10 +65,19 @@ def test_whole_numbers_within_bounds_and_no_others(bounds: dict[str, Any]) -> No
     assert not any(accepts(grammar, f" {text}\n") for text in ("007", "+5", "5.0", "-0", "1e1", ""))
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_bounds_of_many_digits_are_exact(sign: int) -> None:
+    bound = sign * (10**30 + 1)
+    grammar = grammar_of(
+        attribute_of(Annotated[int, Field(**{"ge" if sign > 0 else "le": bound})]), "yaml"
+    )
+    assert [accepts(grammar, f" {bound + n * sign}\n") for n in (-1, 0, 1)] == [False, True, True]
+
+
 FRACTIONS = [
     *({}, {"ge": 0.5}, {"gt": 0.5}, {"le": 1.25}, {"lt": 1.25}, {"gt": -0.5, "lt": 0.05}),
     *({"ge": -1.05, "le": 9.9}, {"ge": 0}, {"gt": 0}, {"le": 0}, {"ge": 9.95, "lt": 10.05}),
-    *({"gt": 1e-7, "lt": 2}, {"le": 1e300}, {"ge": -1e22, "le": 10}),
+    *({"gt": 1e-7, "lt": 2}, {"le": 1e300}, {"ge": -1e22, "le": 10}, {"lt": -0.0}, {"ge": -0.0}),
 ]
 
 

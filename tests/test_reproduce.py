@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from reproduce.places import places, stacked_in
 from reproduce.sample import prompts_of, sample, turn
 from reproduce.scales import SCALES
 from reproduce.shrink import shrink
-from reproduce.tables import independence, table1
+from reproduce.tables import ablations, figure4, independence, parts, table1, table3, table4
 from reproduce.targets import TARGETS
 from schemax.benchmark.engines.registry import check_engine_names
 from schemax.cli import app
@@ -73,8 +74,12 @@ def test_a_step_that_is_done_is_not_run_again(
     (tmp_path / "data" / "oa-mine" / "test.jsonl").write_text("mine")
     main(["data", "--out", str(tmp_path)])
     assert (tmp_path / "data" / "oa-mine" / "test.jsonl").read_text() == "mine"
-    main(["table1", "--out", str(tmp_path), "--dry-run"])
-    assert "schemax train" in capfd.readouterr().out
+    main(["table4", "--out", str(tmp_path), "--dry-run"])
+    commands = capfd.readouterr().out
+    assert "schemax train" in commands
+    assert "--judge" not in commands  # a laptop has none of its own
+    main(["table4", "--out", str(tmp_path), "--dry-run", "--judge", "some/model"])
+    assert "--judge some/model --judge-form product" in capfd.readouterr().out
 
 
 def test_a_sample_takes_all_where_there_are_few(tmp_path: Path) -> None:
@@ -180,7 +185,7 @@ def test_tables_of_what_evaluate_wrote(saved_model: Path, tmp_path: Path) -> Non
     data = [{"category": "Tea", "text": f"Tazo {n}, 24 ct", "attributes": brands} for n in range(3)]
     jsonl(tmp_path / "test.jsonl", data)
     gold = str(tmp_path / "test.jsonl")
-    settings = "autoregressive,isolated,isolated:layout=gapped"
+    settings = "autoregressive,isolated,isolated:layout=gapped,paper:documents_per_prompt=2"
     arguments = ("--model", str(saved_model), "--json", "--details", "--price-per-hour", "1")
     done = CliRunner().invoke(app, ["evaluate", gold, *arguments, "--decoding", settings])
     assert done.exit_code == 0, done.output
@@ -193,6 +198,37 @@ def test_tables_of_what_evaluate_wrote(saved_model: Path, tmp_path: Path) -> Non
     without, gaps = independence(results).splitlines()[2:]
     assert "without earlier values | 6 |" in without
     assert "with gaps | 6 |" in gaps
+    (results / "oa-mine_Qwen3-8B_autoregressive.json").write_text(done.stdout)
+    first, second = table4(results).splitlines()[2:]
+    assert "| autoregressive | " in first
+    assert "|  |  | " in first  # nobody judged
+    assert first.endswith("| 1.0 | 0.874 | 0.77 |")
+    assert second.endswith("| 0.881 | 6.28 |")
+    (tmp_path / "data" / "oa-mine_parts").mkdir(parents=True)
+    (tmp_path / "test.jsonl").rename(tmp_path / "data" / "oa-mine_parts" / "test.jsonl")
+    *_, alone, two = (row.split(" | ") for row in parts(results).splitlines()[2:])
+    assert [len(row[3].split()) for row in (alone, two)] == [1, 2]  # places in a prompt
+
+
+@pytest.mark.slow
+def test_tables_of_what_bench_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schemax.benchmark.compare.GRID_DOCUMENTS", (1, 2))
+    monkeypatch.setattr("schemax.benchmark.compare.GRID_BATCHES", (2,))
+    sizes = ("--documents", "3", "--document-tokens", "20", "--attributes", "2", "--repeats", "1")
+    engines = ("--engines", "generate,paper-1", "--generate-batches", "1", "--sweep")
+    measured = ("--json", str(tmp_path / "figure4.json"))
+    bench = ("bench", "--shape", "qwen3-tiny", "--device", "cpu", "--quiet", *sizes, *engines)
+    done = CliRunner().invoke(app, [*bench, *measured])
+    assert done.exit_code == 0, done.output
+    shown = figure4(tmp_path)
+    assert "| paper J=2 B=2 |" in shown
+    assert "times `generate`; the paper's: 7.55." in shown
+    (tmp_path / "figure4.json").rename(tmp_path / "hpd.json")
+    assert table3(tmp_path).count("| 10.78 |") == 1
+    (tmp_path / "hpd.json").rename(tmp_path / "attributes_16.json")
+    shutil.copy(tmp_path / "attributes_16.json", tmp_path / "attributes_4.json")
+    runs = [row.split(" | ")[0] for row in ablations(tmp_path).splitlines()[2:]]
+    assert runs == ["| attributes 4"] * 2 + ["| attributes 16"] * 2
 
 
 def test_wrong_values_are_traced_to_their_document() -> None:

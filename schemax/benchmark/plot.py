@@ -19,6 +19,8 @@ def plot(report: Report, path: Path) -> None:
     The format goes by the file's name. Raises ValueError for a suffix that matplotlib does not
     know.
     """
+    from matplotlib.ticker import LogFormatter
+
     heights = [1.6 + 0.34 * len(report.engines), *([4.5] if report.sweep else [])]
     with drawing(path, (_WIDTH, sum(heights))) as figure:
         axes = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
@@ -26,8 +28,10 @@ def plot(report: Report, path: Path) -> None:
         if report.sweep:
             _grid(axes[1], report)
         figure.suptitle(headline(report), fontsize=8, wrap=True)
-        for one in axes:
+        for one, rates in zip(axes, (axes[0].xaxis, axes[-1].yaxis), strict=False):
             one.spines[["top", "right"]].set_visible(False)
+            rates.set_major_formatter(LogFormatter())  # plain numbers, no powers of ten
+            rates.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
 
 
 def _bars(axes: Any, report: Report) -> None:
@@ -55,7 +59,7 @@ def _grid(axes: Any, report: Report) -> None:
         paper = [row for row in own if row.name.startswith("paper")]
         places = [row.documents_per_prompt for row in paper]
         rates = [row.products_per_second for row in paper]
-        (line,) = axes.plot(places, rates, marker="o", label=f"{size} prompts a batch")
+        (line,) = axes.plot(places, rates, marker="o", label=str(size))
         alone = [row.products_per_second for row in own if row not in paper]
         axes.plot([1] * len(alone), alone, marker="x", linestyle="", color=line.get_color())
     for row in report.engines:
@@ -65,4 +69,4 @@ def _grid(axes: Any, report: Report) -> None:
     axes.set(
         xlabel="documents per prompt (x: isolated)", ylabel="documents per second", yscale="log"
     )
-    axes.legend(frameon=False, fontsize=7)
+    axes.legend(title="prompts a batch", frameon=False, fontsize=7, bbox_to_anchor=(1, 1))

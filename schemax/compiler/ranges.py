@@ -69,13 +69,14 @@ def number(kind: str, conditions: Iterable[tuple[str, Any]]) -> str:
             bounds.append((_BOUNDS[keyword], Decimal(str(value))))
         else:
             limits.append((keyword, value))
-    widest = max((len(_plain(abs(bound))) for _, bound in bounds), default=0)
+    widest = max((len(_plain(bound.copy_abs())) for _, bound in bounds), default=0)
     if kind == "integer":
         digits = max(INTEGER_DIGITS, widest)
         shapes = (f"/0|[1-9][0-9]{{0,{digits - 1}}}/", f"/[1-9][0-9]{{0,{digits - 1}}}/")
     else:
         shapes = (_decimal(max(NUMBER_DIGITS, widest), limits),) * 2
-    mirrored = [(_MIRRORED[operator], -bound) for operator, bound in bounds]
+    # Not -bound, which rounds to 28 digits.
+    mirrored = [(_MIRRORED[operator], bound.copy_negate()) for operator, bound in bounds]
     positive = [shapes[0], *_kept(bounds)]
     negative = [shapes[1], *_kept(mirrored)]
     return any_of([all_of(positive), f'("-" {all_of(negative)})'])
@@ -142,7 +143,8 @@ def _kept(bounds: Iterable[tuple[str, Decimal]]) -> Iterator[str]:
             if operator in ("<", "<="):
                 yield NEVER
             continue
-        yield _compared(operator, _at_least(bound), _equal(bound))
+        magnitude = bound.copy_abs()  # a zero may have a sign
+        yield _compared(operator, _at_least(magnitude), _equal(magnitude))
 
 
 def _compared(operator: str, at_least: str, equal: str) -> str:
