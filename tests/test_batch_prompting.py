@@ -73,7 +73,7 @@ def test_outputs_equal_plain_generate(
         assert list(slot.ids) == generated[0, len(head) :].tolist()
 
 
-@pytest.mark.parametrize("kind", ["in sequence", "forks"])
+@pytest.mark.parametrize("kind", slow_but({"in sequence"}, ["in sequence", "forks"]))
 def test_every_document_of_a_prompt_gets_its_output(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec, small: Any, kind: str
 ) -> None:

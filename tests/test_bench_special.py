@@ -38,6 +38,7 @@ def test_waves_cost_passes_and_tokens() -> None:
     assert rows[0].read < rows[1].read < rows[2].read < rows[3].read
 
 
+@pytest.mark.slow
 def test_the_server_and_generate_write_the_same(
     codec: TextCodec, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def test_help_and_checks_do_not_import_torch(tmp_path: Path, given: list[str]) -
     assert job.communicate()[1].splitlines()[-1:] == [b"[]"]
 
 
+@pytest.mark.slow
 def test_a_pipe_carries_rows_and_nothing_else(run: Run, tmp_path: Path) -> None:
     job = process("-m", "schemax", "extract", SCHEMA, "-", cwd=tmp_path)
     out, err = job.communicate(b'"LG"\n{\n"Sony \xf0\x9f\x98\x80"\n')

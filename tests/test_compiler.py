@@ -340,6 +340,7 @@ def test_two_halves_of_a_character_find_each_other() -> None:
     assert clean_document(" \ud83d\udc4d \udc4d ", None) == "👍 \ufffd"
 
 
+@pytest.mark.slow
 def test_chat_template_wraps_the_prompt(data: Path) -> None:
     codec = load_codec(data / "tokenizers" / "phi-3")
     compiled = compile_schema(Television, codec)

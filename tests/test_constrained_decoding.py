@@ -261,6 +261,7 @@ def test_a_grammar_that_fails_lets_its_slots_go_on(
         assert found[True] == found[False]
 
 
+@pytest.mark.slow
 def test_a_token_with_text_that_ends_slots_is_no_text(backend: tokenizers.Tokenizer) -> None:
     """Where the tokenizer names no end, or none that is special."""
     bare = TextCodec(backend)
@@ -281,6 +282,7 @@ def test_a_token_with_text_that_ends_slots_is_no_text(backend: tokenizers.Tokeni
 # --- large vocabularies --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokenizer", slow_but({"gpt-2"}, ["gpt-2", "phi-3", "qwen2"]))
 @in_each_format
 def test_no_walk_comes_to_a_dead_end(data: Path, tokenizer: str, name: str) -> None:
@@ -305,6 +307,7 @@ def test_no_walk_comes_to_a_dead_end(data: Path, tokenizer: str, name: str) -> N
 # --- together ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_threads_share_a_compiled_schema(decoder_model: Model, codec: TextCodec) -> None:
     compiled = compiled_for(Everything, codec, config={"temperature": 1.0})
     model = decoder_model()

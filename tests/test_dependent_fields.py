@@ -120,7 +120,11 @@ def test_leaves_and_waves_are_those_that_are_declared() -> None:
 FAMILIES = [f for f in (*IN_SEQUENCE, *FORK) if f.name in ("qwen3", "falcon", "mamba")]
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize(
+    "family",
+    slow_but({"qwen3"}, FAMILIES, lambda family: family.name),
+    ids=lambda family: family.name,
+)
 @pytest.mark.parametrize("format", slow_but({"json"}, ["json", "yaml", "xml"]))
 def test_slots_equal_plain_requests(family: Any, format: str, codec: TextCodec) -> None:
     """In sequence, and one row per slot: no code of ours in this oracle but the format's.
@@ -192,7 +196,7 @@ def test_slots_equal_the_oracle(
         assert bare == expected
 
 
-@pytest.mark.parametrize("kind", ["in sequence", "forks"])
+@pytest.mark.parametrize("kind", slow_but({"in sequence"}, ["in sequence", "forks"]))
 def test_lists_look_at_others_and_are_looked_at(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec, kind: str
 ) -> None:
@@ -547,7 +551,7 @@ class Refused(Receipt, category="receipt"):
         raise ValueError("no shop is called so")
 
 
-@pytest.mark.parametrize("kind", ["in sequence", "forks"])
+@pytest.mark.parametrize("kind", slow_but({"in sequence"}, ["in sequence", "forks"]))
 def test_keys_of_known_values_are_those_that_were_asked(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,

@@ -97,6 +97,7 @@ def test_curl(url: str) -> None:
     assert [row["attributes"] for row in rows] == [row["attributes"] for row in found["rows"]]
 
 
+@pytest.mark.slow
 def test_the_commands_of_serving(url: str) -> None:
     """They install and serve for good, so that only their options are looked at."""
     code = next(code for kind, code in blocks("serve.md") if kind == "bash")

@@ -62,6 +62,7 @@ def test_warns_of_what_it_was_trained_for(monkeypatch: pytest.MonkeyPatch) -> No
         extract(["Crocs Clog"], load_schema("shoes"))
 
 
+@pytest.mark.slow
 def test_its_name_and_what_is_said_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The warning names the line of the caller, wherever in schemax it comes up."""
     monkeypatch.delenv("SCHEMAX_MODEL", raising=False)

@@ -193,6 +193,7 @@ def test_typed_predictions_are_right_by_value(
     assert pair.outcome == outcome
 
 
+@pytest.mark.slow
 def test_every_field_by_itself(folder: Path, gold: str) -> None:
     """A prompt of one field each; what a product costs is the sum over its fields."""
     settings = "autoregressive,autoregressive+alone,isolated+alone"
@@ -283,6 +284,7 @@ def test_the_embedded_model_end_to_end(tmp_path: Path) -> None:
     assert "a product" in shown.stdout
 
 
+@pytest.mark.slow
 def test_ids_that_occur_twice_are_reported(folder: Path, tmp_path: Path) -> None:
     gold = jsonl(tmp_path / "gold.jsonl", [ROWS[0], ROWS[1] | {"id": "1"}, ROWS[2]])
     done = run(gold, "--model", str(folder), "--json")
@@ -398,6 +400,7 @@ def test_usage(arguments: tuple[str, ...], said: str) -> None:
     refused(run(*arguments), said)
 
 
+@pytest.mark.slow
 def test_what_a_thousand_documents_cost_stands_beside_f1(folder: Path, gold: str) -> None:
     priced = (gold, "--model", str(folder), "--limit", "1", "--price-per-hour", "30.13")
     (report,) = figures(*priced)

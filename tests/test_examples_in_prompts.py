@@ -365,6 +365,7 @@ LISTINGS = [
 ]
 
 
+@pytest.mark.slow
 def test_the_embedded_model_does_not_copy_values_of_examples() -> None:
     """It would, so its prompt leaves them out; and nothing of them stays behind."""
     with warnings.catch_warnings():

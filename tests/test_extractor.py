@@ -203,6 +203,7 @@ def test_mixed_categories(extractor: Extractor) -> None:
         extractor.extract(rows, {})
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Extractions come out before all products have gone in."""
     from schemax.runtime import limits

@@ -300,7 +300,7 @@ def test_longrope_factors_differ(codec: TextCodec, small: Any) -> None:
 
 
 @pytest.mark.parametrize("name", slow_but({"bloom"}, ["bloom", "mamba", "jamba"]))
-@pytest.mark.parametrize("temperature", [0.0, 1.2])
+@pytest.mark.parametrize("temperature", slow_but({1.2}, [0.0, 1.2]))
 def test_forked_outputs_depend_on_nothing_else(
     name: str, temperature: float, codec: TextCodec, small: Any
 ) -> None:

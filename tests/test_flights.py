@@ -111,7 +111,7 @@ def test_flights_share_what_may_be_in_flight(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.skipif(not HAS_COMPILER, reason="a simulated device requires g++")
-@pytest.mark.parametrize("flights", [1, 2])
+@pytest.mark.parametrize("flights", slow_but({2}, [1, 2]))
 def test_a_device_has_work_while_the_host_chooses(
     codec: TextCodec, monkeypatch: pytest.MonkeyPatch, flights: int
 ) -> None:

@@ -89,7 +89,7 @@ def test_every_way_to_decode_equals_the_cpu(how: tuple[str, bool], codec: TextCo
 
 @pytest.mark.parametrize(
     "family",
-    slow_but({"gemma2", "bloom"}, [*IN_SEQUENCE, *FORK], lambda family: family.name),
+    slow_but({"gemma2"}, [*IN_SEQUENCE, *FORK], lambda family: family.name),
     ids=lambda family: family.name,
 )
 def test_every_family_equals_the_cpu(family: Family, codec: TextCodec) -> None:
@@ -296,7 +296,11 @@ class Choices(AttrSchema, category="television"):
 
 @pytest.mark.parametrize(
     ("schema", "constrained"),
-    [(Typed, False), (Choices, True), (Typed, True)],
+    [
+        pytest.param(Typed, False, marks=pytest.mark.slow),
+        (Choices, True),
+        pytest.param(Typed, True, marks=pytest.mark.slow),
+    ],
     ids=["no grammars", "choices", "texts, which rule some tokens out"],
 )
 @pytest.mark.parametrize("documents", slow_but({30}, [2, 30]))

@@ -92,6 +92,7 @@ def test_what_is_neither_here_nor_there_is_said_soon(
     assert found["said"] in ([], [f"waiting for {endpoint}, to look for {NOTHING}"])
 
 
+@pytest.mark.slow
 def test_what_is_in_the_cache_is_loaded_without_the_hub(loaded: Mapping[str, Any]) -> None:
     found = loaded[CACHED]
     assert (found["problem"], found["said"]) == (None, [])

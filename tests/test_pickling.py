@@ -99,6 +99,7 @@ class Derived(  # type: ignore[misc]
     """Of a class that no module holds."""
 
 
+@pytest.mark.slow
 def test_a_loaded_extractor_is_loaded_again(saved_model: Path) -> None:
     extractor = Extractor.from_pretrained(saved_model, device="cpu", format="yaml")
     again = pickle.loads(pickle.dumps(extractor))

@@ -44,6 +44,7 @@ def address(request: pytest.FixtureRequest) -> Iterator[tuple[str, str | None]]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_trace_over_http(address: tuple[str, str | None]) -> None:
     url, key = address
     headers = {"Authorization": f"Bearer {key}"} if key else {}

@@ -163,6 +163,7 @@ def test_a_picture_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 # The command
 
 
+@pytest.mark.slow
 def test_what_evaluate_shows(settings: tuple[object, ...], tmp_path: Path) -> None:
     gold = jsonl(tmp_path / "gold.jsonl", ROWS)
     drawn = tmp_path / "drawn.svg"

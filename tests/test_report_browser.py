@@ -278,6 +278,7 @@ def test_hostile_texts_are_shown_and_do_nothing(page: Page) -> None:
         assert page.browser.run(f"{shown} === {json.dumps(text)}"), place
 
 
+@pytest.mark.slow
 def test_left_out_rows_and_a_narrow_screen(page: Page) -> None:
     schemax.report([boot(n) for n in range(30)], page.path, limit=10)
     page.browser.open(page.path, width=400, height=700)

@@ -95,6 +95,7 @@ class Offer(BaseModel):
     size: tuple[int, int] | None = None
 
 
+@pytest.mark.slow
 def test_unions_and_dicts_by_every_way(client: Any) -> None:
     schema = Offer.model_json_schema()
     read = client.post("/v1/extract", json={"schema": schema, "documents": TITLES[:3]})

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
+from conftest import slow_but
 from pydantic import BaseModel
 from serving import served
 
@@ -109,6 +110,7 @@ def test_openai_responses(client: Any, expected: Shoe) -> None:
     assert client.responses.parse(model="any", input=parts, text_format=Shoe).output_parsed
 
 
+@pytest.mark.slow
 def test_openai_samples_as_one_call_does(client: Any) -> None:
     from openai.lib._pydantic import to_strict_json_schema
 
@@ -206,7 +208,7 @@ def test_litellm(url: str, expected: Shoe) -> None:
     assert Shoe.model_validate_json(done.choices[0].message.content) == expected
 
 
-@pytest.mark.parametrize("way", ["tool", "native", "responses"])
+@pytest.mark.parametrize("way", slow_but({"native"}, ["tool", "native", "responses"]))
 def test_pydantic_ai(url: str, expected: Shoe, way: str) -> None:
     """Whole, and streamed."""
     pydantic_ai = pytest.importorskip("pydantic_ai")

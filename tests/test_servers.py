@@ -133,6 +133,7 @@ def test_a_server_writes_what_this_process_writes(
     assert written(found) == written(read(here, TITLES[1:2], Small, format=format))
 
 
+@pytest.mark.slow
 def test_slots_that_call_for_others(
     server: CompletionsServer, here: Extractor, codec: TextCodec
 ) -> None:
@@ -148,7 +149,7 @@ def test_slots_that_call_for_others(
     [
         DecodingConfig(documents="stacked", documents_per_prompt=2, constrain=False),
         DecodingConfig(layout="autoregressive", max_retries=0, k_max=4),
-        DecodingConfig(max_retries=0, k_max=2),
+        pytest.param(DecodingConfig(max_retries=0, k_max=2), marks=pytest.mark.slow),
     ],
 )
 def test_other_decodings(
@@ -175,6 +176,7 @@ def test_confidences_where_the_server_tells_all(
             assert field.alternatives == pytest.approx(expected.alternatives, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_requests_of_a_document_share_what_the_cache_keeps(
     server: CompletionsServer, codec: TextCodec
 ) -> None:
@@ -193,6 +195,7 @@ def test_requests_of_a_document_share_what_the_cache_keeps(
     assert any('"4K' in found["grammar"] for found in grammars)
 
 
+@pytest.mark.slow
 def test_a_server_of_texts(embedded: Extractor) -> None:
     codec = as_codec(FOLDER)
     with served(embedded.model.model, codec, "text") as server:
@@ -209,6 +212,7 @@ def test_a_server_of_texts(embedded: Extractor) -> None:
         assert any("< |endoftext|>" in body["prompt"] for body in server.asked)
 
 
+@pytest.mark.slow
 def test_a_chat_server(embedded: Extractor) -> None:
     with served(embedded.model.model, as_codec(FOLDER), "chat") as server:
         there = Extractor.from_server(server.url)

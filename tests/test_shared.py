@@ -138,6 +138,7 @@ def test_results_are_those_of_each_call_alone(
     assert ended()
 
 
+@pytest.mark.slow
 def test_a_model_that_decodes_one_row_per_slot_is_shared_as_well(
     codec: TextCodec, make: Callable[..., Extractor]
 ) -> None:
@@ -232,6 +233,7 @@ def test_requests_that_are_cancelled_leave_nothing_behind(
         assert not scheduler._sampler.grammars._matchers
 
 
+@pytest.mark.slow
 def test_a_slow_reader_holds_up_nobody(
     make: Callable[..., Extractor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ def test_little_room_for_tokens_costs_nothing_but_passes(
     assert outputs_of(model, compiled, texts) == expected
 
 
+@pytest.mark.slow
 def test_several_instructions_share_passes(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec, small: Any
 ) -> None:
@@ -210,7 +211,7 @@ class Later:
         return outputs
 
 
-@pytest.mark.parametrize("pass_tokens", [64, 128])
+@pytest.mark.parametrize("pass_tokens", slow_but({128}, [64, 128]))
 def test_what_is_called_for_comes_before_new_documents(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,
@@ -320,6 +321,7 @@ def test_instructions_that_nothing_uses_are_let_go(
         assert found[place] == alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", slow_but({"sdpa"}, ["sdpa", "eager"]))
 def test_threads_and_other_users_of_the_model_do_not_disturb_each_other(
     codec: TextCodec, small: Any, attention: str

@@ -191,6 +191,7 @@ def test_a_shortage_that_passes_is_forgotten() -> None:
     assert control.now.pass_tokens == 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", slow_but({"causal"}, ["branched", "causal", "paper"]))
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_store_that_cannot_grow_loses_nothing(

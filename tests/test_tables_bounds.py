@@ -78,6 +78,7 @@ def test_a_long_line_in_a_small_file_costs_its_row(tmp_path: Path, place: str, p
     fsspec.filesystem("memory").store.clear()
 
 
+@pytest.mark.slow
 def test_a_long_row_of_csv_costs_itself(tmp_path: Path, peak: Any) -> None:
     long = "y" * (40 << 20)
     parts = ["id,t\n1,a\n", f"2,{long}\n", "3,b\n", f'4,"{long}\n""\n{long}"\n', '5,"c\nd"\n6,e']
@@ -129,6 +130,7 @@ def test_large_cells_are_not_all_in_memory(tmp_path: Path, name: str, peak: Any)
     assert peak() < 80
 
 
+@pytest.mark.slow
 def test_a_compressed_file_is_read_in_linear_time(tmp_path: Path) -> None:
     """In CPU time, the least of several, which other work on the machine does not change much."""
     taken = {}

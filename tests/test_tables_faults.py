@@ -32,6 +32,7 @@ from command_line import (
     set_part_rows,
     stand_in_runner,
 )
+from conftest import slow_but
 from fsspec.implementations.memory import MemoryFileSystem
 from transformers import Qwen3ForCausalLM
 
@@ -41,6 +42,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return stand_in_runner(tmp_path, monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_a_run_that_goes_on_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +169,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-@pytest.mark.parametrize("name", ["out.parquet", "out.jsonl"])
+@pytest.mark.parametrize("name", slow_but({"out.jsonl"}, ["out.parquet", "out.jsonl"]))
 def test_a_disk_without_room_costs_no_row(
     run: Run, tmp_path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -144,6 +144,7 @@ def test_ids_of_any_type_are_text(run: Run, tmp_path: Path) -> None:
     assert found == ["1", "2.5", None, None, "0042"]
 
 
+@pytest.mark.slow
 def test_a_broken_first_try_leaves_nothing_in_the_way(run: Run, tmp_path: Path) -> None:
     packed = gzip.compress(b"".join(b'{"t": "LG true %d"}\n' % n for n in range(3000)))
     (tmp_path / "in.jsonl.gz").write_bytes(packed[: len(packed) // 2])

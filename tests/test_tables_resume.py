@@ -187,6 +187,7 @@ def test_another_schema_model_or_input_is_refused(
     assert run(*args).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_change_in_the_middle_of_a_large_file_is_seen(
     run: Run,
     stopping: Callable[[int], None],

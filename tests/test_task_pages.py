@@ -175,6 +175,7 @@ def test_the_page_on_ready_made_schemas() -> None:
     assert names["boot"].gender == "Women"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:city bicycles. do not rely on what was found")
 def test_the_page_on_discovery() -> None:
     text = (ROOT / "docs" / "discover.md").read_text("utf-8")

@@ -231,6 +231,7 @@ def test_files_give_their_first_document(tmp_path: Path, monkeypatch: pytest.Mon
         assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_chromium() is None, reason="no Chromium")
 def test_the_page_plays_in_a_browser(embedded: Extractor, tmp_path: Path) -> None:
     found, page = trace(embedded, TITLE, load_schema("television")), tmp_path / "page.html"

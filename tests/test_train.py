@@ -269,6 +269,7 @@ def test_an_unfinished_checkpoint_is_passed_over(base: Path, data: Path) -> None
         run(base, data, "out", steps=6, held_out=0.0, resume=True)
 
 
+@pytest.mark.slow
 def test_one_optimizer_is_kept(base: Path, data: Path) -> None:
     """Of the newest checkpoint; the best one, which may be older, is its weights alone."""
     run(base, data, "out", steps=6, held_out=0.25)
@@ -277,6 +278,7 @@ def test_one_optimizer_is_kept(base: Path, data: Path) -> None:
     assert len(list((data / "out" / "checkpoints").glob("checkpoint-*/*.safetensors"))) <= 2
 
 
+@pytest.mark.slow
 def test_a_run_that_the_disk_does_not_hold(
     base: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +358,7 @@ def test_early_stopping_keeps_the_best_weights(base: Path, data: Path, best_by: 
     assert best not in checks[-2:] or best == 0
 
 
+@pytest.mark.slow
 def test_curves(base: Path, data: Path) -> None:
     plot = data / "curves.svg"
     out = trained(

@@ -72,6 +72,7 @@ def test_the_template_of_a_class_and_all_else_are_written(tuned: Path) -> None:
     assert (other.format, other.decoding.layout) == ("xml", "branched")
 
 
+@pytest.mark.slow
 def test_commands_use_it_and_say_so(tuned: Path) -> None:
     test = tuned.parent / "test.jsonl"
     done = invoke("evaluate", test, "--model", tuned)
@@ -95,6 +96,7 @@ def test_commands_use_it_and_say_so(tuned: Path) -> None:
     jsonl(test, ROWS[:2])
 
 
+@pytest.mark.slow
 def test_two_models_are_compared(tuned: Path) -> None:
     test, base = tuned.parent / "test.jsonl", tuned.parent / "base"
     done = invoke("evaluate", test, "--model", f"{base},{tuned}", "--json", "--details")
