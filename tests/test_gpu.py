@@ -321,11 +321,11 @@ def test_what_a_pass_copies_and_waits_for(
         module.register_forward_pre_hook(lambda *_: gpu.mark("begin"))
         module.register_forward_hook(lambda *_: gpu.mark("end"))
         texts = [f"{TITLES[place % len(TITLES)]} {place}" for place in range(documents)]
-        run(model, compiled, texts[:30:10], 200)  # kernels are tried
+        run(model, compiled, texts, 200)  # kernels are tried
         gpu.events.clear()
         run(model, compiled, texts, 200)
         found = split(gpu.events)
-    assert len(found) > 3
+    assert len(found) >= 3
     for inside, outside in found:
         kinds = Counter(event.kind for event in inside)
         assert not kinds.keys() & {"to_device", "to_host", "wait"}, inside
