@@ -25,7 +25,7 @@ def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> 
     # Read as it is needed, and not a whole row group ahead.
     file = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
     wanted = _projected(columns, file.schema_arrow.names)
-    rows = _rows_of(_bytes_of_row(file.metadata, wanted))
+    rows = _rows_of(_bytes_of_row(file.metadata))
     for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
         yield from batch_records(batch)
 
@@ -53,19 +53,12 @@ def _rows_of(bytes_of_row: float) -> int:
     return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1, bytes_of_row))))
 
 
-def _bytes_of_row(metadata: Any, columns: Sequence[str] | None) -> float:
-    """Of the row group with the longest rows, as it is encoded."""
-    longest = 0.0
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        chunks = map(group.column, range(group.num_columns))
-        size = sum(
-            chunk.total_uncompressed_size
-            for chunk in chunks
-            if columns is None or chunk.path_in_schema.partition(".")[0] in columns
-        )
-        longest = max(longest, size / max(1, group.num_rows))
-    return longest
+def _bytes_of_row(metadata: Any) -> float:
+    """Of the row group with the longest rows, as it is encoded, all columns together: pyarrow ends
+    the process where the record of a single column is damaged."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    sizes = (group.total_byte_size / max(1, group.num_rows) for group in groups)
+    return max(sizes, default=0.0)
 
 
 def arrow_schema_of(handle: BinaryIO, name: str, *, is_parquet: bool) -> Any:
