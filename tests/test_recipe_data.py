@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import tokenizers
@@ -27,7 +27,7 @@ from recipes.embedded.listings import (
     write_dataset,
 )
 from recipes.embedded.questions import Habits, ask, attributes_of
-from recipes.embedded.shelves import About, Document, Shelf
+from recipes.embedded.shelves import About, Chosen, Document, Shelf, shelf_of
 from recipes.embedded.sources import SOURCES, read_sources
 from recipes.embedded.tokenizer import add_twins
 from recipes.embedded.units import read_number
@@ -54,7 +54,7 @@ def test_augmented_values_stay_verbatim() -> None:
     ]
     augment, rng = Augmenter(titles), random.Random(0)
     variants = [augment(title, rng) for title in titles for _ in range(60)]
-    assert all(value in v.text for v in variants for value in v.attributes.values())
+    assert all(str(value) in v.text for v in variants for value in v.attributes.values())
     assert len({v.text for v in variants}) > 40
     assert any(len(v.attributes) == 1 for v in variants)
 
@@ -115,7 +115,9 @@ def test_listings_become_a_dataset(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("{Brand|Sony}", "line 1: a category comes first"),
-        ("# category: A\n{Brand|Sony} {Brand|LG}", "line 2: an attribute is marked twice"),
+        ("# category: A\n{Hot=yes|hot} {Hot=no|cold}", "line 2: 'Hot' follows from two places"),
+        ("# category: A\n{Hot=yes|hot}\n{Hot|cold}", "line 3: 'Hot' follows from words elsewhere"),
+        ("# category: A\n{Hot|cold}\n{Hot=yes|hot}", "line 3: 'Hot' is written elsewhere"),
         ("# category: A\n{Brand|Sony", "line 2: a brace or bar outside of a mark"),
     ],
 )
@@ -138,7 +140,39 @@ def test_the_recipe_s_listings_can_be_read() -> None:
         assert category.examples, category.name
         for example in category.examples:
             assert example.attributes.keys() <= category.attributes.keys()
-            assert all(value in example.text for value in example.attributes.values())
+            for name, label in example.attributes.items():
+                if category.kinds.get(name, "text") in ("text", "list"):
+                    written = label if isinstance(label, tuple) else (label,)
+                    assert all(str(value) in example.text for value in written)
+
+
+def test_marks_of_lists_choices_and_booleans(tmp_path: Path) -> None:
+    path = tmp_path / "listings.txt"
+    path.write_text(
+        "# category: Ticket\n# Urgency: how soon\n"
+        "{Item|Lamp} and {Item|vase} broken, {Urgency=high|today please}, {Refund=yes|money back}\n"
+        "{Item|Chair}: no hurry\n"
+        "Sofa late. {Urgency=low|whenever}, {Refund=no|no refund}\n",
+        "utf-8",
+    )
+    [category] = read_listings(path)
+    assert category.kinds == {"Item": "list", "Urgency": "choice", "Refund": "boolean"}
+    assert category.examples[0].text == "Lamp and vase broken, today please, money back"
+    shelf = shelf_of(category, 1.0, "texts", "listings")
+    first, second, third = (dict(document.values) for document in shelf.documents)
+    assert first == {"Item": ("Lamp", "vase"), "Urgency": Chosen("high"), "Refund": True}
+    assert second == {"Item": ("Chair",)}
+    assert third == {"Urgency": Chosen("low"), "Refund": False}
+    attributes, rng = attributes_of(shelf), random.Random(0)
+    asked = {
+        name: ask(attributes[name], [first.get(name), None], [True, True], True, Habits(), rng)
+        for name in attributes
+    }
+    assert asked["Item"].values == [["Lamp", "vase"], None]
+    assert asked["Refund"].annotation == bool | None
+    assert set(get_args(get_args(asked["Urgency"].annotation)[0])) == {"high", "low"}
+    assert asked["Urgency"].values == ["high", None]
+    assert asked["Urgency"].learnt == [True, True]
 
 
 def row(category: str, text: str, attributes: dict[str, Any], **more: Any) -> str:

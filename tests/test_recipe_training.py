@@ -13,10 +13,11 @@ from typing import Literal
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.nn import functional
 
 from recipes.embedded.data import Data, read_data
 from recipes.embedded.mixture import Reader, Templates, Variety, batches
-from recipes.embedded.network import Shape
+from recipes.embedded.network import Shape, rounded_attention
 from recipes.embedded.prompts import LAYOUTS, NoisyTokenizer, Page, written
 from recipes.embedded.questions import Question
 from recipes.embedded.shelves import About, Document, Library, Shelf
@@ -226,3 +227,16 @@ def test_a_run_may_start_from_a_model(tmp_path: Path) -> None:
     assert written.keys() == known.keys()
     assert all(torch.equal(written[name], tensor) for name, tensor in known.items())
     assert (out / "tokenizer.json").read_bytes() == (start / "tokenizer.json").read_bytes()
+
+
+def test_rounded_attention_is_attention() -> None:
+    """In float32, where nothing is rounded."""
+    torch.manual_seed(0)
+    query, key = torch.randn(2, 4, 30, 64), torch.randn(2, 2, 30, 64)
+    value = torch.randn_like(key)
+    allowed = (torch.rand(2, 1, 30, 30) < 0.5) | torch.eye(30, dtype=torch.bool)
+    found, _ = rounded_attention(None, query, key, value, allowed, 0.125)
+    expected = functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=allowed, enable_gqa=True
+    )
+    torch.testing.assert_close(found, expected.transpose(1, 2))

@@ -63,7 +63,8 @@ def main() -> None:
         given["sources"],
         held_out=given["held_out"],
         titles_times=given["titles_times"],
-        seed=given["seed"],
+        # Runs of other seeds set the same titles aside, so that their mean can be judged by them.
+        seed=0,
     )
     train(data, given["out"], recipe, given["start"])
 

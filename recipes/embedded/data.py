@@ -32,25 +32,29 @@ SET_ASIDE = frozenset(
 )
 # How often each source is drawn.
 SHARES: Mapping[str, float] = {
-    "titles": 0.32,
-    "listings": 0.13,
-    INVENTED: 0.15,
-    LETTERS: 0.05,
-    "buildcores": 0.08,
-    "flipkart": 0.04,
-    "toys": 0.03,
-    "lenses": 0.015,
+    "titles": 0.26,
+    "listings": 0.33,
+    INVENTED: 0.12,
+    LETTERS: 0.04,
+    "buildcores": 0.06,
+    "flipkart": 0.03,
+    "toys": 0.025,
+    "lenses": 0.01,
     "amazon_google": 0.005,
-    "sgd": 0.07,
-    "snips": 0.035,
-    "nlueval": 0.035,
-    "addresses": 0.025,
-    "citations": 0.03,
-    "ingredients": 0.03,
-    "crossner": 0.03,
-    "e2e": 0.015,
+    "sgd": 0.045,
+    "snips": 0.025,
+    "nlueval": 0.025,
+    "addresses": 0.02,
+    "citations": 0.02,
+    "ingredients": 0.025,
+    "crossner": 0.025,
+    "e2e": 0.01,
 }
-_MARKS = ("goods.txt", "tech_home.txt")
+# Files of listings whose categories are goods; the others' are texts.
+_GOODS = {
+    *("goods.txt", "tech_home.txt", "electronics.txt", "home.txt", "wear.txt", "food_sport.txt"),
+    "industry.txt",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ def read_data(
     own = merged(kept, [c for cs in fresh.values() for c in cs if c.name in named], titles_times)
     shelves = [shelf_of(category, 0.5, "goods", "titles") for category in own.values()]
     shelves += [
-        shelf_of(category, 1.0, "goods" if name in _MARKS else "texts", "listings")
+        shelf_of(category, 1.0, "goods" if name in _GOODS else "texts", "listings")
         for name, categories in fresh.items()
         for category in categories
         if category.name not in named

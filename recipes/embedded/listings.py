@@ -7,7 +7,8 @@ writes the listings of `listings/unseen.txt` as FOLDER/test.jsonl and FOLDER/att
 
 A category begins with `# category: NAME`, followed, where its attributes have descriptions, by one
 line `# ATTRIBUTE: DESCRIPTION` each. Marking in place is the shortest way to write annotated texts
-down, and a value cannot be misspelt.
+down, and a value cannot be misspelt. What is marked more than once in a text is a list. A value
+that follows from words without being written is `{Urgency=high|ASAP}`; yes and no are booleans.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, attribute_names
@@ -25,15 +27,22 @@ from schemax.evaluation.examples import Example, attribute_names
 FOLDER = Path(__file__).with_name("listings")
 
 _CATEGORY = "# category:"
-_MARK = re.compile(r"\{([^{}|]+)\|([^{}|]+)\}")
+_MARK = re.compile(r"\{([^{}|=]+)(?:=([^{}|]+))?\|([^{}|]+)\}")
+
+Kind = Literal["text", "list", "choice", "boolean"]
+"""How an attribute is marked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """Annotated texts of one kind. attributes: name -> description, where there is one."""
+    """Annotated texts of one kind. attributes: name -> description, where there is one.
+
+    kinds: of attributes that are not text. A list's labels are tuples, a choice's are its values.
+    """
 
     name: str
     attributes: dict[str, str | None] = field(default_factory=dict)
+    kinds: dict[str, Kind] = field(default_factory=dict)
     examples: list[Example] = field(default_factory=list)
 
 
@@ -48,7 +57,23 @@ def read_listings(path: Path) -> list[Category]:
     for category in found:
         for name in attribute_names(category.examples, category.name):
             category.attributes.setdefault(name, None)
+        _settle(category)
     return found
+
+
+def _settle(category: Category) -> None:
+    """Makes lists of all labels of a list, and booleans of choices between yes and no."""
+    for name, kind in category.kinds.items():
+        labels = [e.attributes[name] for e in category.examples if name in e.attributes]
+        if kind == "choice" and {*map(str, labels)} <= {"yes", "no"}:
+            category.kinds[name] = "boolean"
+    lists = {name for name, kind in category.kinds.items() if kind == "list"}
+    for place, example in enumerate(category.examples):
+        labels_of = {
+            name: (label,) if name in lists and isinstance(label, str) else label
+            for name, label in example.attributes.items()
+        }
+        category.examples[place] = replace(example, attributes=labels_of)
 
 
 def _read_line(line: str, found: list[Category]) -> None:
@@ -63,17 +88,35 @@ def _read_line(line: str, found: list[Category]) -> None:
         name, _, description = line.removeprefix("# ").partition(":")
         found[-1].attributes[name.strip()] = description.strip() or None
         return
-    found[-1].examples.append(_example(found[-1].name, line))
+    found[-1].examples.append(_example(found[-1], line))
 
 
-def _example(category: str, line: str) -> Example:
-    marks = _MARK.findall(line)
-    values = {name: value.strip() for name, value in marks}
-    if len(values) < len(marks):
-        raise ValueError("an attribute is marked twice")
+def _example(category: Category, line: str) -> Example:
+    values: dict[str, Any] = {}
+    for name, value, words in _MARK.findall(line):
+        kind: Kind = "choice" if value else "list" if name in values else "text"
+        if kind == "text":
+            values[name] = words.strip()
+        elif kind == "list":
+            earlier = values[name]
+            values[name] = (*([earlier] if isinstance(earlier, str) else earlier), words.strip())
+        else:
+            if name in values:
+                raise ValueError(f"{name!r} follows from two places")
+            values[name] = value.strip()
+        if kind == "choice" and name not in category.kinds and _is_marked(name, category):
+            raise ValueError(f"{name!r} is written elsewhere")
+        if kind != "choice" and category.kinds.get(name) == "choice":
+            raise ValueError(f"{name!r} follows from words elsewhere")
+        if kind != "text":
+            category.kinds[name] = kind
     if re.search(r"[{}|]", _MARK.sub("", line)):
         raise ValueError("a brace or bar outside of a mark")
-    return Example(category, _MARK.sub(r"\2", line), values)
+    return Example(category.name, _MARK.sub(r"\3", line), values)
+
+
+def _is_marked(name: str, category: Category) -> bool:
+    return any(name in example.attributes for example in category.examples)
 
 
 def without(categories: Sequence[Category], unwanted: Sequence[Example]) -> Iterator[Category]:
@@ -81,7 +124,7 @@ def without(categories: Sequence[Category], unwanted: Sequence[Example]) -> Iter
     keys = {_key(example.text) for example in unwanted}
     for category in categories:
         kept = [example for example in category.examples if _key(example.text) not in keys]
-        yield Category(category.name, category.attributes, kept)
+        yield Category(category.name, category.attributes, category.kinds, kept)
 
 
 def _key(text: str) -> str:
@@ -99,6 +142,7 @@ def merged(
     for category in categories:
         own = found.setdefault(category.name, Category(category.name))
         own.attributes.update(category.attributes)
+        own.kinds.update(category.kinds)
         own.examples.extend(category.examples)
     for category in found.values():
         for name in attribute_names(category.examples, category.name):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from recipes.embedded.shelves import About, Shelf, Stated
+from recipes.embedded.shelves import About, Chosen, Shelf, Stated
 from recipes.embedded.units import read_number
 from schemax.formats import Writable
 
@@ -92,6 +92,7 @@ class Attribute:
     numeric: bool = False
     listed: bool = False
     boolean: bool = False
+    chosen: bool = False
 
 
 def attributes_of(shelf: Shelf) -> dict[str, Attribute]:
@@ -111,6 +112,7 @@ def _attribute(name: str, shelf: Shelf) -> Attribute:
         and not _PLAIN_NAME.search(name),
         listed=any(isinstance(value, tuple) for value in values),
         boolean=any(isinstance(value, bool) for value in values),
+        chosen=any(isinstance(value, Chosen) for value in values),
     )
 
 
@@ -130,6 +132,7 @@ def ask(
     description = rng.choice(attribute.about.descriptions or ("",)) if described else ""
     view = (
         _as_boolean(attribute, stated)
+        or _as_inferred(attribute, stated, rng)
         or _as_number(attribute, stated, description, habits, rng)
         or _as_choice(attribute, stated, habits, rng)
         or _as_list(attribute, stated, habits, rng)
@@ -189,6 +192,18 @@ def _as_boolean(attribute: Attribute, stated: Sequence[Stated | None]) -> _View 
     known = [value is None or isinstance(value, bool) for value in stated]
     values = [value if isinstance(value, bool) else None for value in stated]
     return _View(bool | None, values, known)
+
+
+def _as_inferred(
+    attribute: Attribute, stated: Sequence[Stated | None], rng: random.Random
+) -> _View | None:
+    """A choice that follows from what a text says."""
+    if not attribute.chosen or len(attribute.about.choices) < 2:
+        return None
+    values = [value.value if isinstance(value, Chosen) else None for value in stated]
+    known = [value is None or isinstance(value, Chosen) for value in stated]
+    choices = rng.sample(attribute.about.choices, len(attribute.about.choices))
+    return _View(Literal[tuple(choices)] | None, values, known)
 
 
 def _as_number(

@@ -7,12 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from recipes.embedded.listings import Category
+from recipes.embedded.listings import Category, Kind
 from schemax.evaluation.examples import Example, canonical
 
-Stated = str | tuple[str, ...] | bool
-"""What a document states: text as it is written there, several texts, or yes or no."""
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One of an attribute's choices, which the document does not write."""
+
+    value: str
+
+
+Stated = str | tuple[str, ...] | bool | Chosen
+"""What a document states: text as it is written there, several texts, yes or no, or a choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +70,9 @@ def shelf_of(category: Category, nulls: float, group: str, source: str) -> Shelf
     """Listings as a shelf."""
     return Shelf(
         name=category.name,
-        documents=[document_of(example) for example in category.examples],
+        documents=[document_of(example, category.kinds) for example in category.examples],
         about={
-            name: About((description,) if description else ())
+            name: About((description,) if description else (), _choices(name, category))
             for name, description in category.attributes.items()
         },
         nulls=nulls,
@@ -72,11 +81,29 @@ def shelf_of(category: Category, nulls: float, group: str, source: str) -> Shelf
     )
 
 
-def document_of(example: Example) -> Document:
-    stated = {name: canonical(label) for name, label in example.attributes.items()}
-    return Document(
-        example.text, {name: value.strip() for name, value in stated.items() if value is not None}
-    )
+def _choices(name: str, category: Category) -> tuple[str, ...]:
+    if category.kinds.get(name) != "choice":
+        return ()
+    values = (str(e.attributes[name]) for e in category.examples if name in e.attributes)
+    return tuple(dict.fromkeys(values))
+
+
+def document_of(example: Example, kinds: Mapping[str, Kind] = MappingProxyType({})) -> Document:
+    """kinds: of attributes that are not text."""
+    values: dict[str, Stated] = {}
+    for name, label in example.attributes.items():
+        kind = kinds.get(name, "text")
+        if kind == "list" and isinstance(label, tuple):
+            values[name] = tuple(map(str, label))
+            continue
+        text = (canonical(label) or "").strip()
+        if kind == "boolean":
+            values[name] = text == "yes"
+        elif kind == "choice":
+            values[name] = Chosen(text)
+        elif text:
+            values[name] = text
+    return Document(example.text, values)
 
 
 def examples_of(shelves: Iterable[Shelf]) -> list[Example]:

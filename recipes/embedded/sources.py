@@ -155,7 +155,7 @@ def _document(row: Mapping[str, Any]) -> Document:
     needs = any(
         piece not in text
         for value in values.values()
-        if not isinstance(value, bool)
+        if isinstance(value, str | tuple)
         for piece in _pieces(value)
     )
     return Document(whole if needs or len(whole) < 500 else text, values)

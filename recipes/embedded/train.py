@@ -21,7 +21,14 @@ from recipes.embedded.invented import draw_title
 from recipes.embedded.kinds import read_kinds
 from recipes.embedded.letters import draw_letter
 from recipes.embedded.mixture import Reader, Templates, Variety, batches
-from recipes.embedded.network import Shape, add_dropout, new_model, new_optimizers, take_up
+from recipes.embedded.network import (
+    Shape,
+    add_dropout,
+    new_model,
+    new_optimizers,
+    take_up,
+    use_rounded_attention,
+)
 from recipes.embedded.shelves import Shelf
 from recipes.embedded.tokenizer import TOKENIZER_FILES, train_tokenizer
 from recipes.embedded.watch import forward, losses, watched
@@ -73,6 +80,8 @@ def train(data: Data, out: Path, recipe: Recipe, start: Path | None = None) -> N
     out.mkdir(parents=True, exist_ok=True)
     begun = (out / STATE).is_file()
     torch.manual_seed(recipe.seed)
+    if recipe.bf16:
+        use_rounded_attention()
     if not begun:
         shutil.copy(PROMPT, out / PROMPT.name)
         if start is not None:
@@ -241,7 +250,7 @@ def tokenizer_texts(shelves: Iterable[Shelf]) -> list[Example]:
             {
                 name: value if isinstance(value, str) else " ".join(value)
                 for name, value in document.values.items()
-                if not isinstance(value, bool)
+                if isinstance(value, str | tuple)
             },
         )
         for shelf in shelves
