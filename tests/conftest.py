@@ -58,6 +58,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """One more than there are cores: tests wait a fifth of their time, for processes and timers."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
+
+
 def slow_but(usual: Container[Any], values: Iterable[Any], key: Any = lambda value: value) -> Any:
     """Parameters, of which those that are not usual are tried in slow runs only.
 
