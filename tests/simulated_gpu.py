@@ -86,6 +86,9 @@ class _Fused:
 
     def take(self, name: str, given: list[Tensor], made: list[Tensor]) -> None:
         self.names.append(name)
+        if name in _LOOKS_UP:  # as much as is found
+            given = [tensor for tensor in given[1:] if tensor.untyped_storage() not in self.known]
+            self.moved += sum(map(_bytes, made))
         for tensor in given:
             if tensor.untyped_storage() not in self.known:  # from before
                 self.known[tensor.untyped_storage()] = True

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from schemax.runtime import kernels
-from schemax.runtime.attention import attend_segments
+from schemax.runtime.attention import attend_segments, merge_in, own_in
 from schemax.runtime.batch import Kind, KVSegment
 from schemax.runtime.flex import flex
 from schemax.runtime.kernels import attend, efficient, flash_on_cpu, plain, varlen
@@ -90,6 +90,29 @@ def test_segments_equal_attention_over_all_keys() -> None:
     weights = torch.cat([scores, sinks[:, None, None].expand(4, 6, 1)], -1).softmax(-1)[..., :-1]
     expected = torch.einsum("htm,hmd->thd", weights, value.repeat_interleave(2, 0))
     torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (6, 2)])
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_own_tokens_are_attended_to_where_they_lie(
+    heads: int, kv_heads: int, is_masked: bool
+) -> None:
+    """What is compiled of them equals attention over copies, merged into what was there."""
+    torch.manual_seed(0)
+    query, out, total = torch.randn(9, heads, 8), torch.randn(5, heads, 6), torch.randn(5, heads)
+    keys, values = torch.randn(40, kv_heads, 8), torch.randn(40, kv_heads, 6)
+    queries, places = torch.arange(3, 8), torch.randint(0, 40, (5, 7))
+    mask = Mask(counts=torch.tensor([1, 7, 3, 7, 2], dtype=torch.int32), length=7)
+    expected, expected_total = out.clone(), total.clone()
+    own_keys, own_values = (part[places].transpose(1, 2) for part in (keys, values))
+    found, weight = plain(
+        query[queries][:, None], own_keys, own_values, 0.4, mask if is_masked else None, False, None
+    )
+    merge_in(expected, expected_total, found.flatten(0, 1), weight.flatten(0, 1), None)
+    added = mask.added[:, 0] if is_masked else None
+    own_in(out, total, query, queries, keys, values, places, added, 0.4)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(total, expected_total)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

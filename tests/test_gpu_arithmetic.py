@@ -33,7 +33,7 @@ FLOPS, BYTES, LEAST = 445e12, 3.8e12, 3e-6
 # Hidden size, of the MLP, layers, heads; and how many times its products a pass may take.
 SHAPES = {
     "8b": (4096, 12_288, 36, 32, 1.2),
-    "0.6b": (1024, 3072, 28, 16, 2.4),
+    "0.6b": (1024, 3072, 28, 16, 2.0),
 }
 TEMPLATE = "Read the attributes. " * 40 + "{% for d in documents %}{{ d.text }}\n{% endfor %}"
 FIELDS: Any = {f"field_{place}": (str | None, None) for place in range(16)}
@@ -85,7 +85,8 @@ def passes_of(shape: str, codec: TextCodec, *, compiled: bool) -> list[list[Even
                 found.append([])
             times = {"layer": layers, "rest": 1}.get(event.kind, times)
             if event.kind == "launch" and found:
-                found[-1] += [event] * times
+                # Layers of one kind share their masks.
+                found[-1] += [event] * (1 if event.line.startswith("runtime/masks") else times)
         del model, module, layer
     return found
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
-from schemax.runtime.batch import KVSegment
+from schemax.runtime.batch import Kind, KVSegment
 from schemax.runtime.kernels import attend
 from schemax.runtime.kv_pool import KVLayer
 from schemax.runtime.masks import Mask
@@ -38,19 +38,28 @@ def attend_segments(
     sinks: Tensor | None = None,
     *,
     prefers_flex: bool = False,
-    merge: Merge | None = None,
+    chains: Chains | None = None,
 ) -> Tensor:
     """(T, H, D) queries -> (T, H, Dv), over all segments that each of them is in.
 
     segments: with their masks, by type of layer; layer_type: the layer's place among these types.
     sinks: (H,) scores of a key without a value (gpt_oss). prefers_flex: see `kernels.attend`.
-    merge: `merge_in`, or the same compiled.
+    chains: what is compiled instead of left to kernels, if anything is.
     """
     out = total = None
     for segment, masks in segments:
+        mask = masks[layer_type]
+        if chains and segment.kind is Kind.OWN and softcap is None and out is not None:
+            assert total is not None
+            mine, sums = out[segment.targets], total[segment.targets]
+            added = None if mask is None else mask.added[:, 0]
+            own = query, segment.queries[:, 0], *layer.in_pool, segment.pool
+            chains.own(mine, sums, *own, added, scale)
+            if not isinstance(segment.targets, slice):
+                out[segment.targets], total[segment.targets] = mine, sums
+            continue
         grouped = query[None] if segment.queries is None else query[segment.queries]
         key, value = layer.fetch(segment)
-        mask = masks[layer_type]
         causal = segment.causal and mask is None
         found, weight = attend(
             grouped, key, value, scale, mask, causal, softcap, prefers_flex=prefers_flex
@@ -73,7 +82,8 @@ def attend_segments(
             )
             continue
         mine, sums = out[targets], total[targets]
-        (merge or merge_in)(mine, sums, found, weight, real)
+        merge = chains.merge if chains else merge_in
+        merge(mine, sums, found, weight, real)
         if not isinstance(targets, slice):  # copies of places that lie apart
             out[targets], total[targets] = mine, sums
     assert out is not None
@@ -81,9 +91,6 @@ def attend_segments(
     if sinks is not None:
         out = out * torch.sigmoid(total - sinks.float())[..., None].to(out.dtype)
     return out
-
-
-Merge = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor | None], None]
 
 
 def merge_in(
@@ -99,6 +106,53 @@ def merge_in(
     share = torch.sigmoid(weight - total)[..., None].to(found.dtype)
     out.lerp_(found, share)
     total.copy_(torch.logaddexp(total, weight))
+
+
+def own_in(
+    out: Tensor,
+    total: Tensor,
+    query: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    places: Tensor,
+    added: Tensor | None,
+    scale: float,
+) -> None:
+    """Takes slots' own tokens up into results, in place: `attend` and `merge_in` of an OWN segment.
+
+    Compiled, keys and values are read where they lie, and nothing is copied together.
+
+    out, total: (t, H, Dv) and (t, H). query: (T, H, D), of which `queries`, (t,), is one of each
+    slot. keys, values: the pool, (N, Hk, D) and (N, Hk, Dv). places: (t, M). added: (t, M), to
+    scores.
+    """
+    kv_heads = keys.shape[1]
+    grouped = query[queries].view(len(queries), 1, kv_heads, -1, query.shape[2]).float()
+    # (t, M, Hk, G)
+    scores = (grouped * keys[places][:, :, :, None].float()).sum(-1) * scale
+    if added is not None:
+        scores = scores + added[:, :, None, None]
+    largest = scores.amax(1)
+    shares = (scores - largest[:, None]).exp()
+    sums = shares.sum(1)
+    found = (shares[..., None] * values[places][:, :, :, None].float()).sum(1) / sums[..., None]
+    weight = (largest + sums.log()).flatten(1)
+    share = torch.sigmoid(weight - total)[..., None].to(out.dtype)
+    out.lerp_(found.flatten(1, 2).to(out.dtype), share)
+    total.copy_(torch.logaddexp(total, weight))
+
+
+class Chains(NamedTuple):
+    """`merge_in` and `own_in`, compiled."""
+
+    merge: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor | None], None]
+    own: Callable[..., None]
+
+
+def compiled_chains() -> Chains:
+    """For any number of tokens."""
+    return Chains(*(torch.compile(chain, dynamic=True) for chain in (merge_in, own_in)))
 
 
 # What the pass under way attends to, by thread: an extractor may serve several.
@@ -151,7 +205,7 @@ def segment_attention(
         others.get("softcap"),
         others.get("s_aux"),
         prefers_flex=loaded_with == "flex_attention",
-        merge=under_way.merge,
+        chains=under_way.chains,
     )
     layer.fresh = None
     return out[None], None

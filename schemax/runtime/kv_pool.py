@@ -61,13 +61,18 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         if segment.kind is Kind.PREFIX:
             return self.prefixes[segment.prefix]
         if segment.kind is Kind.OWN:
-            key, value = _both(self.pool)
+            key, value = self.in_pool
             return key[segment.pool].transpose(1, 2), value[segment.pool].transpose(1, 2)
         key, value = _both(self.fresh if segment.kind is Kind.FRESH else self.documents)
         if segment.kind is Kind.DOCUMENTS:
             key, value = key[: segment.rows], value[: segment.rows]
         length = segment.length or key.shape[2]
         return key[:, :, :length], value[:, :, :length]
+
+    @property
+    def in_pool(self) -> tuple[Tensor, Tensor]:
+        """(places, Hk, D) and (places, Hk, Dv): slots' own keys and values."""
+        return _both(self.pool)
 
     def store(self, key: Tensor, value: Tensor, write: KVWrite) -> None:
         """(1, Hk, T, D) of a pass's tokens, put where the pass says.

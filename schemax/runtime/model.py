@@ -61,9 +61,7 @@ class DecoderModel(LanguageModel):
         self.bytes_per_token = 0
         self._spans = tuple(self.architecture.spans.items())
         self._prefixes: OrderedDict[PrefixKey, PrefixKV] = OrderedDict()
-        self._merge = (
-            torch.compile(attention.merge_in, dynamic=True) if is_compiled(model) else None
-        )
+        self._chains = attention.compiled_chains() if is_compiled(model) else None
         self._longrope = None
         if self.architecture.switch is not None:
             self._longrope = Longrope.of(model, self.architecture.switch)
@@ -169,7 +167,7 @@ class DecoderModel(LanguageModel):
         before = self.config._attn_implementation
         attention.replaced[id(self.config)] = before
         self.config._attn_implementation = attention.NAME
-        attention.under_way.cache, attention.under_way.merge = cache, self._merge
+        attention.under_way.cache, attention.under_way.chains = cache, self._chains
         try:
             yield
         finally:

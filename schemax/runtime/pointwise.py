@@ -1,8 +1,8 @@
 """Chains of pointwise operations compiled (`torch.compile`), each into one kernel.
 
 Norms, what lies between the products of an MLP, rotary positions: code of transformers that every
-layer runs; and the merging of attention's segments. Products stay as they are, and so do the
-kernels of attention. Layers share what is compiled.
+layer runs. Products stay as they are, and so do the kernels of attention, but for what
+`attention.Chains` names. Layers share what is compiled.
 """
 
 from __future__ import annotations
