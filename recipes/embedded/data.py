@@ -32,29 +32,30 @@ SET_ASIDE = frozenset(
 )
 # How often each source is drawn.
 SHARES: Mapping[str, float] = {
-    "titles": 0.26,
-    "listings": 0.33,
-    INVENTED: 0.12,
-    LETTERS: 0.04,
-    "buildcores": 0.06,
-    "flipkart": 0.03,
-    "toys": 0.025,
+    "titles": 0.25,
+    "listings": 0.4,
+    INVENTED: 0.11,
+    LETTERS: 0.035,
+    "buildcores": 0.05,
+    "flipkart": 0.025,
+    "toys": 0.02,
     "lenses": 0.01,
     "amazon_google": 0.005,
-    "sgd": 0.045,
-    "snips": 0.025,
-    "nlueval": 0.025,
+    "sgd": 0.04,
+    "snips": 0.02,
+    "nlueval": 0.02,
     "addresses": 0.02,
     "citations": 0.02,
     "ingredients": 0.025,
     "crossner": 0.025,
     "e2e": 0.01,
 }
-# Files of listings whose categories are goods; the others' are texts.
+# Files of listings whose categories are goods, or all sorts of things; the others' are texts.
 _GOODS = {
     *("goods.txt", "tech_home.txt", "electronics.txt", "home.txt", "wear.txt", "food_sport.txt"),
-    "industry.txt",
+    *("industry.txt", "marketplace.txt"),
 }
+_MIXED = {"languages.txt", "long.txt", "strings.txt", "forms.txt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def read_data(
     own = merged(kept, [c for cs in fresh.values() for c in cs if c.name in named], titles_times)
     shelves = [shelf_of(category, 0.5, "goods", "titles") for category in own.values()]
     shelves += [
-        shelf_of(category, 1.0, "goods" if name in _GOODS else "texts", "listings")
+        shelf_of(category, 1.0, _group_of(name), "listings")
         for name, categories in fresh.items()
         for category in categories
         if category.name not in named
@@ -110,6 +111,10 @@ def read_data(
     rest = [shelf for shelf in shelves if shelf.name not in SET_ASIDE]
     trained, rows = zip(*(_split(shelf) for shelf in rest), strict=True)
     return Data(_library(trained), aside, new, [shelf for shelf in rows if shelf.documents])
+
+
+def _group_of(file: str) -> str:
+    return "goods" if file in _GOODS else "mixed" if file in _MIXED else "texts"
 
 
 def _split(shelf: Shelf) -> tuple[Shelf, Shelf]:

@@ -23,6 +23,8 @@ from schemax.training.schedule import split_by_tokens
 from schemax.training.sequences import TrainingSequence
 
 INVENTED, LETTERS = "invented", "letters"
+# What documents of one group state, those of another do not.
+GROUPS = {"goods", "requests", "texts"}
 # Names that many kinds of documents have, so that another shelf's is not foreign.
 _COMMON = {
     *("brand", "color", "colour", "size", "material", "type", "name", "title", "date", "price"),
@@ -85,8 +87,10 @@ class Reader:
         self._attributes = {id(shelf): attributes_of(shelf) for shelf in every}
         self._foreign: dict[str, list[Attribute]] = {}
         for shelf in every:
+            if shelf.group not in GROUPS:
+                continue
             for attribute in self._attributes[id(shelf)].values():
-                for group in {"goods", "requests", "texts"} - {shelf.group}:
+                for group in GROUPS - {shelf.group}:
                     if attribute.name.lower() not in _COMMON:
                         self._foreign.setdefault(group, []).append(attribute)
         self._augment = Augmenter(examples_of(every), 1.0, variety.invented)
@@ -95,7 +99,7 @@ class Reader:
             name: [len(shelf.documents) ** 0.75 for shelf in shelves]
             for name, shelves in library.shelves.items()
         }
-        self._texts = [shelf for shelf in every if shelf.group != "goods"]
+        self._texts = [shelf for shelf in every if shelf.group in GROUPS - {"goods"}]
 
     def page(self, count: int, rng: random.Random) -> Page:
         """A page of so many documents."""

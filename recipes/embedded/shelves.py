@@ -47,7 +47,8 @@ class Shelf:
     about: attribute -> what may be said of it; its keys are all attributes of the shelf.
     nulls: share of missing values that are learnt as null: 1 where annotators looked for
         everything, 0 where a missing value says nothing.
-    group: whose attributes are foreign to whose: "goods", "requests", "texts".
+    group: whose attributes are foreign to whose: "goods", "requests", "texts"; none are to those of
+        another group, and its own to none.
     """
 
     name: str
