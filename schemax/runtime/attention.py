@@ -21,7 +21,7 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
 from schemax.runtime.batch import Kind, KVSegment
 from schemax.runtime.kernels import attend
-from schemax.runtime.kv_pool import KVLayer
+from schemax.runtime.kv_pool import KVLayer, rows_of
 from schemax.runtime.masks import Mask
 
 NAME = "schemax"
@@ -58,7 +58,7 @@ def attend_segments(
             if not isinstance(segment.targets, slice):
                 out[segment.targets], total[segment.targets] = mine, sums
             continue
-        grouped = query[None] if segment.queries is None else query[segment.queries]
+        grouped = query[None] if segment.queries is None else rows_of(query, segment.queries)
         key, value = layer.fetch(segment)
         causal = segment.causal and mask is None
         found, weight = attend(
@@ -78,7 +78,9 @@ def attend_segments(
                 total.fill_(torch.finfo(torch.float32).min)
         if segment.comes_first:
             out[targets], total[targets] = (
-                (found, weight) if real is None else (found[real], weight[real])
+                (found, weight)
+                if real is None
+                else (found.index_select(0, real), weight.index_select(0, real))
             )
             continue
         mine, sums = out[targets], total[targets]
@@ -102,7 +104,7 @@ def merge_in(
     which t are `real`, see `KVSegment`.
     """
     if real is not None:
-        found, weight = found[real], weight[real]
+        found, weight = found.index_select(0, real), weight.index_select(0, real)
     share = torch.sigmoid(weight - total)[..., None].to(found.dtype)
     out.lerp_(found, share)
     total.copy_(torch.logaddexp(total, weight))

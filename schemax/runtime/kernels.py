@@ -71,7 +71,7 @@ def _kernel_for(
     if softcap is not None or query.device.type not in ("cpu", "cuda"):
         return plain
     if query.device.type == "cpu":
-        return flash_on_cpu if is_long and sizes[0] == sizes[1] else plain
+        return flash_on_cpu if sizes[0] == sizes[1] else plain
     # Of few keys as well, since products would copy them before they multiply them.
     if is_counted and is_half and _works(varlen, query.device, query.dtype, sizes):
         return varlen
