@@ -14,6 +14,7 @@ import pytest
 import tokenizers
 
 from recipes.embedded.augment import Augmenter
+from recipes.embedded.columns import columned
 from recipes.embedded.data import UNSEEN, read_data
 from recipes.embedded.features import ask_feature
 from recipes.embedded.invented import ask_facet, draw_title
@@ -32,6 +33,7 @@ from recipes.embedded.sources import SOURCES, read_sources
 from recipes.embedded.tokenizer import add_twins
 from recipes.embedded.units import read_number
 from schemax.attributes import compile_attributes
+from schemax.documents import Shown, read_documents
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.schemas import check_labels, read_attributes
@@ -173,6 +175,19 @@ def test_marks_of_lists_choices_and_booleans(tmp_path: Path) -> None:
     assert set(get_args(get_args(asked["Urgency"].annotation)[0])) == {"high", "low"}
     assert asked["Urgency"].values == ["high", None]
     assert asked["Urgency"].learnt == [True, True]
+
+
+def test_columns_hold_what_the_text_holds() -> None:
+    text, values = "Tazo Zen, green tea - 24 ct. Organic", {"Brand": "Tazo", "Size": "24 ct"}
+    rng = random.Random(0)
+    found = {columned(text, values, rng) for _ in range(200)}
+    assert len(found) > 40
+    for one in found:
+        assert all(value in one for value in values.values())
+        if one != text:
+            assert all(": " in line for line in one.split("\n"))
+            [shown] = read_documents([dict(x.split(": ", 1) for x in one.split("\n"))], Shown())
+            assert shown.text == one
 
 
 def row(category: str, text: str, attributes: dict[str, Any], **more: Any) -> str:

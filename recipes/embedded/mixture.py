@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import jinja2
 
 from recipes.embedded.augment import Augmenter
+from recipes.embedded.columns import columned
 from recipes.embedded.features import ask_feature
 from recipes.embedded.invented import ask_facet, draw_title
 from recipes.embedded.kinds import read_kinds
@@ -50,7 +51,7 @@ class Variety:
     described: prompts with descriptions of their fields.
     featured: pages of goods with a question about a feature.
     foreign: pages with questions of other shelves, whose answer is null.
-    padded: texts that stand beside a text of another kind.
+    padded: texts that stand beside a text of another kind. columned: texts as several columns.
     own_template: prompts by the model's own template, and not by one of a user's.
     read_twice: prompts whose second reading is learnt.
     """
@@ -64,6 +65,7 @@ class Variety:
     featured: float = 0.12
     foreign: float = 0.45
     padded: float = 0.04
+    columned: float = 0.06
     own_template: float = 0.9
     read_twice: float = 0.05
     habits: Habits = field(default_factory=Habits)
@@ -128,7 +130,7 @@ class Reader:
             questions.append(
                 ask(known[name], answers, nulls, rng.random() < described, habits, rng)
             )
-        texts = [document.text for document in documents]
+        texts = [self._text(document, rng) for document in documents]
         strangers = self._foreign.get(shelf.group, [])
         if strangers and rng.random() < variety.foreign * (0.35 if shelf.nulls else 1):
             for attribute in rng.choices(strangers, k=rng.randrange(1, 4)):
@@ -143,6 +145,11 @@ class Reader:
             rng.shuffle(questions)
         texts = [self._padded(shelf, text, rng) for text in texts]
         return Page(_category(shelf.name, rng), texts, _distinct(questions))
+
+    def _text(self, document: Document, rng: random.Random) -> str:
+        if rng.random() >= self._variety.columned:
+            return document.text
+        return columned(document.text, document.values, rng)
 
     def _document(self, shelf: Shelf, rng: random.Random) -> Document:
         document = rng.choice(shelf.documents)

@@ -50,7 +50,9 @@ def watched(
         name: Library({name: shelves}, {name: 1.0}) for name, shelves in parts.items() if shelves
     }
     libraries |= {name: Library({}, {name: 1.0}) for name in (INVENTED, LETTERS)}
-    plain = Variety(varied=0, varied_little=0, foreign=0, featured=0, padded=0, own_template=1)
+    plain = Variety(
+        varied=0, varied_little=0, foreign=0, featured=0, padded=0, columned=0, own_template=1
+    )
     noisy = NoisyTokenizer(codec, 0.0)
     found = []
     for name, library in libraries.items():
