@@ -51,12 +51,9 @@ def attend_segments(
         mask = masks[layer_type]
         if chains and segment.kind is Kind.OWN and softcap is None and out is not None:
             assert total is not None
-            mine, sums = out[segment.targets], total[segment.targets]
-            added = None if mask is None else mask.added[:, 0]
             own = query, segment.queries[:, 0], *layer.in_pool, segment.pool
-            chains.own(mine, sums, *own, added, scale)
-            if not isinstance(segment.targets, slice):
-                out[segment.targets], total[segment.targets] = mine, sums
+            added = None if mask is None else mask.added[:, 0]
+            _take_up(out, total, segment.targets, chains.own, *own, added, scale)
             continue
         grouped = query[None] if segment.queries is None else rows_of(query, segment.queries)
         key, value = layer.fetch(segment)
@@ -83,16 +80,22 @@ def attend_segments(
                 else (found.index_select(0, real), weight.index_select(0, real))
             )
             continue
-        mine, sums = out[targets], total[targets]
-        merge = chains.merge if chains else merge_in
-        merge(mine, sums, found, weight, real)
-        if not isinstance(targets, slice):  # copies of places that lie apart
-            out[targets], total[targets] = mine, sums
+        _take_up(out, total, targets, chains.merge if chains else merge_in, found, weight, real)
     assert out is not None
     assert total is not None
     if sinks is not None:
         out = out * torch.sigmoid(total - sinks.float())[..., None].to(out.dtype)
     return out
+
+
+def _take_up(
+    out: Tensor, total: Tensor, targets: Any, merge: Callable[..., None], *given: Any
+) -> None:
+    """Has results taken up at their targets; see `merge_in` and `own_in`."""
+    mine, sums = out[targets], total[targets]
+    merge(mine, sums, *given)
+    if not isinstance(targets, slice):  # copies of places that lie apart
+        out[targets], total[targets] = mine, sums
 
 
 def merge_in(
@@ -148,7 +151,7 @@ def own_in(
 class Chains(NamedTuple):
     """`merge_in` and `own_in`, compiled."""
 
-    merge: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor | None], None]
+    merge: Callable[..., None]
     own: Callable[..., None]
 
 
