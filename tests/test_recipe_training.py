@@ -137,7 +137,7 @@ def test_batches_are_of_one_layout_and_within_their_budget(codec: TextCodec) -> 
     reader = Reader(library(), variety)
     stream = batches(reader, codec, templates(), 2000, variety, random.Random(0))
     seen = set()
-    for _ in range(120):
+    for _ in range(180):
         config, sequences = next(stream)
         seen.add((config.layout, config.documents))
         longest = max(map(len, sequences))
