@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from recipes.embedded.shelves import Stated
+from recipes.embedded.shelves import Stated, pieces_of
 
 # Where a text may be cut.
 _CUTS = (". ", " - ", "; ", " / ", ", ", " | ")
@@ -49,11 +49,5 @@ def columned(text: str, values: Mapping[str, Stated], rng: random.Random) -> str
         parts.insert(rng.randrange(len(parts) + 1), (key, rng.choice(_IDLE[key])))
     parts = [(key, part.strip()) for key, part in parts if part.strip()]
     found = "\n".join(f"{key}: {part}" for key, part in parts)
-    stated = [v for value in values.values() for v in _pieces(value)]
+    stated = [v for value in values.values() for v in pieces_of(value)]
     return found if len(parts) > 1 and all(value in found for value in stated) else text
-
-
-def _pieces(value: Stated) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    return value if isinstance(value, tuple) else ()

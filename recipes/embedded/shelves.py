@@ -24,6 +24,13 @@ Stated = str | tuple[str, ...] | bool | Chosen
 """What a document states: text as it is written there, several texts, yes or no, or a choice."""
 
 
+def pieces_of(value: Stated) -> tuple[str, ...]:
+    """The texts that a document writes of it."""
+    if isinstance(value, str):
+        return (value,)
+    return value if isinstance(value, tuple) else ()
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A text and what it states, by attribute."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recipes.embedded.shelves import About, Document, Shelf, Stated
+from recipes.embedded.shelves import About, Document, Shelf, Stated, pieces_of
 from schemax.errors import InputError
 
 ATTRIBUTES = Path(__file__).with_name("attributes.txt")
@@ -152,16 +152,11 @@ def _document(row: Mapping[str, Any]) -> Document:
         pieces = tuple(forms.get(piece, piece) for piece in _pieces(value))
         if all(piece in whole for piece in pieces):
             values[name] = pieces if isinstance(value, list) else pieces[0]
-    needs = any(
-        piece not in text
-        for value in values.values()
-        if isinstance(value, str | tuple)
-        for piece in _pieces(value)
-    )
+    needs = any(piece not in text for value in values.values() for piece in pieces_of(value))
     return Document(whole if needs or len(whole) < 500 else text, values)
 
 
-def _pieces(value: str | list[str] | tuple[str, ...]) -> list[str]:
+def _pieces(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else [*value]
 
 
