@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import os
 import random
 import resource
 import signal
@@ -152,14 +154,18 @@ def resident(process: int) -> float:
     return pages * resource.getpagesize() / 2**20
 
 
+# httpx loses the socket of a client that leaves while it connects.
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_a_crowd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     command = [sys.executable, "-m", "schemax", "serve", "--port", str(port), "--max-queue", "150"]
     log = tmp_path / "log"
+    # Freed memory goes back to the system at once, so that what grows is in use.
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "2"}
     with log.open("wb") as said:
-        process = subprocess.Popen(command, stderr=said, stdout=said)
+        process = subprocess.Popen(command, stderr=said, stdout=said, env=environment)
     address = f"http://127.0.0.1:{port}"
     try:
         for _ in range(1200):
@@ -191,7 +197,8 @@ def test_a_crowd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         sizes = ", ".join(f"{size:.0f}" for size in memory)
         kinds = ", ".join(f"{count} {kind}" for kind, count in found.items())
         print(f"\n{CLIENTS} clients in {seconds:.0f} s: {kinds}; MiB: {sizes}")
-    assert memory[-1] - memory[1] < 60
+    assert memory[-1] - memory[1] < 30
+    gc.collect()  # lost sockets are told of here, and not in other tests
 
 
 async def crowds(address: str, process: int) -> tuple[Counter[str], list[float]]:
