@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakSet
@@ -79,6 +80,8 @@ class Calls:
         """Compiles a schema for this model; see `compile_schema` for what is raised."""
         settings = settings_of(schema)
         config = self.decoding if decoding is None else resolve_decoding(decoding)
+        if config.null_penalty is None and self.calibration.null_penalty:
+            config = replace(config, null_penalty=self.calibration.null_penalty)
         if refusal := self.model.refusal(config):
             raise ModelError(refusal)
         return compile_schema(

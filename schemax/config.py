@@ -47,6 +47,7 @@ BOUNDS: Mapping[str, Bounds] = MappingProxyType(
         "batch_size": Bounds(1, 1_000_000),
         "branch_threshold": Bounds(0, 1, whole=False),
         "min_probability": Bounds(0, 1, whole=False),
+        "null_penalty": Bounds(-100, 100, whole=False),
         # Logits are divided by the temperature, and summed up to top_p, in single precision.
         "temperature": Bounds(0.001, 1_000, whole=False, or_zero=True),
         "top_p": Bounds(1e-6, 1, whole=False),
@@ -111,6 +112,10 @@ class DecodingConfig:
     min_probability: a value that is less probable is taken for null, where its field may go without
         one; None takes the model's own threshold (schemax.calibration), 0 keeps every value.
         Values of the autoregressive layout have no probability, so all of them are kept.
+    null_penalty: taken off the logit of null at a value's first token: above 0, more fields get a
+        value, and more of these are wrong. None takes the model's own (schemax.calibration), which
+        is 0 unless somebody chose one. Probabilities are those that the choice was made by. The
+        autoregressive layout, and models that a server runs, know none.
     template: the prompt where neither call, class nor model names one; None is "verbatim".
     temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
         on the seed, the document's text, the slot and the step, never on batch-mates.
@@ -131,6 +136,7 @@ class DecodingConfig:
     strict: bool = False
     branch_threshold: float = 0.01
     min_probability: float | None = None
+    null_penalty: float | None = None
     template: str | None = None
     temperature: float = 0.0
     top_p: float = 1.0
@@ -167,8 +173,9 @@ class DecodingConfig:
         if self.template is not None and not isinstance(self.template, str):
             raise ValueError(f"template must be a name, a path or a text, not {self.template!r}")
         settings = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, chosen in (("k_max", None), ("batch_size", "auto"), ("min_probability", None)):
-            if settings[name] == chosen:
+        settings["batch_size"] = None if self.batch_size == "auto" else self.batch_size
+        for name in ("k_max", "batch_size", "min_probability", "null_penalty"):
+            if settings[name] is None:
                 del settings[name]
         check_numbers(settings)
 
@@ -191,6 +198,7 @@ PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
             stop="newline",
             constrain=False,
             min_probability=0.0,
+            null_penalty=0.0,
             template="paper",
         ),
         # A model that rambles is not asked to ramble twice.

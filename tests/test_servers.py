@@ -432,6 +432,8 @@ def test_settings_that_no_server_takes(server: CompletionsServer, codec: TextCod
     with pytest.raises(ModelError, match="name the folder or Hub id"):
         Extractor.from_server(server.url)
     there = Extractor.from_server(server.url, tokenizer=codec)
+    with pytest.raises(ModelError, match="leave `null_penalty` out"):
+        there.extract(TITLES, Word, decoding="isolated:null_penalty=1")
     with pytest.raises(ModelError, match="gapped"):
         there.extract(TITLES, Word, decoding="paper")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from schemax.calibration import FILE, write_calibration
 from schemax.commands import options
-from schemax.commands.console import UsageError, plain_warnings, say, show, table
+from schemax.commands.console import UsageError, listed, plain_warnings, say, show, table
 from schemax.commands.datasets import dataset, schemas_for
 from schemax.commands.option_groups import argument, grouped, option
 from schemax.commands.options import LoadingOptions
@@ -46,20 +46,27 @@ def calibrate(
         "json, yaml or xml, or several separated by commas, fitted together. Default: the "
         "schema's, else json."
     ),
+    null_penalty: str = option(
+        "Taken off the logit of null: above 0, more fields get a value. Of several separated by "
+        "commas, such as 0,0.5,1,2, the one of the best F1 is kept; documents are read with each.",
+        default="0",
+    ),
     template: options.Template = None,
     decoding: options.Decoding = None,
     limit: options.Limit = None,
 ) -> None:
     """Fits confidences to how often values are right, and finds which values to leave out.
 
-    Writes calibration.json into the model's folder: a temperature and a bias for confidences, and
-    the probability below which a value is taken for null. A few hundred annotated values will do.
+    Writes calibration.json into the model's folder: a temperature and a bias for confidences, the
+    probability below which a value is taken for null, and the penalty of null. A few hundred
+    annotated values will do.
     """
     folder = _folder(model)
     formats = [None] if format is None else [name.strip() for name in format.split(",")]
     for name in formats:
         settings = options.checked_settings(name, template, decoding)
     config: DecodingConfig | None = settings["decoding"]
+    penalties = _penalties(null_penalty)
     found = dataset(data, "train", spec)
     examples = read_examples(found.file)[:limit]
     _refuse_training_data(folder, found.file)
@@ -78,6 +85,7 @@ def calibrate(
             examples,
             schemas,
             formats,
+            null_penalties=penalties,
             decoding=config,
             template=template,
             show_progress=True,
@@ -100,11 +108,19 @@ def calibrate(
 def calibration_line(fit: Fit) -> str:
     """What was fitted, on how much, and what it does to the calibration error."""
     found = fit.calibration
+    penalty = f", null_penalty {found.null_penalty:g}" if found.null_penalty else ""
     return (
         f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}, min_probability "
-        f"{found.min_probability:.3f}, fitted on {counted(fit.before.values, 'value')} of "
+        f"{found.min_probability:.3f}{penalty}, fitted on {counted(fit.before.values, 'value')} of "
         f"{counted(fit.products, 'document')} (ECE {fit.before.ece:.3f} -> {fit.after.ece:.3f})"
     )
+
+
+def _penalties(text: str) -> list[float]:
+    try:
+        return [DecodingConfig(null_penalty=float(one)).null_penalty or 0.0 for one in listed(text)]
+    except ValueError as error:
+        raise UsageError(f"--null-penalty {text}: {error}") from error
 
 
 def _folder(model: str | None) -> Path:

@@ -35,6 +35,16 @@ def oracle_logits(
     the same token ids, without any mask of ours. Of `gapped` ones a whole prompt is one pass under
     the rule of visibility.
     """
+    specs = plan_prompt(prompt, config).specs
+    for logits, spec in zip(_logits(model, prompt, config, outputs), specs, strict=True):
+        if spec.null_id >= 0:
+            logits[0, spec.null_id] -= config.null_penalty or 0.0
+        yield logits
+
+
+def _logits(
+    model: Model, prompt: PromptIds, config: DecodingConfig, outputs: Sequence[SlotOutput]
+) -> Iterator[Tensor]:
     if config.layout != "gapped":
         yield from _plain_requests(model, prompt, config, outputs)
         return

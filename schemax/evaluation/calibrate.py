@@ -223,24 +223,52 @@ def calibrate(
     schemas: Mapping[str, type[BaseModel]],
     formats: Sequence[str | None] = (None,),
     *,
+    null_penalties: Sequence[float] = (0.0,),
     decoding: DecodingConfig | None = None,
     show_progress: bool = False,
     **settings: Any,
 ) -> Fit:
     """A calibration for all of these formats together.
 
-    examples: products that the model was not trained on. settings: others of `Extractor.stream`.
+    examples: products that the model was not trained on. null_penalties: the products are read
+    with each, and the one of the best F1 is kept. settings: others of `Extractor.stream`.
 
     Raises InputError for products without an annotation, and for a model that writes no value, or
     none with a confidence, as in the autoregressive layout.
     """
     raw = copy(extractor)
     raw.calibration = Calibration()
-    decoding = replace(decoding or extractor.decoding, min_probability=0.0)
+    config = replace(decoding or extractor.decoding, min_probability=0.0)
+    fits = [
+        _calibrated(
+            raw,
+            examples,
+            schemas,
+            formats,
+            decoding=replace(config, null_penalty=penalty),
+            show_progress=show_progress,
+            **settings,
+        )
+        for penalty in null_penalties
+    ]
+    return max(fits, key=lambda fit: max(point.f1 for point in fit.curve))
+
+
+def _calibrated(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    formats: Sequence[str | None],
+    *,
+    decoding: DecodingConfig,
+    show_progress: bool,
+    **settings: Any,
+) -> Fit:
+    """With one null penalty."""
     entries: list[FitEntry] = []
     logprobs: list[float] = []
     for format in formats:
-        stream = raw.stream(
+        stream = extractor.stream(
             map(shown_record, examples),
             schemas,
             category="category",
@@ -261,5 +289,10 @@ def calibrate(
         )
     fit = fit_calibration(entries)
     usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
-    fitted = replace(fit.calibration, usual_logprob=usual, usual_deviation=deviation)
+    fitted = replace(
+        fit.calibration,
+        usual_logprob=usual,
+        usual_deviation=deviation,
+        null_penalty=decoding.null_penalty or 0.0,
+    )
     return replace(fit, calibration=fitted)

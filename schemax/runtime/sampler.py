@@ -21,7 +21,7 @@ from schemax.runtime.plan import Ints
 from schemax.runtime.sampling import Draw, Masks, choose, log_totals
 from schemax.runtime.slot_grammars import MATCHER, NODE, TEXT, UNBOUND, SlotGrammars
 from schemax.runtime.slot_table import SlotTable
-from schemax.runtime.staging import SHARED, fetch
+from schemax.runtime.staging import SHARED, fetch, stage
 from schemax.tokens import Alternatives
 
 Floats = npt.NDArray[np.float32]
@@ -70,6 +70,16 @@ class Sampler:
         self._table = table
         self._config = config
         self.grammars = SlotGrammars(table, vocab_size, is_causal=config.slots == "causal")
+
+    def penalise_nulls(self, logits: Tensor, slots: Ints) -> None:
+        """Takes the penalty off nulls that slots may begin with, in (S, V) logits, in place."""
+        table, penalty = self._table, self._config.null_penalty
+        if not penalty:
+            return
+        (rows,) = np.nonzero((table.step[slots] == 0) & (table.null_id[slots] >= 0))
+        if len(rows):
+            places = stage([rows, table.null_id[slots[rows]]], logits.device)
+            logits[places[0], places[1]] -= penalty
 
     def choose(self, logits: Tensor, slots: Ints) -> Chosen:
         """(S, V) logits -> the next token of each of (S,) slots."""

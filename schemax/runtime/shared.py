@@ -332,4 +332,4 @@ def _shared_settings(config: DecodingConfig) -> tuple[Any, ...]:
     """What requests that share passes have in common."""
     drawn = (config.top_p, config.seed) if config.temperature else ()
     layout = config.layout, config.documents, config.slots
-    return *layout, config.batch_size, config.temperature, *drawn
+    return *layout, config.batch_size, config.null_penalty or 0, config.temperature, *drawn

@@ -37,7 +37,7 @@ class ChatModel(RemoteModel):
         self._opening = get_format("json").opening()
         self._left_out: dict[str, int] = {}
 
-    def refusal(self, config: DecodingConfig) -> str | None:
+    def _refusal(self, config: DecodingConfig) -> str | None:
         if (config.layout, config.documents) == ("autoregressive", "isolated"):
             return None
         return (

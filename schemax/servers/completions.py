@@ -39,7 +39,7 @@ class CompletionsModel(RemoteModel):
         self._way = find_completions(client, served, codec.encode("a"), "a")
         self._automata = Automata(codec.vocab_size)
 
-    def refusal(self, config: DecodingConfig) -> str | None:
+    def _refusal(self, config: DecodingConfig) -> str | None:
         if config.layout != "gapped":
             return None
         return (

@@ -42,9 +42,17 @@ class RemoteModel(ABC):
         self.vocab_size = codec.vocab_size
         self.max_positions = served.context
 
-    @abstractmethod
     def refusal(self, config: DecodingConfig) -> str | None:
         """Why the server cannot decode with these settings; None if it can."""
+        if config.null_penalty:
+            return (
+                f"{self.client.url} chooses tokens by itself, so that null cannot be penalised; "
+                "leave `null_penalty` out"
+            )
+        return self._refusal(config)
+
+    @abstractmethod
+    def _refusal(self, config: DecodingConfig) -> str | None: ...
 
     @abstractmethod
     async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
