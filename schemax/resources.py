@@ -7,10 +7,10 @@ from importlib import metadata
 from pathlib import Path
 
 EMBEDDED_WARNING = (
-    "using the embedded model: 6.6 million parameters, trained on English product titles of ten "
-    "categories (shoes, vitamins, coffee, toothbrushes, breakfast cereal, sunscreen, conditioner, "
-    "laundry detergent, safety masks, tea). Anything else needs a model of your own: name one "
-    "with `model` or in SCHEMAX_MODEL"
+    "using the embedded model: 6.6 million parameters, trained on product titles of ten categories "
+    "(shoes, vitamins, coffee, toothbrushes, breakfast cereal, sunscreen, conditioner, laundry "
+    "detergent, safety masks, tea). It reads other texts in English too, with many mistakes: for "
+    "real work, name a model of your own with `model` or in SCHEMAX_MODEL"
 )
 
 _PACKAGE = Path(__file__).resolve().parent
