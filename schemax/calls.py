@@ -26,6 +26,7 @@ from schemax.reading.markup import Html
 from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
 from schemax.servers.remote import RemoteModel
+from schemax.trained import TrainedWith
 
 if TYPE_CHECKING:
     from schemax.pipeline import Extractions
@@ -65,6 +66,7 @@ class Calls:
     decoding: DecodingConfig
     eos_ids: tuple[int, ...]
     calibration: Calibration
+    trained: TrainedWith
     _engine: SharedEngine
     _unfamiliar: WeakSet[CompiledSchema]
 
@@ -82,6 +84,8 @@ class Calls:
         config = self.decoding if decoding is None else resolve_decoding(decoding)
         if config.null_penalty is None and self.calibration.null_penalty:
             config = replace(config, null_penalty=self.calibration.null_penalty)
+        if config.extractive is None and (own := self.trained.decoding) is not None:
+            config = replace(config, extractive=own.extractive)
         if refusal := self.model.refusal(config):
             raise ModelError(refusal)
         return compile_schema(

@@ -105,6 +105,9 @@ class DecodingConfig:
         The autoregressive layout has no slots to constrain.
     strict: whether slots hold literals alone, and texts are read as nothing else, as if every field
         were declared with `attr(strict=True)` (docs/typed.md).
+    extractive: whether texts that a slot writes must stand in its document, so that the model
+        invents none (docs/constraints.md). None takes what the model's folder says of it, else
+        False. Needs `constrain`; the autoregressive layout and servers do without it.
     branch_threshold: how probable a token that a slot with choices did not take has to be for the
         choices behind it to be told apart, at the cost of a further slot; less probable ones share
         their probability equally (docs/results.md). 1 tells none apart, and so do other layouts
@@ -134,6 +137,7 @@ class DecodingConfig:
     stop: Stop = "literal"
     constrain: bool = True
     strict: bool = False
+    extractive: bool | None = None
     branch_threshold: float = 0.01
     min_probability: float | None = None
     null_penalty: float | None = None
@@ -170,6 +174,8 @@ class DecodingConfig:
         for name in ("constrain", "strict"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {value!r}")
+        if not isinstance(self.extractive, bool | None):
+            raise ValueError(f"extractive must be True, False or None, not {self.extractive!r}")
         if self.template is not None and not isinstance(self.template, str):
             raise ValueError(f"template must be a name, a path or a text, not {self.template!r}")
         settings = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -197,6 +203,7 @@ PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
             max_retries=0,
             stop="newline",
             constrain=False,
+            extractive=False,
             min_probability=0.0,
             null_penalty=0.0,
             template="paper",

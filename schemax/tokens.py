@@ -20,6 +20,9 @@ TEXT_ENDS, TEXT_UNKNOWN, TEXT_REFUSED = -1, -2, -3
 """What a token does to a free text, where it does not lead to a state of the table: it is allowed
 and ends the slot; it is allowed, and the table knows no more; it is not allowed."""
 
+FREE = "free"
+"""State of a text that is bound to its document no longer: it is whole, or it is no text."""
+
 FinishReason = Literal["stop", "eos", "length"]
 
 
@@ -69,6 +72,29 @@ class Grammar(Protocol):
 
         None for what is more than free text: its matcher has to be asked about every token.
         """
+
+
+class Reader(Protocol):
+    """What slots may copy from one document.
+
+    A state is all that is to be known of what is written: hashable, and nobody else's business.
+    """
+
+    def begin(self, ids: Sequence[int]) -> Any:
+        """The state behind a value's first tokens; `FREE`, or None, as of `after`."""
+
+    def after(self, state: Any, token: int) -> Any:
+        """The state behind one more token; `FREE` where all may follow, None if it may not."""
+
+    def allowed(self, state: Any) -> npt.NDArray[np.bool_]:
+        """(V,) the tokens that may follow, of which `after` does not return None."""
+
+
+class Source(Protocol):
+    """A document whose text slots copy."""
+
+    def reader(self, copying: Any) -> Reader:
+        """copying: of a `SlotSpec`. The same object for the same one."""
 
 
 class Expansion(Protocol):
@@ -128,6 +154,8 @@ class SlotSpec:
     branching: None wants to know nothing of what was not taken. As above.
     begun: tokens of the value that stand at the end of the key already.
     json_schema: of a whole output, for servers that keep to one.
+    copying: how the slot writes texts, if these have to stand in its document; see `Source`. None
+        where they need not. Only a slot with a grammar that is not strict has any.
     """
 
     null_id: int = -1
@@ -136,6 +164,7 @@ class SlotSpec:
     branching: Branching | None = None
     begun: tuple[int, ...] = ()
     json_schema: dict[str, Any] | None = None
+    copying: Any = None
 
 
 AGAIN = "(again)"
@@ -176,6 +205,7 @@ class PromptIds:
         every engine the same work to do. None lets the model choose.
     numbers: (N,) what slots' random numbers depend on; () for their own, 0 to N - 1.
     waves: what is asked once these slots are filled. Only branches of isolated documents have any.
+    sources: (J,) the documents, for slots that copy from them; () if none does.
     """
 
     instruction: tuple[int, ...]
@@ -188,6 +218,7 @@ class PromptIds:
     answers: tuple[tuple[tuple[int, ...], ...], ...] | None = None
     numbers: tuple[int, ...] = ()
     waves: Waves | None = None
+    sources: tuple[Source, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

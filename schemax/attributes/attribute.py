@@ -31,6 +31,8 @@ class Attribute:
     constraints: (keyword, value) pairs, most of them JSON Schema's: see `attributes.constraints`.
     unit: of a number, of which the description tells.
     strict: whether the leaf, or a nested model around it, takes literals alone.
+    extractive: whether its texts must stand in the document, as the leaf or a nested model around
+        it says; None leaves that to the decoding.
     members: of a "union", the scalars that a value may be; positions: of a tuple of different
         types, what stands at each place.
     is_mapping: whether the list is the pairs of a dict, whose `fields` are "key" and "value".
@@ -57,6 +59,7 @@ class Attribute:
     fields: tuple[Attribute, ...] = ()
     unit: str | None = None
     strict: bool = False
+    extractive: bool | None = None
     members: tuple[FieldType, ...] = ()
     positions: tuple[FieldType, ...] = ()
     is_mapping: bool = False

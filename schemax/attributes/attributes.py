@@ -93,6 +93,7 @@ class _Outer:
     nullable: bool = False
     omittable: bool = False
     strict: bool = False
+    extractive: bool | None = None
     after: tuple[Path, ...] = ()
 
 
@@ -134,6 +135,7 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
                 nullable=outer.nullable or field_type.nullable,
                 omittable=outer.omittable or field_type.nullable or not field.is_required(),
                 strict=outer.strict or own_settings(field).get("strict") is True,
+                extractive=own_settings(field).get("extractive", outer.extractive),
                 after=(*outer.after, *after_of(field, fields, outer.path)),
             )
             unit = unit_of(field, field_type)
@@ -243,6 +245,7 @@ def _leaf(
         ),
         unit=unit,
         strict=place.strict or field_type.kind == "union",
+        extractive=place.extractive,
         members=field_type.members,
         positions=field_type.positions,
         is_mapping=field_type.is_mapping,

@@ -25,6 +25,7 @@ def attr(
     after: str | Sequence[str] = (),
     max_depth: int | None = None,
     strict: bool = False,
+    extractive: bool | None = None,
     skip: bool = False,
     **field: Any,
 ) -> Any:
@@ -43,6 +44,8 @@ def attr(
     max_depth: of a field that leads back to a model around it, how many levels of that model are
         read below it; without one, such a model is refused.
     strict: takes literals alone: no "55-Inch", no "two", no "March 3, 2021" (docs/typed.md).
+    extractive: whether texts of the field must stand in the document as they are, so that the model
+        invents none; None leaves that to the decoding (docs/constraints.md).
     skip: the field is not read from documents, and has its default.
 
     Raises TypeError for an argument that neither this function nor Pydantic knows, a `description`
@@ -60,6 +63,7 @@ def attr(
         raise TypeError(f"examples must be a list of examples: write [{examples!r}]")
     own: dict[str, Any] = {"k_max": k_max, "long": long or None, "uniqueItems": unique or None}
     own |= {"unit": unit, "max_depth": max_depth, "strict": strict or None, "skip": skip or None}
+    own["extractive"] = extractive
     own["after"] = (list(after) if isinstance(after, (list, tuple)) else [after]) or None
     if own := {name: value for name, value in own.items() if value is not None}:
         extra = field.pop("json_schema_extra", None)

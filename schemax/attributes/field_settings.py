@@ -28,10 +28,16 @@ def label_of(name: str, field: FieldInfo) -> str:
 
 def is_two_phase(field: FieldInfo, field_type: FieldType) -> bool:
     declared = own_settings(field)
-    for keyword, name in (("long", "long"), ("uniqueItems", "unique"), ("strict", "strict")):
+    names = {
+        "long": "long",
+        "uniqueItems": "unique",
+        "strict": "strict",
+        "extractive": "extractive",
+    }
+    for keyword, name in names.items():
         if (value := declared.get(keyword, False)) not in (True, False):
             raise UnsupportedType(f"{name} must be True or False, not {value!r}")
-        if value and not field_type.is_list and keyword != "strict":
+        if value and not field_type.is_list and keyword in ("long", "uniqueItems"):
             raise UnsupportedType(f"{name} applies to lists only; remove it")
     return bool(field_type.models) or declared.get("long", False) is True
 

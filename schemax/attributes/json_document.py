@@ -24,7 +24,8 @@ _SETTINGS = ("category", "format", "template")
 
 # Of schemax and Pydantic, beside the standard's.
 _OWN_WORDS = frozenset(
-    {"category", "template", "k_max", "long", "unit", "strict", "after", "max_depth", "skip"}
+    {"category", "template", "k_max", "long", "unit", "strict", "extractive", "after"}
+    | {"max_depth", "skip"}
     | {"nullable", "discriminator"}
     | {"example", "xml", "externalDocs"}  # of OpenAPI
 )

@@ -34,7 +34,7 @@ from schemax.errors import SchemaError
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # What `attr` takes, beside `k_max`.
-_OWN = ("long", "unit", "strict", "after", "max_depth")
+_OWN = ("long", "unit", "strict", "extractive", "after", "max_depth")
 
 
 class Builder(Types):

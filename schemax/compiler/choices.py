@@ -87,7 +87,9 @@ def as_text(attribute: Attribute) -> Attribute | None:
     # Of one choice, a text could name no other.
     if attribute.kind != "enum" or attribute.strict or len(attribute.choices) < 2:
         return None
-    return replace(attribute, kind="string", choices=(), choice_values=(), constraints=())
+    # What the choice is read out of need not stand in the document, as the choice need not.
+    held_to = {"choices": (), "choice_values": (), "constraints": ()}
+    return replace(attribute, kind="string", extractive=False, **held_to)
 
 
 def named_choices(attribute: Attribute) -> NamedChoices:

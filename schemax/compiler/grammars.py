@@ -100,6 +100,20 @@ def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextFor
     return text_form(spelling) if spelling and (is_free or reads_texts(attribute)) else None
 
 
+def free_texts(attribute: Attribute, output_format: OutputFormat) -> Spelling | None:
+    """How the attribute's texts are written, if every text is allowed; None if not.
+
+    Of other values only numbers may be allowed beside them. None of lists.
+    """
+    kinds = {one.kind for one in attribute.variants}
+    texts = [one for one in attribute.variants if one.kind == "string"]
+    is_free = bool(texts) and not any(one.constraints for one in texts)
+    is_free |= not texts and reads_texts(attribute)
+    if attribute.is_list or not is_free or not kinds <= {"string", "integer", "number"}:
+        return None
+    return _spelling_of(output_format)
+
+
 def may_be_null(attribute: Attribute) -> bool:
     """Whether the slot may say that the text states nothing.
 

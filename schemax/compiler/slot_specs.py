@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemax.attributes import Attribute
+from schemax.compiler.extractive import copying_of
 from schemax.compiler.free_text import TextForm, text_table
 from schemax.compiler.grammars import (
     check_grammar,
@@ -89,7 +90,11 @@ class Compiling:
                 self.vocab_size,
                 free_text_form(attribute, form),
             )
-        return SlotSpec(null[0] if may_be_null(attribute) else -1, grammar)
+        copying = None
+        if grammar is not None:
+            copying = copying_of(attribute, form, tails, self.config, self.codec, self.vocab_size)
+        null_id = null[0] if may_be_null(attribute) else -1
+        return SlotSpec(null_id, grammar, copying=copying)
 
 
 def slot_tails(

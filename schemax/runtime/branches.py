@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from schemax.runtime.children import child_budget, child_number
 from schemax.runtime.plan import Ids
 from schemax.runtime.requests import Request
-from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
+from schemax.tokens import ChildSlot, SlotOutput, SlotSpec, Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,6 +17,7 @@ class Branch:
 
     request: the number of its request in the batch; key: ids that are read one by one.
     index: among all slots of a run, -1 of those that come later. path, as_text: see `Place`.
+    sources: its document, to copy from; () for none.
     """
 
     request: int
@@ -29,11 +30,12 @@ class Branch:
     answer: Ids = ()
     path: tuple[str, ...] = ()
     as_text: bool = False
+    sources: tuple[Source, ...] = ()
 
 
 def branches_of(number: int, request: Request) -> Iterator[Branch]:
     layout = request.layout
-    ends = layout.suffix_lengths.cumsum()
+    ends, sources = layout.suffix_lengths.cumsum(), request.slot_sources
     for n in range(layout.num_slots):
         key = layout.suffix[ends[n] - layout.suffix_lengths[n] : ends[n]]
         yield Branch(
@@ -45,12 +47,13 @@ def branches_of(number: int, request: Request) -> Iterator[Branch]:
             number=int(layout.numbers[n]),
             index=request.index + n,
             answer=request.answers[n] if request.answers else (),
+            sources=sources[n : n + 1],
         )
 
 
 def wave_of(number: int, request: Request, outputs: tuple[SlotOutput, ...]) -> list[Branch]:
     """The next wave of a request."""
-    root = Branch(number, (), SlotSpec(), 0, request.digests[0], 0)
+    root = Branch(number, (), SlotSpec(), 0, request.digests[0], 0, sources=request.sources)
     called = request.next_wave(outputs)
     return [
         replace(child_of(root, 0, child, request), number=child.number, path=child.path)
@@ -61,7 +64,10 @@ def wave_of(number: int, request: Request, outputs: tuple[SlotOutput, ...]) -> l
 def child_of(parent: Branch, place: int, child: ChildSlot, request: Request) -> Branch:
     budget = child_budget(child, request, parent.budget)
     number = child_number(parent.number, place)
-    made = Branch(parent.request, child.key, child.spec, budget, parent.digest, number)
+    made = replace(
+        Branch(parent.request, child.key, child.spec, budget, parent.digest, number),
+        sources=parent.sources,
+    )
     if parent.spec.branching is None:
         return made
     return replace(made, index=parent.index, path=parent.path, as_text=True)

@@ -209,5 +209,7 @@ class ChildQueue:
             else:
                 called = running.branches if child.slot.spec.begun else running.children
                 called.setdefault(child.parent, []).append(slot)
-            sampler.grammars.begin(slots[place : place + 1], (child.slot.spec,), stops[place])
+            # Only isolated documents, each a request of its own, have children.
+            sources, mine = running.request.sources, slots[place : place + 1]
+            sampler.grammars.begin(mine, (child.slot.spec,), stops[place], sources)
         return slots

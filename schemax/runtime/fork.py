@@ -286,9 +286,10 @@ def _begin(
         stops,
         answers if any(answers) else None,
     )
-    for place, (spec, stop, answer) in enumerate(zip(specs, stops, answers, strict=True)):
-        if not answer:
-            sampler.grammars.begin(slots[place : place + 1], (spec,), stop)
+    for place, (branch, stop) in enumerate(zip(branches, stops, strict=True)):
+        if not branch.answer:
+            mine = slots[place : place + 1]
+            sampler.grammars.begin(mine, (branch.spec,), stop, branch.sources)
     return slots
 
 

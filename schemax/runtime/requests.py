@@ -14,7 +14,7 @@ import numpy as np
 
 from schemax.config import DecodingConfig
 from schemax.runtime.plan import Ids, Ints, lay_out_keys
-from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec, StopTable, Waves
+from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec, Source, StopTable, Waves
 
 if TYPE_CHECKING:
     from schemax.runtime.watching import Watcher  # which imports torch
@@ -72,7 +72,7 @@ class Request:
     stop: what ends a slot. answers: (N,) given tokens, or None.
     use_long_rope: whether longrope takes its long factors.
     retries, bound: of slots that are called for; see `with_retries`.
-    waves: what is asked once the slots are filled.
+    waves: what is asked once the slots are filled. sources: (J,) see `PromptIds`.
     watcher: who is told what passes write, if anybody is.
     """
 
@@ -91,6 +91,7 @@ class Request:
     retries: int = 0
     bound: int | None = None
     waves: Waves | None = None
+    sources: tuple[Source, ...] = ()
     num_document_tokens: tuple[int, ...] = field(default=(), repr=False)
     watcher: Watcher | None = None
 
@@ -123,6 +124,13 @@ class Request:
         """The most tokens that the prompt and its values can have, retries apart."""
         budgets = int(self.layout.budgets.sum())
         return len(self.prefix) + self.num_tokens + budgets
+
+    @property
+    def slot_sources(self) -> tuple[Source, ...]:
+        """(S,) the document of each slot; () if there are none to copy from."""
+        if len(self.sources) < 2:
+            return self.sources * self.num_slots
+        return tuple(self.sources[owner] for owner in self.layout.owners.tolist())
 
     def next_wave(self, outputs: tuple[SlotOutput, ...]) -> tuple[ChildSlot, ...]:
         """What is asked next, once all slots so far are filled."""
@@ -173,6 +181,7 @@ def new_request(
         answers=answers,
         places=[place],
         waves=prompt.waves,
+        sources=prompt.sources,
         num_document_tokens=tuple(map(len, prompt.documents)),
     )
 

@@ -152,10 +152,12 @@ class Scheduler:
     def _begin(self, slots: Ints, request: Request) -> None:
         """Takes up the grammars of slots; one with an answer is given its tokens."""
         specs, answers = request.layout.specs, request.answers
+        sources = request.slot_sources
         if answers is not None:
             free = [place for place, answer in enumerate(answers) if not answer]
             slots, specs = slots[free], tuple(specs[place] for place in free)
-        self._sampler.grammars.begin(slots, specs, request.stop)
+            sources = tuple(sources[place] for place in free) if sources else ()
+        self._sampler.grammars.begin(slots, specs, request.stop, sources)
 
     def spawn(self, room: int) -> int:
         """Takes up slots that others have called for, as far as there is room for their keys.

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from schemax.runtime.copies import Copies
 from schemax.runtime.grammar import Automata, Bits, Node, allowed_ids, are_few, packed
 from schemax.runtime.plan import Ints
 from schemax.runtime.slot_table import SlotTable
-from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, SlotSpec, StopTable
+from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, SlotSpec, Source, StopTable
 
 UNBOUND, TEXT, NODE, MATCHER = range(4)
 """A slot's `mode`: no grammar; a table of free text; a node of a tree; a matcher of its own."""
@@ -44,12 +45,22 @@ class SlotGrammars:
         self._text_tables: list[npt.NDArray[np.int8]] = []
         self._text_numbers: dict[int, int] = {}
         self._in_texts: dict[tuple[int, int], Allowance] = {}
+        self._copies = Copies(table)
         self._ways: dict[int, tuple[Sequence[SlotSpec], _Ways]] = {}
 
     # --- slots come and go -----------------------------------------------------------------------
 
-    def begin(self, slots: Ints, specs: Sequence[SlotSpec], stop: StopTable) -> None:
-        """Takes up n slots of one request. specs: the same object for slots that are alike."""
+    def begin(
+        self,
+        slots: Ints,
+        specs: Sequence[SlotSpec],
+        stop: StopTable,
+        sources: Sequence[Source] = (),
+    ) -> None:
+        """Takes up n slots of one request. specs: the same object for slots that are alike.
+
+        sources: (n,) slots' documents, which they copy from; () if none does.
+        """
         ways = self._ways_of(specs, stop)
         table = self._table
         table.mode[slots] = ways.modes
@@ -67,9 +78,14 @@ class SlotGrammars:
                 table.mode[slot] = UNBOUND
             else:
                 self._matchers[slot] = matcher
+        for place in ways.copying if sources else ():
+            spec = specs[place]
+            self._copies.begin(int(slots[place]), spec.copying, sources[place], spec.begun)
 
     def end(self, slots: Ints) -> None:
         """Lets go of slots that are done."""
+        if self._copies:
+            self._copies.end(slots)
         modes = self._table.mode[slots]
         for slot in slots[modes == NODE].tolist():
             self._nodes.pop(slot, None)
@@ -85,7 +101,8 @@ class SlotGrammars:
             made = [self._way(spec, stop) for spec in specs]
             modes, tables = np.array(made, np.int64).reshape(-1, 2).T
             nodes, matchers = np.flatnonzero(modes == NODE), np.flatnonzero(modes == MATCHER)
-            ways = _Ways(modes, tables, tuple(nodes.tolist()), tuple(matchers.tolist()))
+            copying = [n for n, spec in enumerate(specs) if spec.copying is not None]
+            ways = _Ways(modes, tables, *map(tuple, (nodes.tolist(), matchers.tolist(), copying)))
             if len(self._ways) > 4096:  # children come in many shapes
                 self._ways.clear()
             self._ways[id(specs)] = known = specs, ways
@@ -137,12 +154,19 @@ class SlotGrammars:
             else:
                 bound.append(row)
                 found.append(Allowance.of(mask.copy()))
-        if not bound:
-            return by_table, which, found
-        rows = np.concatenate([by_table, bound])
-        which = np.concatenate([which, np.arange(len(states), len(found))])
-        order = rows.argsort()
-        return rows[order], which[order], found
+        rows = by_table
+        if bound:
+            rows = np.concatenate([by_table, bound])
+            which = np.concatenate([which, np.arange(len(states), len(found))])
+            order = rows.argsort()
+            rows, which = rows[order], which[order]
+        if self._copies:
+            which = which.copy()
+            bits = [allowance.bits for allowance in found]
+            for place, narrow in self._copies.narrowed(slots[rows], which, bits):
+                which[place] = len(found)
+                found.append(Allowance.of(narrow))
+        return rows, which, found
 
     def _in_text(self, number: int, state: int) -> Allowance:
         """What a table of free text allows in one of its states."""
@@ -156,6 +180,18 @@ class SlotGrammars:
 
         ids: (S,) the tokens that are chosen for the slots.
         """
+        if not self._copies:
+            return self._refused_by_grammars(slots, rows, ids)
+        places, moved = self._copies.after(slots[rows], ids[rows])
+        refused = rows[places].tolist()
+        others = np.delete(rows, places) if refused else rows
+        refused += self._refused_by_grammars(slots, others, ids)
+        for row in refused:
+            moved.pop(int(slots[row]), None)
+        self._copies.move(moved)
+        return sorted(refused)
+
+    def _refused_by_grammars(self, slots: Ints, rows: Ints, ids: Ints) -> list[int]:
         table = self._table
         mine, tokens = slots[rows], ids[rows]
         by_table = table.mode[mine] == TEXT
@@ -188,6 +224,7 @@ class SlotGrammars:
 
     def give_up(self, slot: int, matcher: Any = None) -> None:
         """Lets a slot go on without its grammar, which has failed."""
+        self._copies.end(np.array([slot]))
         grammar = self._table.specs[slot].grammar
         matcher = self._matchers.pop(slot, matcher)
         reason = "" if matcher is None else matcher.get_error().strip().partition("\n")[0]
@@ -263,9 +300,11 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """How the grammars of n slots are asked: (n,) modes and tables; places that need more."""
+    """How the grammars of n slots are asked: (n,) modes and tables; places that need more, and
+    of slots that copy."""
 
     modes: Ints
     text_tables: Ints
     nodes: tuple[int, ...]
     matchers: tuple[int, ...]
+    copying: tuple[int, ...]

@@ -1,0 +1,288 @@
+"""Slots whose texts have to stand in their document, so that a model invents none.
+
+A document and what is written are compared in bytes, as the format writes them. What may follow is
+looked for in the document, and then in the vocabulary: few tokens go on like a document does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from schemax.attributes import Attribute
+from schemax.compiler.document_runs import DocumentRuns, Way, lines_of
+from schemax.compiler.grammars import free_texts
+from schemax.compiler.tokenizer import TextCodec
+from schemax.config import DecodingConfig
+from schemax.formats import Form, OutputFormat
+from schemax.tokens import FREE
+
+_NO_IDS: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """How a slot writes texts of its document; see `tokens.Copying`.
+
+    ways: longer heads first. is_all: whether all that is written begins like a text.
+    """
+
+    ways: tuple[Way, ...]
+    is_all: bool
+    codec: TextCodec
+    vocab_size: int
+
+
+def copying_of(
+    attribute: Attribute,
+    output_format: OutputFormat,
+    tails: Sequence[str],
+    config: DecodingConfig,
+    codec: TextCodec,
+    vocab_size: int,
+) -> Copying | None:
+    """None for an attribute whose values need not stand in the document, or cannot be held to it.
+
+    tails: what may follow a value in the output.
+    """
+    asked = config.extractive if attribute.extractive is None else attribute.extractive
+    spelling = free_texts(attribute, output_format) if asked else None
+    if spelling is None:
+        return None
+    null = output_format.escape(None).removeprefix(" ").encode()
+    ways = [_way(form, tails, null) for form in spelling.texts]
+    is_all = any(way.head == b" " for way in ways)
+    # A number that looks like a text need not be written as the document writes it.
+    if not all(way.marker for way in ways) or (is_all and attribute.kind != "string"):
+        return None
+    ways.sort(key=lambda way: -len(way.head))
+    return _shared(Copying(tuple(ways), is_all, codec, vocab_size))
+
+
+@lru_cache(maxsize=64)
+def _shared(copying: Copying) -> Copying:
+    """One object for all slots that copy alike, so that they share what is read."""
+    return copying
+
+
+def _way(form: Form, tails: Sequence[str], null: bytes) -> Way:
+    behind = {(form.after + tail).encode()[:1] for tail in tails}
+    written = ((text, ways[0]) for text, ways in (form.characters or {}).items())
+    return Way(
+        head=f" {form.before}".encode(),
+        marker=behind.pop() if len(behind) == 1 else b"",
+        characters=tuple((text, way) for text, way in written if way != text and text != "\n"),
+        never=re.compile("|".join(f"(?:{never})" for never in form.never)) if form.never else None,
+        beside=b"" if form.before else null,
+    )
+
+
+class Document:
+    """A document that slots copy from; see `tokens.Source`. Read when a slot first needs it.
+
+    ids: as the prompt shows it.
+    """
+
+    def __init__(self, ids: tuple[int, ...], codec: TextCodec) -> None:
+        self._ids, self._codec = ids, codec
+        self._readers: dict[int, Reader] = {}
+
+    def reader(self, copying: Copying) -> Reader:
+        # By identity: hashing what it holds would cost more than all else.
+        found = self._readers.get(id(copying))
+        if found is None:
+            found = self._readers[id(copying)] = Reader(self, copying)
+        return found
+
+    @cached_property
+    def lines(self) -> str:
+        return lines_of(self._codec.decode_bytes(self._ids).decode("utf-8", "replace"))
+
+
+class Place(NamedTuple):
+    """What is written of a text, as it stands first in the document: from `start` to `end`."""
+
+    runs: DocumentRuns
+    marker: bytes
+    start: int
+    end: int
+
+
+class Reader:
+    """What slots may copy from one document; see `tokens.Reader`.
+
+    A state is a `Place`, or the bytes that are written before the text's first character.
+    """
+
+    def __init__(self, document: Document, copying: Copying) -> None:
+        self._document, self._copying = document, copying
+        self._vocabulary = _vocabulary(copying.codec, copying.vocab_size)
+        self._tokens = self._vocabulary.tokens
+        self._runs: dict[int, DocumentRuns] = {}
+        self._first: dict[bytes, npt.NDArray[np.int64]] = {}
+
+    def begin(self, ids: Iterable[int]) -> Place | bytes | str | None:
+        state: Place | bytes | str | None = b""
+        for token in ids:
+            if state is None or isinstance(state, str):
+                break
+            state = self.after(state, token)
+        return state
+
+    def after(self, state: Place | bytes, token: int) -> Place | bytes | str | None:
+        data = self._tokens[token]
+        if isinstance(state, bytes):
+            return self._begun(state + data) if data else None
+        runs, marker, start, end = state
+        if runs.data.startswith(data, end) and data:
+            reached = end + len(data)
+            if reached <= runs.limit(start):
+                return Place(runs, marker, start, reached)
+        cut = data.find(marker)
+        if cut >= 0 and runs.data.startswith(data[:cut], end) and runs.ends[end + cut]:
+            return FREE
+        # Perhaps it stands in the document once more.
+        return self._found(runs, marker, runs.data[start:end], data, start + 1)
+
+    def allowed(self, state: Place | bytes) -> npt.NDArray[np.bool_]:
+        if isinstance(state, bytes):
+            found = _unlike_texts(self._copying, state).copy()
+            if state not in self._first:
+                self._first[state] = np.array(self._first_ids(state), np.int64)
+            found[self._first[state]] = True
+            return found
+        found = np.zeros(len(self._tokens), bool)
+        runs, marker, start, end = state
+        text = runs.data[start:end]
+        for place in runs.places(text, start):
+            found[self._onward(runs, marker, b"", place, place + len(text))] = True
+        return found
+
+    def _of(self, way: Way) -> DocumentRuns:
+        found = self._runs.get(id(way))
+        if found is None:
+            found = self._runs[id(way)] = DocumentRuns(self._document.lines, way)
+        return found
+
+    def _begun(self, written: bytes) -> Place | bytes | str | None:
+        """The state behind the first bytes of a value."""
+        copying = self._copying
+        for way in copying.ways:
+            # Nothing but a text, or also a number, begins like this.
+            if way.head.startswith(written) and (
+                (len(written) < len(way.head) and not copying.is_all) or 1 in self._of(way).starts
+            ):
+                return written
+        for way in copying.ways:
+            if written.startswith(way.head):
+                return self._found(self._of(way), way.marker, b"", written[len(way.head) :], 0)
+        return None if copying.is_all else FREE
+
+    def _found(
+        self, runs: DocumentRuns, marker: bytes, text: bytes, data: bytes, since: int
+    ) -> Place | str | None:
+        """The state behind a text that goes on with a token's bytes, from a place on."""
+        if not data:
+            return None
+        longer = text + data
+        if (start := runs.first(longer, since)) >= 0:
+            return Place(runs, marker, start, start + len(longer))
+        cut = data.find(marker)
+        while cut >= 0:
+            if runs.holds(text + data[:cut], max(0, since - 1)):
+                return FREE
+            cut = data.find(marker, cut + 1)
+        return None
+
+    def _first_ids(self, written: bytes) -> list[int]:
+        """Tokens that lead into texts, behind the first bytes of a value."""
+        found: list[int] = []
+        for way in self._copying.ways:
+            if not way.head.startswith(written):
+                continue
+            rest, runs = way.head[len(written) :], self._of(way)
+            for length in range(1, len(rest) + 1):
+                plain = self._vocabulary.plain.get(rest[:length], _NO_IDS)
+                found += (token for token in plain if self.after(written, token) is not None)
+            for start in runs.all_starts():
+                found += self._onward(runs, way.marker, rest, start, start)
+        return found
+
+    def _onward(
+        self, runs: DocumentRuns, marker: bytes, rest: bytes, start: int, end: int
+    ) -> list[int]:
+        """Tokens that write the rest of a head, and go on with a text or end it.
+
+        start, end: where the text stands as far as it is written.
+        """
+        vocabulary = self._vocabulary
+        plain, ending = vocabulary.plain, vocabulary.ending(marker)
+        limit = runs.limit(start)
+        ahead = rest + runs.data[end : min(limit, end + vocabulary.longest)]
+        longest = max(2, vocabulary.longest_with.get(ahead[:2], 0))
+        found: list[int] = []
+        for length in range(len(rest), min(longest, len(ahead)) + 1):
+            piece, reached = ahead[:length], end + length - len(rest)
+            if reached > end:
+                found += plain.get(piece, _NO_IDS)
+            if reached > start and runs.ends[reached]:
+                found += ending.get(piece, _NO_IDS)
+        return found
+
+
+class _Vocabulary:
+    """Tokens by their bytes.
+
+    tokens: (V,) bytes, b"" of those without any. plain: bytes -> tokens. longest: of all tokens;
+    longest_with: of those that begin with these two bytes.
+    """
+
+    def __init__(self, codec: TextCodec, vocab_size: int) -> None:
+        known = codec.token_bytes[:vocab_size]
+        self.tokens = (*known, *[b""] * (vocab_size - len(known)))
+        self.plain: dict[bytes, list[int]] = defaultdict(list)
+        self.longest_with: dict[bytes, int] = defaultdict(int)
+        for token, data in enumerate(self.tokens):
+            if data:
+                self.plain[data].append(token)
+                self.longest_with[data[:2]] = max(self.longest_with[data[:2]], len(data))
+        self.longest = max(self.longest_with.values(), default=0)
+        self._ending: dict[bytes, dict[bytes, list[int]]] = {}
+
+    def ending(self, marker: bytes) -> dict[bytes, list[int]]:
+        """What may stand before the marker in a token -> such tokens."""
+        if marker not in self._ending:
+            found: dict[bytes, list[int]] = defaultdict(list)
+            for token, data in enumerate(self.tokens):
+                cut = data.find(marker)
+                while cut >= 0:
+                    found[data[:cut]].append(token)
+                    cut = data.find(marker, cut + 1)
+            self._ending[marker] = found
+        return self._ending[marker]
+
+
+@lru_cache(maxsize=8)
+def _vocabulary(codec: TextCodec, vocab_size: int) -> _Vocabulary:
+    return _Vocabulary(codec, vocab_size)
+
+
+@lru_cache(maxsize=32)
+def _unlike_texts(copying: Copying, written: bytes) -> npt.NDArray[np.bool_]:
+    """(V,) the tokens behind which no text can be what is written."""
+    tokens = _vocabulary(copying.codec, copying.vocab_size).tokens
+    found = np.zeros(len(tokens), bool)
+    if not copying.is_all:
+        for token, data in enumerate(tokens):
+            longer = written + data
+            found[token] = bool(data) and not any(
+                longer.startswith(way.head) or way.head.startswith(longer) for way in copying.ways
+            )
+    return found

@@ -1,0 +1,88 @@
+"""How far slots have come with the texts that they copy from their documents.
+
+Which tokens go on with a text is its `tokens.Reader`'s business. A slot that has one is bound until
+its text is whole, or nothing that its grammar allows goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from schemax.runtime.grammar import Bits, packed
+from schemax.runtime.plan import Ids, Ints
+from schemax.runtime.slot_table import SlotTable
+from schemax.tokens import DONE, FREE, Reader, Source
+
+
+class Copies:
+    """Of a table's slots, those that are bound: by their numbers."""
+
+    def __init__(self, table: SlotTable) -> None:
+        self._table = table
+        self._bound: dict[int, tuple[Reader, Any]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._bound)
+
+    def begin(self, slot: int, copying: Any, source: Source, begun: Ids) -> None:
+        """begun: what stands there already; nothing is bound that the document does not hold."""
+        reader = source.reader(copying)
+        state = reader.begin(begun)
+        if state is not None and state is not FREE:
+            self._bound[slot] = reader, state
+
+    def end(self, slots: Ints) -> None:
+        """Lets go of slots."""
+        for slot in slots.tolist():
+            self._bound.pop(slot, None)
+
+    def after(self, slots: Ints, ids: Ints) -> tuple[list[int], dict[int, Any]]:
+        """(n,) slots and a token each: the places of those whose tokens do not go on with their
+        texts; and of the others, by slot, what they are behind their tokens, for `move`."""
+        refused, moved = [], {}
+        bound = self._bound
+        for place, (slot, token) in enumerate(zip(slots.tolist(), ids.tolist(), strict=True)):
+            if slot in bound:
+                reader, state = bound[slot]
+                if (state := reader.after(state, token)) is None:
+                    refused.append(place)
+                else:
+                    moved[slot] = reader, state
+        return refused, moved
+
+    def move(self, moved: dict[int, Any]) -> None:
+        """Takes tokens for written."""
+        for slot, (reader, state) in moved.items():
+            if state is FREE:
+                del self._bound[slot]
+            else:
+                self._bound[slot] = reader, state
+
+    def narrowed(self, slots: Ints, which: Ints, allowed: Sequence[Bits]) -> list[tuple[int, Bits]]:
+        """What goes on with slots' texts, of what their grammars allow: places, and tokens of each.
+
+        which: (n,) what each slot is allowed. Where nothing goes on, a slot is bound no longer, and
+        ends if it may.
+        """
+        found, known = [], {}
+        for place, slot in enumerate(slots.tolist()):
+            if slot not in self._bound:
+                continue
+            reader, state = self._bound[slot]
+            bits = allowed[which[place]]
+            key = int(which[place]), id(reader), state
+            if key not in known:
+                known[key] = bits & packed(reader.allowed(state)[None])[0]
+            narrow = known[key]
+            if not narrow.any():
+                del self._bound[slot]
+                narrow = bits & self._ends(slot)
+            if narrow.any():
+                found.append((place, narrow))
+        return found
+
+    def _ends(self, slot: int) -> Bits:
+        """The tokens that end a slot."""
+        table = self._table
+        return packed(table.stops.next_state[table.state[slot]][None] == DONE)[0]
