@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import slow_but
+from extractive import copied_of
 from oracle import oracle_outputs
 from torch import Tensor
 
@@ -63,17 +64,14 @@ def expected(
     """What the oracle says should have been written, given what was."""
     config = compiled.decoding
     factor = 2**config.max_retries
-    return [
-        oracle_outputs(
-            model,
-            prompt,
-            compiled.stop,
-            config,
-            slots,
-            [factor * budget for budget in prompt.k_max * len(prompt.keys)],
-        )
-        for prompt, slots in zip(compiled.encode(texts), outputs, strict=True)
-    ]
+    copied = copied_of(compiled, texts)
+    found, at = [], 0
+    for prompt, slots in zip(compiled.encode(texts), outputs, strict=True):
+        budgets = [factor * budget for budget in prompt.k_max * len(prompt.keys)]
+        mine = copied[at : at + len(slots)]
+        at += len(slots)
+        found.append(oracle_outputs(model, prompt, compiled.stop, config, slots, budgets, mine))
+    return found
 
 
 def assert_right(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from extractive import Copied
 from torch import Tensor
 
 from schemax.config import DecodingConfig
@@ -25,11 +26,13 @@ def oracle_outputs(
     config: DecodingConfig,
     outputs: Sequence[SlotOutput],
     budgets: Sequence[int] | None = None,
+    copied: Sequence[Copied] = (),
 ) -> tuple[SlotOutput, ...]:
     """(S,) what should have been written into a prompt's slots, given what was.
 
     Equal to `outputs` if these are right; else a slot ends with the first token that differs.
     budgets: (S,) tokens, retries included; None for the prompt's own.
+    copied: (S,) the documents of slots, for those that copy; () if none does.
     """
     plan = plan_prompt(prompt, config)
     found = []
@@ -40,7 +43,8 @@ def oracle_outputs(
         reason: FinishReason | None = None
         for row, actual in zip(logits, outputs[place].ids, strict=True):
             spec = plan.specs[place]
-            written.append(next_token(row, spec, written, stop, config, key))
+            document = copied[place] if copied else None
+            written.append(next_token(row, spec, written, stop, config, key, document))
             reason = finish_reason(written, budget, stop)
             if reason is not None or written[-1] != actual:
                 break
@@ -55,16 +59,20 @@ def next_token(
     stop: StopTable,
     config: DecodingConfig,
     key: Tensor,
+    copied: Copied | None = None,
 ) -> int:
     """(V,) logits -> the token chosen among all that the slot's grammar allows.
 
-    key: (1, 2) for random numbers, see `sampling.choose`.
+    key: (1, 2) for random numbers, see `sampling.choose`. copied: the slot's document, of which
+    texts have to be runs; None where they need not.
     """
     if (grammar := spec.grammar) is not None:
         if (token := forced_token(grammar, written, stop)) is not None:
             return token
-        bits = np.frombuffer(_matcher(grammar, written).compute_bitmask(), np.uint8)
-        allowed = np.unpackbits(bits, bitorder="little")[: len(logits)].astype(bool)
+        allowed = _allowed(grammar, written, len(logits))
+        if copied is not None and spec.copying is not None:
+            before = [_allowed(grammar, written[:n], len(logits)) for n in range(len(written))]
+            allowed = copied.narrowed(written, [*before, allowed], spec, stop)
         logits = logits.masked_fill(~torch.from_numpy(allowed).to(logits.device), -torch.inf)
     return int(choose(logits[None], key, len(written), config))
 
@@ -99,6 +107,11 @@ def finish_reason(written: Sequence[int], budget: int, stop: StopTable) -> Finis
         if state == DONE:
             return "stop"
     return "length" if len(written) >= budget else None
+
+
+def _allowed(grammar: Grammar, written: Sequence[int], vocab_size: int) -> Any:
+    bits = np.frombuffer(_matcher(grammar, written).compute_bitmask(), np.uint8)
+    return np.unpackbits(bits, bitorder="little")[:vocab_size].astype(bool)
 
 
 def _matcher(grammar: Grammar, written: Sequence[int]) -> Any:

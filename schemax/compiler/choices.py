@@ -88,8 +88,8 @@ def as_text(attribute: Attribute) -> Attribute | None:
     if attribute.kind != "enum" or attribute.strict or len(attribute.choices) < 2:
         return None
     # What the choice is read out of need not stand in the document, as the choice need not.
-    held_to = {"choices": (), "choice_values": (), "constraints": ()}
-    return replace(attribute, kind="string", extractive=False, **held_to)
+    text = replace(attribute, kind="string", choices=(), choice_values=(), constraints=())
+    return replace(text, extractive=False)
 
 
 def named_choices(attribute: Attribute) -> NamedChoices:

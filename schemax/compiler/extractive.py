@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from schemax.attributes import Attribute
 from schemax.compiler.document_runs import DocumentRuns, Way, lines_of
-from schemax.compiler.grammars import free_texts
+from schemax.compiler.grammars import free_texts, may_be_null
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.formats import Form, OutputFormat
@@ -56,7 +56,7 @@ def copying_of(
     spelling = free_texts(attribute, output_format) if asked else None
     if spelling is None:
         return None
-    null = output_format.escape(None).removeprefix(" ").encode()
+    null = output_format.escape(None).removeprefix(" ").encode() if may_be_null(attribute) else b""
     ways = [_way(form, tails, null) for form in spelling.texts]
     is_all = any(way.head == b" " for way in ways)
     # A number that looks like a text need not be written as the document writes it.

@@ -85,4 +85,5 @@ class Copies:
     def _ends(self, slot: int) -> Bits:
         """The tokens that end a slot."""
         table = self._table
-        return packed(table.stops.next_state[table.state[slot]][None] == DONE)[0]
+        ends: Bits = packed(table.stops.next_state[table.state[slot]][None] == DONE)[0]
+        return ends
