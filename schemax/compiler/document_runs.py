@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,11 @@ _BREAK = b"\xff"
 # How many edges ahead the last place is looked for where a text may end.
 _MOST_EDGES = 64
 
-_LETTER, _DIGIT, _SPACE = 1, 2, 3
+# Kinds of characters: letters with case and the marks on them, digits, white space; 0 for others.
+# Bytes within a character have a further bit, so that no text starts or ends before them.
+_LETTER, _DIGIT, _SPACE, _INNER = 1, 2, 3, 8
+_BREAK_KIND = bytes([_SPACE])
+_STARTS = re.compile(rb"\x00|(?<![\x01\x09])\x01|(?<![\x02\x0a])\x02")
 # Beyond Unicode's first plane, every character is a word of its own.
 _NUM_KINDS = 0x10000
 
@@ -51,40 +56,27 @@ def lines_of(text: str) -> str:
 class DocumentRuns:
     """A document in one way to write it. Places are bytes, since tokens end within characters.
 
-    text: as `lines_of` gives it. data: what is written. starts, ends: (len(data) + 1,) 1 where a
-    text may start, or end, before a byte; else 0.
+    text: as `lines_of` gives it. data: what is written. marker, never: of the way.
     """
 
-    __slots__ = ("_limits", "_never", "data", "ends", "starts")
+    __slots__ = ("_kinds", "_limits", "data", "marker", "never")
 
     def __init__(self, text: str, way: Way) -> None:
-        codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
-        kinds = _kinds()[np.minimum(codes, _NUM_KINDS - 1)]
-        lengths = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
-        if way.characters and (special := _special(way.characters)).search(text):
-            written = dict(way.characters)
-            for match in special.finditer(text):
-                lengths[match.start()] = len(written[match[0]].encode())
-            text = special.sub(lambda match: written[match[0]], text)
-        is_joined = np.zeros(len(codes) + 1, bool)
-        is_word = (kinds == _LETTER) | (kinds == _DIGIT)
-        is_joined[1:-1] = (kinds[1:] == kinds[:-1]) & is_word[1:]
-        is_space = np.ones(len(codes) + 2, bool)
-        is_space[1:-1] = kinds == _SPACE
-        data = text.encode().replace(b"\n", _BREAK)
-        places = np.concatenate([[0], lengths.cumsum()])
-        starts, ends = np.zeros((2, len(data) + 1), np.uint8)
-        starts[places] = ~is_joined & ~is_space[1:]
-        ends[places] = ~is_joined & ~is_space[:-1]
-        self.data, self.starts, self.ends = data, starts.tobytes(), ends.tobytes()
-        self._never = way.never
+        self.marker, self.never = way.marker, way.never
         self._limits: dict[int, int] = {}
+        self.data, kinds = _written(text, way)
         if way.beside:
-            start, length = len(data) + len(_BREAK), len(way.beside)
+            start = len(self.data) + len(_BREAK)
             self.data += _BREAK + way.beside
-            self.starts += b"\x01" + bytes(length)
-            self.ends += bytes(length) + b"\x01"
-            self._limits[start] = start + length
+            kinds += _BREAK_KIND + way.beside.translate(_ascii_kinds())
+            self._limits[start] = len(self.data)
+        # Of every byte, with a line's end before the first and behind the last.
+        self._kinds = _BREAK_KIND + kinds + _BREAK_KIND
+
+    def is_end(self, place: int) -> bool:
+        """Whether a text may end before this byte."""
+        before, after = self._kinds[place] & ~_INNER, self._kinds[place + 1]
+        return before != _SPACE and after < _INNER and (before != after or not after)
 
     def limit(self, start: int) -> int:
         """How far a text from here on may go, so that it can end; `start` if it cannot."""
@@ -94,29 +86,30 @@ class DocumentRuns:
         return found
 
     def _limit(self, start: int) -> int:
-        end = self.data.find(_BREAK, start)
-        last = place = len(self.data) if end < 0 else end
-        if self._is_text(start, last):
-            return last
-        end, last, place = last, start, start
-        for _ in range(_MOST_EDGES):
-            place = self.ends.find(1, place + 1, end + 1)
-            if place < 0:
-                break
-            if self._is_text(start, place):
-                last = place
-        return last
+        found = self.data.find(_BREAK, start)
+        end = len(self.data) if found < 0 else found
+        if self._is_text(start, end):
+            return end
+        edges = (place for place in range(start + 1, end) if self.is_end(place))
+        return max(
+            (place for place in islice(edges, _MOST_EDGES) if self._is_text(start, place)),
+            default=start,
+        )
 
     def _is_text(self, start: int, end: int) -> bool:
-        return self._never is None or not self._never.fullmatch(self.data[start:end].decode())
+        return self.never is None or not self.never.fullmatch(self.data[start:end].decode())
 
     def places(self, begun: bytes, since: int = 0) -> Iterator[int]:
         """Where a text starts that begins like this, with at least one byte."""
         start = self.data.find(begun, since)
         while start >= 0:
-            if self.starts[start] and start + len(begun) <= self.limit(start):
+            if self._is_start(start) and start + len(begun) <= self.limit(start):
                 yield start
             start = self.data.find(begun, start + 1)
+
+    def _is_start(self, place: int) -> bool:
+        before, after = self._kinds[place] & ~_INNER, self._kinds[place + 1]
+        return after != _SPACE and after < _INNER and (before != after or not after)
 
     def first(self, begun: bytes, since: int = 0) -> int:
         """The first of these; -1 if there is none."""
@@ -124,29 +117,53 @@ class DocumentRuns:
 
     def holds(self, text: bytes, since: int = 0) -> bool:
         """Whether this is a whole text."""
-        return bool(text) and any(self.ends[p + len(text)] for p in self.places(text, since))
+        return bool(text) and any(self.is_end(p + len(text)) for p in self.places(text, since))
 
-    def all_starts(self) -> Iterator[int]:
-        start = self.starts.find(1)
-        while start >= 0:
-            yield start
-            start = self.starts.find(1, start + 1)
+    def starts(self) -> Iterator[int]:
+        """Wherever a text may start."""
+        return (found.start() - 1 for found in _STARTS.finditer(self._kinds))
+
+
+def _written(text: str, way: Way) -> tuple[bytes, bytes]:
+    """A text as it is written, and the kind of every byte's character."""
+    special = _special(way.characters)
+    if text.isascii() and not special.search(text):
+        data = text.encode()
+        return data.replace(b"\n", _BREAK), data.translate(_ascii_kinds())
+    codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
+    lengths = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
+    written = dict(way.characters)
+    for match in special.finditer(text):
+        lengths[match.start()] = len(written[match[0]].encode())
+    data = special.sub(lambda match: written[match[0]], text).encode()
+    kinds = np.repeat(_all_kinds()[np.minimum(codes, _NUM_KINDS - 1)] | _INNER, lengths)
+    kinds[lengths.cumsum() - lengths] &= ~np.uint8(_INNER)
+    return data.replace(b"\n", _BREAK), kinds.tobytes()
 
 
 @lru_cache(maxsize=64)
 def _special(characters: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
+    """What finds these characters."""
+    if not characters:
+        return re.compile(r"(?!)")
     return re.compile("[" + "".join(re.escape(character) for character, _ in characters) + "]")
 
 
+def _kind(character: str) -> int:
+    if character.isspace():
+        return _SPACE
+    if character.isdigit():
+        return _DIGIT
+    has_case = character.lower() != character.upper()
+    return _LETTER if has_case or unicodedata.combining(character) else 0
+
+
 @lru_cache(maxsize=1)
-def _kinds() -> npt.NDArray[np.uint8]:
-    """(65536,) letters with case and the marks on letters, digits, white space; 0 for others."""
-    kinds = np.zeros(_NUM_KINDS, np.uint8)
-    for code, character in enumerate(map(chr, range(_NUM_KINDS))):
-        if character.isspace():
-            kinds[code] = _SPACE
-        elif character.isdigit():
-            kinds[code] = _DIGIT
-        elif character.lower() != character.upper() or unicodedata.combining(character):
-            kinds[code] = _LETTER
-    return kinds
+def _ascii_kinds() -> bytes:
+    return bytes(_kind(chr(code)) if code < 0x80 else 0 for code in range(0x100))
+
+
+@lru_cache(maxsize=1)
+def _all_kinds() -> npt.NDArray[np.uint8]:
+    """(65536,)"""
+    return np.array([*map(_kind, map(chr, range(_NUM_KINDS)))], np.uint8)

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -103,16 +102,12 @@ class Document:
 
     @cached_property
     def lines(self) -> str:
-        return lines_of(self._codec.decode_bytes(self._ids).decode("utf-8", "replace"))
+        data = b"".join(map(self._codec.token_bytes.__getitem__, self._ids))
+        return lines_of(data.decode("utf-8", "replace"))
 
 
-class Place(NamedTuple):
-    """What is written of a text, as it stands first in the document: from `start` to `end`."""
-
-    runs: DocumentRuns
-    marker: bytes
-    start: int
-    end: int
+# What is written of a text, as it stands first in the document: there, from start to end.
+Place = tuple[DocumentRuns, int, int]
 
 
 class Reader:
@@ -140,16 +135,16 @@ class Reader:
         data = self._tokens[token]
         if isinstance(state, bytes):
             return self._begun(state + data) if data else None
-        runs, marker, start, end = state
-        if runs.data.startswith(data, end) and data:
+        runs, start, end = state
+        if runs.data.startswith(data, end):
             reached = end + len(data)
-            if reached <= runs.limit(start):
-                return Place(runs, marker, start, reached)
-        cut = data.find(marker)
-        if cut >= 0 and runs.data.startswith(data[:cut], end) and runs.ends[end + cut]:
+            if data and (runs.never is None or reached <= runs.limit(start)):
+                return runs, start, reached
+        cut = data.find(runs.marker)
+        if cut >= 0 and runs.data.startswith(data[:cut], end) and runs.is_end(end + cut):
             return FREE
         # Perhaps it stands in the document once more.
-        return self._found(runs, marker, runs.data[start:end], data, start + 1)
+        return self._found(runs, runs.data[start:end], data, start)
 
     def allowed(self, state: Place | bytes) -> npt.NDArray[np.bool_]:
         if isinstance(state, bytes):
@@ -159,10 +154,10 @@ class Reader:
             found[self._first[state]] = True
             return found
         found = np.zeros(len(self._tokens), bool)
-        runs, marker, start, end = state
+        runs, start, end = state
         text = runs.data[start:end]
         for place in runs.places(text, start):
-            found[self._onward(runs, marker, b"", place, place + len(text))] = True
+            found[self._onward(runs, b"", place, place + len(text))] = True
         return found
 
     def _of(self, way: Way) -> DocumentRuns:
@@ -177,28 +172,28 @@ class Reader:
         for way in copying.ways:
             # Nothing but a text, or also a number, begins like this.
             if way.head.startswith(written) and (
-                (len(written) < len(way.head) and not copying.is_all) or 1 in self._of(way).starts
+                (len(written) < len(way.head) and not copying.is_all) or self._of(way).data
             ):
                 return written
         for way in copying.ways:
             if written.startswith(way.head):
-                return self._found(self._of(way), way.marker, b"", written[len(way.head) :], 0)
+                return self._found(self._of(way), b"", written[len(way.head) :], 0)
         return None if copying.is_all else FREE
 
     def _found(
-        self, runs: DocumentRuns, marker: bytes, text: bytes, data: bytes, since: int
+        self, runs: DocumentRuns, text: bytes, data: bytes, since: int
     ) -> Place | str | None:
         """The state behind a text that goes on with a token's bytes, from a place on."""
         if not data:
             return None
         longer = text + data
         if (start := runs.first(longer, since)) >= 0:
-            return Place(runs, marker, start, start + len(longer))
-        cut = data.find(marker)
+            return runs, start, start + len(longer)
+        cut = data.find(runs.marker)
         while cut >= 0:
-            if runs.holds(text + data[:cut], max(0, since - 1)):
+            if runs.holds(text + data[:cut], since):
                 return FREE
-            cut = data.find(marker, cut + 1)
+            cut = data.find(runs.marker, cut + 1)
         return None
 
     def _first_ids(self, written: bytes) -> list[int]:
@@ -211,19 +206,17 @@ class Reader:
             for length in range(1, len(rest) + 1):
                 plain = self._vocabulary.plain.get(rest[:length], _NO_IDS)
                 found += (token for token in plain if self.after(written, token) is not None)
-            for start in runs.all_starts():
-                found += self._onward(runs, way.marker, rest, start, start)
+            for start in runs.starts():
+                found += self._onward(runs, rest, start, start)
         return found
 
-    def _onward(
-        self, runs: DocumentRuns, marker: bytes, rest: bytes, start: int, end: int
-    ) -> list[int]:
+    def _onward(self, runs: DocumentRuns, rest: bytes, start: int, end: int) -> list[int]:
         """Tokens that write the rest of a head, and go on with a text or end it.
 
         start, end: where the text stands as far as it is written.
         """
         vocabulary = self._vocabulary
-        plain, ending = vocabulary.plain, vocabulary.ending(marker)
+        plain, ending = vocabulary.plain, vocabulary.ending(runs.marker)
         limit = runs.limit(start)
         ahead = rest + runs.data[end : min(limit, end + vocabulary.longest)]
         longest = max(2, vocabulary.longest_with.get(ahead[:2], 0))
@@ -232,7 +225,7 @@ class Reader:
             piece, reached = ahead[:length], end + length - len(rest)
             if reached > end:
                 found += plain.get(piece, _NO_IDS)
-            if reached > start and runs.ends[reached]:
+            if reached > start and runs.is_end(reached):
                 found += ending.get(piece, _NO_IDS)
         return found
 
