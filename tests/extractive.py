@@ -32,7 +32,7 @@ def texts_in(document: str) -> frozenset[str]:
         padded = ["", *line.strip(), ""]
         edges = [n for n in range(len(padded) - 1) if is_edge(padded[n], padded[n + 1])]
         runs = {"".join(padded[a + 1 : b + 1]) for a in edges for b in edges}
-        found |= {run for run in runs if run and run == run.strip()}
+        found |= {run for run in runs if run.strip() and run == run.rstrip()}
     return frozenset(found)
 
 
@@ -49,7 +49,7 @@ def written_in(document: str, name: str, null: bool) -> tuple[frozenset[bytes], 
             found |= set() if literal.startswith(' "') else {f"{literal}\n"}
         elif name == "json":
             found.add(literal)
-        elif text != "null":
+        elif text != "null" and text == text.strip():  # else references
             found.add(f"{literal}<")
     whole = {one.encode() for one in found}
     return frozenset(whole), frozenset(one[:n] for one in whole for n in range(len(one) + 1))

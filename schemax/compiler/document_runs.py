@@ -2,7 +2,7 @@
 
 An edge is any place between two characters, but between two digits, and between two letters of a
 script that has upper and lower case. So scripts that write no spaces have edges everywhere. White
-space begins no text and ends none.
+space ends no text. It may begin one, since tokens bring it along, and is dropped when that is read.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-# Between lines: in no text, since no character is written with this byte.
-_BREAK = b"\xff"
+BREAK = b"\xff"
+"""What is between lines: in no text, since no character is written with this byte."""
+
 # How many edges ahead the last place is looked for where a text may end.
 _MOST_EDGES = 64
 
@@ -26,7 +27,7 @@ _MOST_EDGES = 64
 # Bytes within a character have a further bit, so that no text starts or ends before them.
 _LETTER, _DIGIT, _SPACE, _INNER = 1, 2, 3, 8
 _BREAK_KIND = bytes([_SPACE])
-_STARTS = re.compile(rb"\x00|(?<![\x01\x09])\x01|(?<![\x02\x0a])\x02")
+_STARTS = re.compile(rb"[\x00\x03]|(?<![\x01\x09])\x01|(?<![\x02\x0a])\x02")
 # Beyond Unicode's first plane, every character is a word of its own.
 _NUM_KINDS = 0x10000
 
@@ -57,6 +58,8 @@ class DocumentRuns:
     """A document in one way to write it. Places are bytes, since tokens end within characters.
 
     text: as `lines_of` gives it. data: what is written. marker, never: of the way.
+
+    A text that starts somewhere goes on, within its line, to the last place where it may end.
     """
 
     __slots__ = ("_kinds", "_limits", "data", "marker", "never")
@@ -66,12 +69,18 @@ class DocumentRuns:
         self._limits: dict[int, int] = {}
         self.data, kinds = _written(text, way)
         if way.beside:
-            start = len(self.data) + len(_BREAK)
-            self.data += _BREAK + way.beside
+            start = len(self.data) + len(BREAK)
+            self.data += BREAK + way.beside
             kinds += _BREAK_KIND + way.beside.translate(_ascii_kinds())
             self._limits[start] = len(self.data)
         # Of every byte, with a line's end before the first and behind the last.
         self._kinds = _BREAK_KIND + kinds + _BREAK_KIND
+
+    def goes_on(self, data: bytes, start: int, end: int) -> bool:
+        """Whether the text that stands there, and may end later, goes on like this."""
+        return self.data.startswith(data, end) and (
+            self.never is None or end + len(data) <= self.limit(start)
+        )
 
     def is_end(self, place: int) -> bool:
         """Whether a text may end before this byte."""
@@ -86,7 +95,7 @@ class DocumentRuns:
         return found
 
     def _limit(self, start: int) -> int:
-        found = self.data.find(_BREAK, start)
+        found = self.data.find(BREAK, start)
         end = len(self.data) if found < 0 else found
         if self._is_text(start, end):
             return end
@@ -109,7 +118,7 @@ class DocumentRuns:
 
     def _is_start(self, place: int) -> bool:
         before, after = self._kinds[place] & ~_INNER, self._kinds[place + 1]
-        return after != _SPACE and after < _INNER and (before != after or not after)
+        return after < _INNER and (before != after or after in (0, _SPACE))
 
     def first(self, begun: bytes, since: int = 0) -> int:
         """The first of these; -1 if there is none."""
@@ -121,7 +130,8 @@ class DocumentRuns:
 
     def starts(self) -> Iterator[int]:
         """Wherever a text may start."""
-        return (found.start() - 1 for found in _STARTS.finditer(self._kinds))
+        found = _STARTS.finditer(self._kinds, 1, len(self._kinds) - 1)
+        return (match.start() - 1 for match in found)
 
 
 def _written(text: str, way: Way) -> tuple[bytes, bytes]:
@@ -129,7 +139,7 @@ def _written(text: str, way: Way) -> tuple[bytes, bytes]:
     special = _special(way.characters)
     if text.isascii() and not special.search(text):
         data = text.encode()
-        return data.replace(b"\n", _BREAK), data.translate(_ascii_kinds())
+        return data.replace(b"\n", BREAK), data.translate(_ascii_kinds())
     codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
     lengths = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
     written = dict(way.characters)
@@ -138,7 +148,7 @@ def _written(text: str, way: Way) -> tuple[bytes, bytes]:
     data = special.sub(lambda match: written[match[0]], text).encode()
     kinds = np.repeat(_all_kinds()[np.minimum(codes, _NUM_KINDS - 1)] | _INNER, lengths)
     kinds[lengths.cumsum() - lengths] &= ~np.uint8(_INNER)
-    return data.replace(b"\n", _BREAK), kinds.tobytes()
+    return data.replace(b"\n", BREAK), kinds.tobytes()
 
 
 @lru_cache(maxsize=64)

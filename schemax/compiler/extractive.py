@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemax.attributes import Attribute
-from schemax.compiler.document_runs import DocumentRuns, Way, lines_of
+from schemax.compiler.document_runs import BREAK, DocumentRuns, Way, lines_of
 from schemax.compiler.grammars import free_texts, may_be_null
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
@@ -136,12 +136,10 @@ class Reader:
         if isinstance(state, bytes):
             return self._begun(state + data) if data else None
         runs, start, end = state
-        if runs.data.startswith(data, end):
-            reached = end + len(data)
-            if data and (runs.never is None or reached <= runs.limit(start)):
-                return runs, start, reached
+        if data and runs.goes_on(data, start, end):
+            return runs, start, end + len(data)
         cut = data.find(runs.marker)
-        if cut >= 0 and runs.data.startswith(data[:cut], end) and runs.is_end(end + cut):
+        if cut >= 0 and runs.goes_on(data[:cut], start, end) and runs.is_end(end + cut):
             return FREE
         # Perhaps it stands in the document once more.
         return self._found(runs, runs.data[start:end], data, start)
@@ -233,12 +231,12 @@ class Reader:
 class _Vocabulary:
     """Tokens by their bytes.
 
-    tokens: (V,) bytes, b"" of those without any. plain: bytes -> tokens. longest: of all tokens;
-    longest_with: of those that begin with these two bytes.
+    tokens: (V,) bytes, b"" of those without any and of those that hold `BREAK`. plain: bytes ->
+    tokens. longest: of all tokens; longest_with: of those that begin with these two bytes.
     """
 
     def __init__(self, codec: TextCodec, vocab_size: int) -> None:
-        known = codec.token_bytes[:vocab_size]
+        known = [b"" if BREAK in data else data for data in codec.token_bytes[:vocab_size]]
         self.tokens = (*known, *[b""] * (vocab_size - len(known)))
         self.plain: dict[bytes, list[int]] = defaultdict(list)
         self.longest_with: dict[bytes, int] = defaultdict(int)
