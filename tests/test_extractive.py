@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import TITLES, combinations, slow_but
 from constrained import TEMPLATE, forked
-from decoding import assert_right, outputs_of
+from decoding import assert_right, outputs_of, run
 from extractive import is_edge, may_begin, texts_in
 from grammar_walks import FORMATS, in_each_format
 from hypothesis import example, given
@@ -24,6 +24,7 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema, load_cod
 from schemax.compiler.extractive import Copying, Document
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.resources import resource_dir
+from schemax.runtime import sampler
 from schemax.runtime.model import DecoderModel
 from schemax.tokens import FREE
 
@@ -74,6 +75,17 @@ def test_decoding_equals_the_oracle(
 @pytest.mark.parametrize("name", slow_but({"json"}, FORMATS))
 def test_forks_equal_the_oracle(codec: TextCodec, name: str) -> None:
     assert_right(forked(codec), compiled_for(Texts, codec, name), DOCUMENTS, 3)
+
+
+@in_each_format
+def test_asking_before_the_choice_gives_the_same(
+    decoder_model: Model, codec: TextCodec, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on devices whose memory is not the host's."""
+    compiled = compiled_for(Texts, codec, name)
+    usual = run(decoder_model(), compiled, DOCUMENTS, 3)
+    monkeypatch.setattr(sampler, "SHARED", ())
+    assert run(decoder_model(), compiled, DOCUMENTS, 3) == usual
 
 
 # --- whatever is written stands there ------------------------------------------------------------

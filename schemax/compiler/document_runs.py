@@ -2,7 +2,8 @@
 
 An edge is any place between two characters, but between two digits, and between two letters of a
 script that has upper and lower case. So scripts that write no spaces have edges everywhere. White
-space ends no text. It may begin one, since tokens bring it along, and is dropped when that is read.
+space ends no text. It may begin one in quotes, since tokens bring it along, and is dropped when
+that is read.
 """
 
 from __future__ import annotations
@@ -62,10 +63,11 @@ class DocumentRuns:
     A text that starts somewhere goes on, within its line, to the last place where it may end.
     """
 
-    __slots__ = ("_kinds", "_limits", "data", "marker", "never")
+    __slots__ = ("_apart", "_kinds", "_limits", "data", "marker", "never")
 
     def __init__(self, text: str, way: Way) -> None:
         self.marker, self.never = way.marker, way.never
+        self._apart = (0, _SPACE) if way.never is None else (0,)
         self._limits: dict[int, int] = {}
         self.data, kinds = _written(text, way)
         if way.beside:
@@ -118,7 +120,7 @@ class DocumentRuns:
 
     def _is_start(self, place: int) -> bool:
         before, after = self._kinds[place] & ~_INNER, self._kinds[place + 1]
-        return after < _INNER and (before != after or after in (0, _SPACE))
+        return after in self._apart or (before != after and after in (_LETTER, _DIGIT))
 
     def first(self, begun: bytes, since: int = 0) -> int:
         """The first of these; -1 if there is none."""
@@ -131,7 +133,7 @@ class DocumentRuns:
     def starts(self) -> Iterator[int]:
         """Wherever a text may start."""
         found = _STARTS.finditer(self._kinds, 1, len(self._kinds) - 1)
-        return (match.start() - 1 for match in found)
+        return (match.start() - 1 for match in found if self._is_start(match.start() - 1))
 
 
 def _written(text: str, way: Way) -> tuple[bytes, bytes]:

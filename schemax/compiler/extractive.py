@@ -17,13 +17,15 @@ import numpy.typing as npt
 
 from schemax.attributes import Attribute
 from schemax.compiler.document_runs import BREAK, DocumentRuns, Way, lines_of
-from schemax.compiler.grammars import free_texts, may_be_null
+from schemax.compiler.grammars import may_be_null, reads_texts, spelling_of
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.formats import Form, OutputFormat
 from schemax.tokens import FREE
 
 _NO_IDS: tuple[int, ...] = ()
+# Few tokens begin with the same bytes, if these are so many; shorter ones are looked for anyway.
+_KEY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def copying_of(
     tails: what may follow a value in the output.
     """
     asked = config.extractive if attribute.extractive is None else attribute.extractive
-    spelling = free_texts(attribute, output_format) if asked else None
+    spelling = spelling_of(output_format) if asked and _is_free(attribute) else None
     if spelling is None:
         return None
     null = output_format.escape(None).removeprefix(" ").encode() if may_be_null(attribute) else b""
@@ -69,6 +71,14 @@ def copying_of(
 def _shared(copying: Copying) -> Copying:
     """One object for all slots that copy alike, so that they share what is read."""
     return copying
+
+
+def _is_free(attribute: Attribute) -> bool:
+    """Whether any text may be written, and beside texts no value but numbers."""
+    kinds = {one.kind for one in attribute.variants}
+    texts = [one for one in attribute.variants if one.kind == "string"]
+    takes_all = not any(one.constraints for one in texts) if texts else reads_texts(attribute)
+    return takes_all and not attribute.is_list and kinds <= {"string", "integer", "number"}
 
 
 def _way(form: Form, tails: Sequence[str], null: bytes) -> Way:
@@ -217,14 +227,14 @@ class Reader:
         plain, ending = vocabulary.plain, vocabulary.ending(runs.marker)
         limit = runs.limit(start)
         ahead = rest + runs.data[end : min(limit, end + vocabulary.longest)]
-        longest = max(2, vocabulary.longest_with.get(ahead[:2], 0))
+        longest = vocabulary.longest_with.get(ahead[:_KEY], _KEY - 1)
         found: list[int] = []
         for length in range(len(rest), min(longest, len(ahead)) + 1):
             piece, reached = ahead[:length], end + length - len(rest)
-            if reached > end:
-                found += plain.get(piece, _NO_IDS)
-            if reached > start and runs.is_end(reached):
-                found += ending.get(piece, _NO_IDS)
+            if reached > end and (ids := plain.get(piece)):
+                found += ids
+            if reached > start and (ids := ending.get(piece)) and runs.is_end(reached):
+                found += ids
         return found
 
 
@@ -232,7 +242,7 @@ class _Vocabulary:
     """Tokens by their bytes.
 
     tokens: (V,) bytes, b"" of those without any and of those that hold `BREAK`. plain: bytes ->
-    tokens. longest: of all tokens; longest_with: of those that begin with these two bytes.
+    tokens. longest: of all tokens; longest_with: of those that begin with `_KEY` bytes.
     """
 
     def __init__(self, codec: TextCodec, vocab_size: int) -> None:
@@ -243,7 +253,8 @@ class _Vocabulary:
         for token, data in enumerate(self.tokens):
             if data:
                 self.plain[data].append(token)
-                self.longest_with[data[:2]] = max(self.longest_with[data[:2]], len(data))
+                key = data[:_KEY]
+                self.longest_with[key] = max(self.longest_with[key], len(data))
         self.longest = max(self.longest_with.values(), default=0)
         self._ending: dict[bytes, dict[bytes, list[int]]] = {}
 
@@ -269,11 +280,9 @@ def _vocabulary(codec: TextCodec, vocab_size: int) -> _Vocabulary:
 def _unlike_texts(copying: Copying, written: bytes) -> npt.NDArray[np.bool_]:
     """(V,) the tokens behind which no text can be what is written."""
     tokens = _vocabulary(copying.codec, copying.vocab_size).tokens
-    found = np.zeros(len(tokens), bool)
-    if not copying.is_all:
-        for token, data in enumerate(tokens):
-            longer = written + data
-            found[token] = bool(data) and not any(
-                longer.startswith(way.head) or way.head.startswith(longer) for way in copying.ways
-            )
-    return found
+    if copying.is_all:
+        return np.zeros(len(tokens), bool)
+    heads = [way.head[len(written) :] for way in copying.ways if way.head.startswith(written)]
+    begun = {head[:length] for head in heads for length in range(len(head) + 1)}
+    some = tuple(heads)
+    return np.array([data not in begun and not data.startswith(some) for data in tokens])

@@ -63,7 +63,7 @@ def slot_grammar(
 
     None for a format that says nothing of its spelling: its slots are not constrained.
     """
-    spelling = _spelling_of(output_format)
+    spelling = spelling_of(output_format)
     if spelling is None:
         return None
     value = _Value(attribute, output_format, spelling, literals)
@@ -94,24 +94,10 @@ def reads_texts(attribute: Attribute) -> bool:
 
 def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextForm | None:
     """How the attribute's texts are written, if every text is allowed and written in one way."""
-    spelling = _spelling_of(output_format)
+    spelling = spelling_of(output_format)
     texts = [one for one in attribute.variants if one.kind == "string" and not one.constraints]
     is_free = bool(texts) and not attribute.is_list
     return text_form(spelling) if spelling and (is_free or reads_texts(attribute)) else None
-
-
-def free_texts(attribute: Attribute, output_format: OutputFormat) -> Spelling | None:
-    """How the attribute's texts are written, if every text is allowed; None if not.
-
-    Of other values only numbers may be allowed beside them. None of lists.
-    """
-    kinds = {one.kind for one in attribute.variants}
-    texts = [one for one in attribute.variants if one.kind == "string"]
-    is_free = bool(texts) and not any(one.constraints for one in texts)
-    is_free |= not texts and reads_texts(attribute)
-    if attribute.is_list or not is_free or not kinds <= {"string", "integer", "number"}:
-        return None
-    return _spelling_of(output_format)
 
 
 def may_be_null(attribute: Attribute) -> bool:
@@ -181,7 +167,8 @@ def _byte_tokenizer() -> Any:
     return LLTokenizer("byte")
 
 
-def _spelling_of(output_format: OutputFormat) -> Spelling | None:
+def spelling_of(output_format: OutputFormat) -> Spelling | None:
+    """How a format writes texts; None for one that does not say."""
     # Not a member of the protocol: formats of one's own need not have it.
     spelling: Callable[[], Spelling | None] | None = getattr(output_format, "spelling", None)
     return spelling() if spelling is not None else None
