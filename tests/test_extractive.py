@@ -58,7 +58,7 @@ WAYS: list[dict[str, Any]] = [
     {"temperature": 1.5, "top_p": 0.9, "seed": 3},
     {"layout": "gapped"},
     {"layout": "gapped", "slots": "causal", "temperature": 1.0},
-    {"documents": "stacked", "documents_per_prompt": 2},
+    {"documents": "stacked", "documents_per_prompt": 2, "temperature": 1.5},
 ]
 
 
@@ -69,7 +69,7 @@ def test_decoding_equals_the_oracle(
     compiled = compiled_for(Texts, codec, name, **config)
     found = assert_right(decoder_model(), compiled, DOCUMENTS, 3)
     free = compiled_for(Texts, codec, name, **config, extractive=False)
-    assert found != assert_right(decoder_model(), free, DOCUMENTS, 3)
+    assert found != run(decoder_model(), free, DOCUMENTS, 3)
 
 
 @pytest.mark.parametrize("name", slow_but({"json"}, FORMATS))
