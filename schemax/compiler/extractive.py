@@ -30,7 +30,7 @@ _KEY = 4
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """How a slot writes texts of its document; see `tokens.Copying`.
+    """How a slot writes texts of its document; see `SlotSpec.copying`.
 
     ways: longer heads first. is_all: whether all that is written begins like a text.
     """
