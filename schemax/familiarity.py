@@ -107,9 +107,14 @@ class Familiarity:
 def _forbidden(schema: CompiledSchema, items: list[Extraction[Any]]) -> dict[str, float]:
     """The fields whose types allow little of what a model would write, with the mean share."""
     found: dict[str, list[float]] = {}
+    # Texts that must stand in the document are forbidden most others, whatever their type.
+    asked = zip(schema.attributes, schema.slots, strict=False)
+    copied = {attribute.name for attribute, spec in asked if spec.copying is not None}
     for item in items:
         for attribute, slot in zip(schema.attributes, item.slots, strict=True):
-            if slot is not None and slot.legal_probability is not None:
+            if attribute.name in copied or slot is None:
+                continue
+            if slot.legal_probability is not None:
                 found.setdefault(attribute.name, []).append(slot.legal_probability)
     shares = {name: fmean(some) for name, some in found.items()}
     return {name: share for name, share in shares.items() if share < LEAST_LEGAL}
