@@ -21,8 +21,9 @@ import numpy.typing as npt
 BREAK = b"\xff"
 """What is between lines: in no text, since no character is written with this byte."""
 
-# How many edges ahead the last place is looked for where a text may end.
-_MOST_EDGES = 64
+# Bytes of a text that is held against patterns, some of which take the square of its length; and
+# how many edges ahead the last place is looked for where one may end.
+_LONGEST, _MOST_EDGES = 1_024, 64
 
 # Kinds of characters: letters with case and the marks on them, digits, white space; 0 for others.
 # Bytes within a character have a further bit, so that no text starts or ends before them.
@@ -99,16 +100,18 @@ class DocumentRuns:
     def _limit(self, start: int) -> int:
         found = self.data.find(BREAK, start)
         end = len(self.data) if found < 0 else found
-        if self._is_text(start, end):
+        if self.never is None or (end - start <= _LONGEST and self._is_text(start, end)):
             return end
-        edges = (place for place in range(start + 1, end) if self.is_end(place))
+        ahead = range(start + 1, min(end, start + _LONGEST))
+        edges = (place for place in ahead if self.is_end(place))
         return max(
             (place for place in islice(edges, _MOST_EDGES) if self._is_text(start, place)),
             default=start,
         )
 
     def _is_text(self, start: int, end: int) -> bool:
-        return self.never is None or not self.never.fullmatch(self.data[start:end].decode())
+        assert self.never is not None
+        return not self.never.fullmatch(self.data[start:end].decode())
 
     def places(self, begun: bytes, since: int = 0) -> Iterator[int]:
         """Where a text starts that begins like this, with at least one byte."""

@@ -164,8 +164,8 @@ class Reader:
         found = np.zeros(len(self._tokens), bool)
         runs, start, end = state
         text = runs.data[start:end]
-        for place in runs.places(text, start):
-            found[self._onward(runs, b"", place, place + len(text))] = True
+        places = ((place, place + len(text)) for place in runs.places(text, start))
+        found[self._onward(runs, b"", places)] = True
         return found
 
     def _of(self, way: Way) -> DocumentRuns:
@@ -214,27 +214,33 @@ class Reader:
             for length in range(1, len(rest) + 1):
                 plain = self._vocabulary.plain.get(rest[:length], _NO_IDS)
                 found += (token for token in plain if self.after(written, token) is not None)
-            for start in runs.starts():
-                found += self._onward(runs, rest, start, start)
+            found += self._onward(runs, rest, ((start, start) for start in runs.starts()))
         return found
 
-    def _onward(self, runs: DocumentRuns, rest: bytes, start: int, end: int) -> list[int]:
+    def _onward(
+        self, runs: DocumentRuns, rest: bytes, places: Iterable[tuple[int, int]]
+    ) -> list[int]:
         """Tokens that write the rest of a head, and go on with a text or end it.
 
-        start, end: where the text stands as far as it is written.
+        places: from where to where the text stands as far as it is written.
         """
         vocabulary = self._vocabulary
         plain, ending = vocabulary.plain, vocabulary.ending(runs.marker)
-        limit = runs.limit(start)
-        ahead = rest + runs.data[end : min(limit, end + vocabulary.longest)]
-        longest = vocabulary.longest_with.get(ahead[:_KEY], _KEY - 1)
+        # What follows is often the same, and decides alone.
+        alike: dict[tuple[bytes, int], tuple[int, int]] = {}
+        for start, end in places:
+            last = min(runs.limit(start), end + vocabulary.longest)
+            alike.setdefault((runs.data[end : last + 1], last - end), (start, end))
         found: list[int] = []
-        for length in range(len(rest), min(longest, len(ahead)) + 1):
-            piece, reached = ahead[:length], end + length - len(rest)
-            if reached > end and (ids := plain.get(piece)):
-                found += ids
-            if reached > start and (ids := ending.get(piece)) and runs.is_end(reached):
-                found += ids
+        for (_, count), (start, end) in alike.items():
+            ahead = rest + runs.data[end : end + count]
+            longest = vocabulary.longest_with.get(ahead[:_KEY], _KEY - 1)
+            for length in range(len(rest), min(longest, len(ahead)) + 1):
+                piece, reached = ahead[:length], end + length - len(rest)
+                if reached > end and (ids := plain.get(piece)):
+                    found += ids
+                if reached > start and (ids := ending.get(piece)) and runs.is_end(reached):
+                    found += ids
         return found
 
 
