@@ -100,10 +100,13 @@ class DocumentRuns:
     def _limit(self, start: int) -> int:
         found = self.data.find(BREAK, start)
         end = len(self.data) if found < 0 else found
-        if self.never is None or (end - start <= _LONGEST and self._is_text(start, end)):
+        if self.never is None:
             return end
-        ahead = range(start + 1, min(end, start + _LONGEST))
-        edges = (place for place in ahead if self.is_end(place))
+        if end - start > _LONGEST:
+            end = next(filter(self.is_end, range(start + _LONGEST, start, -1)), start)
+        if self._is_text(start, end):
+            return end
+        edges = filter(self.is_end, range(start + 1, end))
         return max(
             (place for place in islice(edges, _MOST_EDGES) if self._is_text(start, place)),
             default=start,
