@@ -135,8 +135,8 @@ def note_trained(name: str | None, extractor: Extractor, settings: Mapping[str, 
     settings: those of `checked_settings`.
     """
     trained = extractor.trained
-    if trained == TrainedWith():
-        return
+    if trained == TrainedWith() or model_place(name) == named_model("embedded"):
+        return  # the embedded model has a warning of its own
     own = {
         "format": trained.format and f"the format {trained.format}",
         "decoding": trained.decoding and f"the decoding {decoding_name(trained.decoding)}",
@@ -144,7 +144,7 @@ def note_trained(name: str | None, extractor: Extractor, settings: Mapping[str, 
     }
     if used := [text for key, text in own.items() if text and settings.get(key) is None]:
         warnings.warn(
-            f"{name or os.environ.get('SCHEMAX_MODEL')} is used as it was trained, where neither "
+            f"{name or os.environ['SCHEMAX_MODEL']} is used as it was trained, where neither "
             f"an option nor the schema says otherwise: with {', '.join(used)}",
             stacklevel=2,
         )

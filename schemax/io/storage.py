@@ -10,6 +10,7 @@ import errno
 import glob
 import importlib
 import os
+import stat
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -93,7 +94,12 @@ def expand(name: str) -> list[str]:
 
 
 def reading(name: str) -> BinaryIO:
-    """The bytes of a place. Raises InputError if the place cannot be opened."""
+    """The bytes of a place. Raises InputError if the place cannot be opened, and for a pipe."""
+    if not is_remote(name) and os.path.exists(name) and stat.S_ISFIFO(os.stat(name).st_mode):
+        raise InputError(
+            f"cannot read {name}: it is a pipe, and an input is read more than once; write it into "
+            "a file, or pipe it into the command and name the input -"
+        )
     return _opened(name, "rb", name)
 
 
