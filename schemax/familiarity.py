@@ -25,17 +25,21 @@ DOCUMENTS = 10
 LEAST_LEGAL = 0.5
 """Of the probability of a field's values, over the same documents, so much is to be allowed."""
 
+FLOOR = -1.0
+"""So that one slot that has to write what its model finds absurd does not outweigh all others."""
+
 _LEAST = 1e-300
 """A probability of very many tokens may be rounded to 0."""
 
 
 def mean_logprob(item: Extraction[Any]) -> float | None:
-    """The mean over a document's slots of the mean log-probability of their tokens.
+    """The mean over a document's slots of the mean log-probability of their tokens, of each slot at
+    least `FLOOR`.
 
     None where none is known: of an unread document, or an autoregressive output.
     """
     found = [
-        log(max(slot.probability, _LEAST)) / slot.tokens
+        max(log(max(slot.probability, _LEAST)) / slot.tokens, FLOOR)
         for slot in item.slots
         if slot is not None and slot.probability is not None and slot.tokens
     ]
