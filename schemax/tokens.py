@@ -166,6 +166,12 @@ class SlotSpec:
     json_schema: dict[str, Any] | None = None
     copying: Any = None
 
+    @property
+    def is_penalised(self) -> bool:
+        """Whether a penalty on null counts: it does not for the number of a list's items, since a
+        list that is not there costs one mistake, and wrong items many."""
+        return self.null_id >= 0 and self.expansion is None
+
 
 AGAIN = "(again)"
 

@@ -21,6 +21,7 @@ from schemax.calibration import FILE, Calibration, read_calibration
 from schemax.cli import app
 from schemax.compiler import TextCodec
 from schemax.config import resolve_decoding
+from schemax.runtime.engine import decode
 
 
 class Shoe(AttrSchema):
@@ -156,3 +157,19 @@ def test_calibrate_keeps_the_best(saved_model: Path, tmp_path: Path) -> None:
     assert json.loads((folder / FILE).read_text())["null_penalty"] == 100
     refused(run("1,x"), "--null-penalty 1,x")
     refused(run("1000"), "null_penalty must be from -100 to 100")
+
+
+class Long(AttrSchema):
+    tags: list[str] = attr(long=True, default_factory=list)
+    brand: str | None = attr(k_max=5)
+
+
+def test_numbers_of_items_are_not_penalised(decoder_model: Any, codec: TextCodec) -> None:
+    found = []
+    for penalty in (-100.0, 0.0):
+        compiled = compiled_in("branched", Long, codec, null_penalty=penalty)
+        prompts = compiled.encode(TITLES[:4])
+        found.append(decode(decoder_model(), prompts, compiled.stop, compiled.decoding))
+    for (count, brand), (same, _) in zip(*found, strict=True):
+        assert count.ids == same.ids
+        assert compiled.decode_slot(brand.ids)[0] == " null"

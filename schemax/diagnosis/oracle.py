@@ -37,7 +37,7 @@ def oracle_logits(
     """
     specs = plan_prompt(prompt, config).specs
     for logits, spec in zip(_logits(model, prompt, config, outputs), specs, strict=True):
-        if spec.null_id >= 0:
+        if spec.is_penalised:
             logits[0, spec.null_id] -= config.null_penalty or 0.0
         yield logits
 

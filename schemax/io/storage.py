@@ -10,9 +10,9 @@ import errno
 import glob
 import importlib
 import os
-import stat
 import re
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath

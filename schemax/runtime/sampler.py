@@ -77,6 +77,7 @@ class Sampler:
         if not penalty:
             return
         (rows,) = np.nonzero((table.step[slots] == 0) & (table.null_id[slots] >= 0))
+        rows = rows[[spec.is_penalised for spec in table.specs[slots[rows]]]]
         if len(rows):
             places = stage([rows, table.null_id[slots[rows]]], logits.device)
             logits[places[0], places[1]] -= penalty
