@@ -83,7 +83,9 @@ class Calls:
         settings = settings_of(schema)
         config = self.decoding if decoding is None else resolve_decoding(decoding)
         if config.null_penalty is None and self.calibration.null_penalty:
-            config = replace(config, null_penalty=self.calibration.null_penalty)
+            calibrated = replace(config, null_penalty=self.calibration.null_penalty)
+            if not self.model.refusal(calibrated):  # servers choose tokens by themselves
+                config = calibrated
         if config.extractive is None and (own := self.trained.decoding) is not None:
             config = replace(config, extractive=own.extractive)
         if refusal := self.model.refusal(config):

@@ -41,7 +41,8 @@ def written(*logprobs: float) -> Extraction[Tea]:
 
 
 def test_the_mean_over_slots() -> None:
-    assert mean_logprob(written(-0.5, -1.5)) == pytest.approx(-1)
+    assert mean_logprob(written(-0.5, -0.25)) == pytest.approx(-0.375)
+    assert mean_logprob(written(-0.5, -1.5)) == pytest.approx(-0.75)  # of a slot at least -1
     assert mean_logprob(written()) is None
     lost = SlotText("x", "length", 4000, False, probability=0.0)
     assert mean_logprob(Extraction(None, 0, None, slots=(None, lost))) == pytest.approx(-0.17, 0.1)
