@@ -26,7 +26,7 @@ from schemax.reading.markup import Html
 from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
 from schemax.servers.remote import RemoteModel
-from schemax.trained import TrainedWith
+from schemax.trained import TrainedWith, as_trained
 
 if TYPE_CHECKING:
     from schemax.pipeline import Extractions
@@ -82,12 +82,11 @@ class Calls:
         """Compiles a schema for this model; see `compile_schema` for what is raised."""
         settings = settings_of(schema)
         config = self.decoding if decoding is None else resolve_decoding(decoding)
+        config = as_trained(config, self.trained.decoding)
         if config.null_penalty is None and self.calibration.null_penalty:
             calibrated = replace(config, null_penalty=self.calibration.null_penalty)
             if not self.model.refusal(calibrated):  # servers choose tokens by themselves
                 config = calibrated
-        if config.extractive is None and (own := self.trained.decoding) is not None:
-            config = replace(config, extractive=own.extractive)
         if refusal := self.model.refusal(config):
             raise ModelError(refusal)
         return compile_schema(

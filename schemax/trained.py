@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,13 @@ class TrainedWith:
     format: str | None = None
     decoding: DecodingConfig | None = None
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def as_trained(config: DecodingConfig, trained: DecodingConfig | None) -> DecodingConfig:
+    """What a call asks for; what it leaves to the model's folder, as that has it."""
+    if config.extractive is None and trained is not None:
+        return replace(config, extractive=trained.extractive)
+    return config
 
 
 def read_trained(path: Path) -> TrainedWith:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -300,6 +301,9 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         Source.of([str(tmp_path / "*.csv")])
     with pytest.raises(InputError, match="stdin"):
         Source.of(["-", "-"])
+    os.mkfifo(tmp_path / "pipe.jsonl")  # like that of <(zcat in.jsonl.gz)
+    with pytest.raises(InputError, match=r"pipe\.jsonl: it is a pipe.*name the input -"):
+        list(Source.of([str(tmp_path / "pipe.jsonl")]).rows())
     (tmp_path / "in.parquet.gz").touch()
     with pytest.raises(InputError, match=r"compressed inside; leave \.gz out"):
         Source.of([str(tmp_path / "in.parquet.gz")])

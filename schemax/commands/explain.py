@@ -25,14 +25,14 @@ from schemax.commands.visibility_picture import lines
 from schemax.compiler import compile_schema
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
 from schemax.trained import FILE as TRAINED
-from schemax.trained import read_trained
+from schemax.trained import as_trained, read_trained
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 
 _COLUMNS: dict[str, Callable[[Any], Any]] = {
     "slot": itemgetter("name"),
     "shown as": itemgetter("shown"),
-    "type": itemgetter("type"),
+    "type": lambda slot: slot["type"] + ", copied" * slot["extractive"],
     "null": lambda slot: "yes" if slot["nullable"] else "no",
     "k_max": itemgetter("k_max"),
     "tokens": itemgetter("key_tokens"),
@@ -71,7 +71,8 @@ def explain(
     if (folder / TRAINED).is_file():
         trained = read_trained(folder / TRAINED)
         settings["format"] = format or settings_of(declared).format or trained.format
-        settings["decoding"] = settings["decoding"] or trained.decoding
+        if (asked := settings["decoding"] or trained.decoding) is not None:
+            settings["decoding"] = as_trained(asked, trained.decoding)
     with plain_warnings(quiet=True):  # the contract has the warnings in it
         with refused_settings():
             codec = codec_of(folder)

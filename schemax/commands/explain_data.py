@@ -152,6 +152,8 @@ def _behind(attribute: Attribute, beside: Mapping[Path, Path], form: OutputForma
 def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]]:
     """ends: the position id of every key's last token. Keys of fields that look at others are
     given behind nulls."""
+    specs = zip(compiled.attributes, compiled.slots, strict=False)
+    copied = {attribute.path for attribute, spec in specs if spec.copying is not None}
 
     def slot(attribute: Attribute, key: str, num_tokens: int, k_max: int, end: int) -> Any:
         names = [one.choices or (one.kind,) for one in attribute.variants]
@@ -160,6 +162,7 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
             "name": attribute.name,
             "shown": " > ".join(attribute.labels),
             "type": f"list of {name}" if attribute.is_list else name,
+            "extractive": attribute.path in copied and attribute.kind == "string",
             "nullable": attribute.nullable,
             "k_max": k_max,
             "key": key,
