@@ -21,7 +21,7 @@ from pydantic import Field
 from schemax import AttrSchema, attr
 from schemax.attributes import compile_attributes
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema, load_codec
-from schemax.compiler.extractive import Copying, Document
+from schemax.compiler.extractive import Copying, DocumentSource
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.resources import resource_dir
 from schemax.runtime import sampler
@@ -182,7 +182,7 @@ def test_allowed_tokens_are_those_that_may_follow(
     compiled = compiled_for(Texts, codec, name)
     copying = compiled.slots[0].copying
     assert isinstance(copying, Copying)
-    reader = Document(tuple(codec.encode(document)), codec).reader(copying)
+    reader = DocumentSource(tuple(codec.encode(document)), codec).reader(copying)
     chance = random.Random(5)
     for _ in range(6):
         state, data = reader.begin(()), b""
@@ -204,7 +204,7 @@ def test_allowed_tokens_are_those_that_may_follow(
 def test_a_large_vocabulary_is_looked_up(codec: TextCodec) -> None:
     large = load_codec(resource_dir("embedded"))
     compiled = compiled_for(Texts, large)
-    reader = Document(tuple(large.encode(TITLES[2])), large).reader(compiled.slots[0].copying)
+    reader = DocumentSource(tuple(large.encode(TITLES[2])), large).reader(compiled.slots[0].copying)
     for text in (' "', ' "A very', ' "televis', ' "3'):
         state = reader.begin(large.encode(text))
         allowed = np.flatnonzero(reader.allowed(state)).tolist()

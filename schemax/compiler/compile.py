@@ -16,7 +16,7 @@ from schemax.attributes.misfits import named_misfits
 from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.choices import with_key
 from schemax.compiler.conversation import Conversation
-from schemax.compiler.extractive import Document
+from schemax.compiler.extractive import DocumentSource
 from schemax.compiler.few_shot import FewShotExample, written_examples
 from schemax.compiler.known import Known, KnownSlot, known_slots
 from schemax.compiler.lists import as_decoded, asked_of, asked_of_items, budget_of, specs_of
@@ -137,7 +137,9 @@ class CompiledSchema:
             k_max=self.k_max if is_slotted else tuple(count * most for most in self.k_max),
             sampling_keys=tuple(_digest(ids) for ids in documents),
             slots=self.slots,
-            sources=tuple(Document(ids, self.codec) for ids in documents) if is_slotted else (),
+            sources=tuple(DocumentSource(ids, self.codec) for ids in documents)
+            if is_slotted
+            else (),
         )
         if self.waves is None:
             return prompt

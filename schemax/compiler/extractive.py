@@ -93,7 +93,7 @@ def _way(form: Form, tails: Sequence[str], null: bytes) -> Way:
     )
 
 
-class Document:
+class DocumentSource:
     """A document that slots copy from; see `tokens.Source`. Read when a slot first needs it.
 
     ids: as the prompt shows it.
@@ -126,7 +126,7 @@ class Reader:
     A state is a `Place`, or the bytes that are written before the text's first character.
     """
 
-    def __init__(self, document: Document, copying: Copying) -> None:
+    def __init__(self, document: DocumentSource, copying: Copying) -> None:
         self._document, self._copying = document, copying
         self._vocabulary = _vocabulary(copying.codec, copying.vocab_size)
         self._tokens = self._vocabulary.tokens
