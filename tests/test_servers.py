@@ -205,7 +205,8 @@ def test_a_server_of_texts(embedded: Extractor) -> None:
         tea = load_schema("tea")
         found = read(there, [*texts, "Yogi <|endoftext|> Ginger"], tea)
         assert there.model.served.kind == "llama.cpp"
-        right = [item.value for item in read(embedded, texts, tea)]
+        plain = "isolated:null_penalty=0:extractive=false"  # as servers decode
+        right = [item.value for item in read(embedded, texts, tea, decoding=plain)]
         assert [item.value for item in found[:2]] == right
         # Its tokenizer would read a document's text as the control token.
         assert all("<|endoftext|>" not in body["prompt"] for body in server.asked)
