@@ -117,9 +117,9 @@ class DecodingConfig:
         Values of the autoregressive layout have no probability, so all of them are kept.
     null_penalty: taken off the logit of null at a value's first token: above 0, more fields get a
         value, and more of these are wrong. None takes the model's own (schemax.calibration), which
-        is 0 unless somebody chose one. Numbers of a list's items, in two phases, know no penalty.
-        Probabilities are those that the choice was made by. The
-        autoregressive layout, and models that a server runs, know none.
+        is 0 unless somebody chose one. Probabilities are those that the choice was made by. The
+        number of a list's items, in two phases, is never penalised. The autoregressive layout knows
+        no penalty, and servers refuse one.
     template: the prompt where neither call, class nor model names one; None is "verbatim".
     temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
         on the seed, the document's text, the slot and the step, never on batch-mates.

@@ -74,7 +74,7 @@ class Grammar(Protocol):
         """
 
 
-class Reader(Protocol):
+class CopyReader(Protocol):
     """What slots may copy from one document.
 
     A state is all that is to be known of what is written: hashable, and nobody else's business.
@@ -90,10 +90,10 @@ class Reader(Protocol):
         """(V,) the tokens that may follow, of which `after` does not return None."""
 
 
-class Source(Protocol):
+class CopySource(Protocol):
     """A document whose text slots copy."""
 
-    def reader(self, copying: Any) -> Reader:
+    def reader(self, copying: Any) -> CopyReader:
         """copying: of a `SlotSpec`. The same object for the same one."""
 
 
@@ -154,8 +154,8 @@ class SlotSpec:
     branching: None wants to know nothing of what was not taken. As above.
     begun: tokens of the value that stand at the end of the key already.
     json_schema: of a whole output, for servers that keep to one.
-    copying: how the slot writes texts, if these have to stand in its document; see `Source`. None
-        where they need not. Only a slot with a grammar that is not strict has any.
+    copying: how the slot writes texts, if these have to stand in its document; see `CopySource`.
+        None where they need not. Only a slot with a grammar that is not strict has any.
     """
 
     null_id: int = -1
@@ -224,7 +224,7 @@ class PromptIds:
     answers: tuple[tuple[tuple[int, ...], ...], ...] | None = None
     numbers: tuple[int, ...] = ()
     waves: Waves | None = None
-    sources: tuple[Source, ...] = field(default=(), compare=False)
+    sources: tuple[CopySource, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,10 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["calibrate", *map(str, arguments)])
 
 
-def test_calibrate(folder: Path, tmp_path: Path, spec: str) -> None:
+def test_calibrate(
+    folder: Path, tmp_path: Path, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schemax.familiarity.FLOOR", -1e9)  # below which random weights are
     gold = jsonl(tmp_path / "gold.jsonl", ROWS)
     arguments = (gold, "--model", folder, "--schemas", spec, "--format", "json,xml")
     done = run(*arguments)
@@ -204,7 +207,7 @@ def test_calibrate(folder: Path, tmp_path: Path, spec: str) -> None:
     found = read_calibration(folder / FILE)
     assert f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}" in done.stderr
     assert Extractor.from_pretrained(folder).calibration == found
-    assert (found.usual_logprob, found.usual_deviation) == (-1, 0)  # of random weights
+    assert found.usual_logprob < 0 < found.usual_deviation
     # What is there already is not built upon.
     before = (folder / FILE).read_text()
     assert run(*arguments).exit_code == 0

@@ -156,6 +156,7 @@ def test_calibrate_keeps_the_best(saved_model: Path, tmp_path: Path) -> None:
     assert "null_penalty 100" in done.stderr
     assert json.loads((folder / FILE).read_text())["null_penalty"] == 100
     refused(run("1,x"), "--null-penalty 1,x")
+    refused(run(","), "--null-penalty names no number")
     refused(run("1000"), "null_penalty must be from -100 to 100")
 
 

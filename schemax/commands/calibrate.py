@@ -14,7 +14,7 @@ from schemax.commands.console import UsageError, listed, plain_warnings, say, sh
 from schemax.commands.datasets import dataset, schemas_for
 from schemax.commands.option_groups import argument, grouped, option
 from schemax.commands.options import LoadingOptions
-from schemax.config import DecodingConfig
+from schemax.config import DecodingConfig, check_numbers
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.schemas import as_declared
 from schemax.messages import counted
@@ -118,9 +118,14 @@ def calibration_line(fit: Fit) -> str:
 
 def _penalties(text: str) -> list[float]:
     try:
-        return [DecodingConfig(null_penalty=float(one)).null_penalty or 0.0 for one in listed(text)]
+        found = [float(one) for one in listed(text)]
+        for penalty in found:
+            check_numbers({"null_penalty": penalty})
     except ValueError as error:
         raise UsageError(f"--null-penalty {text}: {error}") from error
+    if not found:
+        raise UsageError("--null-penalty names no number; leave it out, or name one, such as 1")
+    return found
 
 
 def _folder(model: str | None) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.extractor import Extractor
 from schemax.formats import get_format
-from schemax.resources import EMBEDDED_WARNING, default_model, named_model
+from schemax.resources import EMBEDDED_WARNING, default_model, named_model, resource_dir
 from schemax.trained import TrainedWith
 
 MODEL_PANEL = "Model and prompt"
@@ -134,8 +133,8 @@ def note_trained(name: str | None, extractor: Extractor, settings: Mapping[str, 
 
     settings: those of `checked_settings`.
     """
-    trained = extractor.trained
-    if trained == TrainedWith() or model_place(name) == named_model("embedded"):
+    trained, place = extractor.trained, named_model(name) if name else default_model()
+    if trained == TrainedWith() or place == resource_dir("embedded"):
         return  # the embedded model has a warning of its own
     own = {
         "format": trained.format and f"the format {trained.format}",
@@ -144,8 +143,8 @@ def note_trained(name: str | None, extractor: Extractor, settings: Mapping[str, 
     }
     if used := [text for key, text in own.items() if text and settings.get(key) is None]:
         warnings.warn(
-            f"{name or os.environ['SCHEMAX_MODEL']} is used as it was trained, where neither "
-            f"an option nor the schema says otherwise: with {', '.join(used)}",
+            f"{place} is used as it was trained, where neither an option nor the schema says "
+            f"otherwise: with {', '.join(used)}",
             stacklevel=2,
         )
 

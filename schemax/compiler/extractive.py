@@ -94,20 +94,20 @@ def _way(form: Form, tails: Sequence[str], null: bytes) -> Way:
 
 
 class DocumentSource:
-    """A document that slots copy from; see `tokens.Source`. Read when a slot first needs it.
+    """A document that slots copy from; see `tokens.CopySource`. Read when a slot first needs it.
 
     ids: as the prompt shows it.
     """
 
     def __init__(self, ids: tuple[int, ...], codec: TextCodec) -> None:
         self._ids, self._codec = ids, codec
-        self._readers: dict[int, Reader] = {}
+        self._readers: dict[int, DocumentReader] = {}
 
-    def reader(self, copying: Copying) -> Reader:
+    def reader(self, copying: Copying) -> DocumentReader:
         # By identity: hashing what it holds would cost more than all else.
         found = self._readers.get(id(copying))
         if found is None:
-            found = self._readers[id(copying)] = Reader(self, copying)
+            found = self._readers[id(copying)] = DocumentReader(self, copying)
         return found
 
     @cached_property
@@ -117,13 +117,13 @@ class DocumentSource:
 
 
 # What is written of a text, as it stands first in the document: there, from start to end.
-Place = tuple[DocumentRuns, int, int]
+Match = tuple[DocumentRuns, int, int]
 
 
-class Reader:
-    """What slots may copy from one document; see `tokens.Reader`.
+class DocumentReader:
+    """What slots may copy from one document; see `tokens.CopyReader`.
 
-    A state is a `Place`, or the bytes that are written before the text's first character.
+    A state is a `Match`, or the bytes that are written before the text's first character.
     """
 
     def __init__(self, document: DocumentSource, copying: Copying) -> None:
@@ -133,15 +133,15 @@ class Reader:
         self._runs: dict[int, DocumentRuns] = {}
         self._first: dict[bytes, npt.NDArray[np.int64]] = {}
 
-    def begin(self, ids: Iterable[int]) -> Place | bytes | str | None:
-        state: Place | bytes | str | None = b""
+    def begin(self, ids: Iterable[int]) -> Match | bytes | str | None:
+        state: Match | bytes | str | None = b""
         for token in ids:
             if state is None or isinstance(state, str):
                 break
             state = self.after(state, token)
         return state
 
-    def after(self, state: Place | bytes, token: int) -> Place | bytes | str | None:
+    def after(self, state: Match | bytes, token: int) -> Match | bytes | str | None:
         data = self._tokens[token]
         if isinstance(state, bytes):
             return self._begun(state + data) if data else None
@@ -154,7 +154,7 @@ class Reader:
         # Perhaps it stands in the document once more.
         return self._found(runs, runs.data[start:end], data, start)
 
-    def allowed(self, state: Place | bytes) -> npt.NDArray[np.bool_]:
+    def allowed(self, state: Match | bytes) -> npt.NDArray[np.bool_]:
         if isinstance(state, bytes):
             found = _unlike_texts(self._copying, state).copy()
             if state not in self._first:
@@ -174,7 +174,7 @@ class Reader:
             found = self._runs[id(way)] = DocumentRuns(self._document.lines, way)
         return found
 
-    def _begun(self, written: bytes) -> Place | bytes | str | None:
+    def _begun(self, written: bytes) -> Match | bytes | str | None:
         """The state behind the first bytes of a value."""
         copying = self._copying
         for way in copying.ways:
@@ -190,7 +190,7 @@ class Reader:
 
     def _found(
         self, runs: DocumentRuns, text: bytes, data: bytes, since: int
-    ) -> Place | str | None:
+    ) -> Match | str | None:
         """The state behind a text that goes on with a token's bytes, from a place on."""
         if not data:
             return None

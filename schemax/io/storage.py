@@ -12,7 +12,6 @@ import importlib
 import os
 import re
 import shutil
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -95,7 +94,7 @@ def expand(name: str) -> list[str]:
 
 def reading(name: str) -> BinaryIO:
     """The bytes of a place. Raises InputError if the place cannot be opened, and for a pipe."""
-    if not is_remote(name) and os.path.exists(name) and stat.S_ISFIFO(os.stat(name).st_mode):
+    if not is_remote(name) and Path(name.removeprefix("file://")).is_fifo():
         raise InputError(
             f"cannot read {name}: it is a pipe, and an input is read more than once; write it into "
             "a file, or pipe it into the command and name the input -"

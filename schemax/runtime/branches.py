@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from schemax.runtime.children import child_budget, child_number
 from schemax.runtime.plan import Ids
 from schemax.runtime.requests import Request
-from schemax.tokens import ChildSlot, SlotOutput, SlotSpec, Source
+from schemax.tokens import ChildSlot, CopySource, SlotOutput, SlotSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class Branch:
     answer: Ids = ()
     path: tuple[str, ...] = ()
     as_text: bool = False
-    sources: tuple[Source, ...] = ()
+    sources: tuple[CopySource, ...] = ()
 
 
 def branches_of(number: int, request: Request) -> Iterator[Branch]:

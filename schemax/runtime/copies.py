@@ -1,7 +1,7 @@
 """How far slots have come with the texts that they copy from their documents.
 
-Which tokens go on with a text is its `tokens.Reader`'s business. A slot that has one is bound until
-its text is whole, or nothing that its grammar allows goes on with it.
+Which tokens go on with a text is its `tokens.CopyReader`'s business. A slot that has one is bound
+until its text is whole, or nothing that its grammar allows goes on with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from schemax.runtime.grammar import Bits, packed
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.slot_table import SlotTable
-from schemax.tokens import DONE, FREE, Reader, Source
+from schemax.tokens import DONE, FREE, CopyReader, CopySource
 
 
 class Copies:
@@ -20,12 +20,12 @@ class Copies:
 
     def __init__(self, table: SlotTable) -> None:
         self._table = table
-        self._bound: dict[int, tuple[Reader, Any]] = {}
+        self._bound: dict[int, tuple[CopyReader, Any]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._bound)
 
-    def begin(self, slot: int, copying: Any, source: Source, begun: Ids) -> None:
+    def begin(self, slot: int, copying: Any, source: CopySource, begun: Ids) -> None:
         """begun: what stands there already; nothing is bound that the document does not hold."""
         reader = source.reader(copying)
         state = reader.begin(begun)

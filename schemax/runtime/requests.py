@@ -14,7 +14,7 @@ import numpy as np
 
 from schemax.config import DecodingConfig
 from schemax.runtime.plan import Ids, Ints, lay_out_keys
-from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec, Source, StopTable, Waves
+from schemax.tokens import ChildSlot, CopySource, PromptIds, SlotOutput, SlotSpec, StopTable, Waves
 
 if TYPE_CHECKING:
     from schemax.runtime.watching import Watcher  # which imports torch
@@ -91,7 +91,7 @@ class Request:
     retries: int = 0
     bound: int | None = None
     waves: Waves | None = None
-    sources: tuple[Source, ...] = ()
+    sources: tuple[CopySource, ...] = ()
     num_document_tokens: tuple[int, ...] = field(default=(), repr=False)
     watcher: Watcher | None = None
 
@@ -126,7 +126,7 @@ class Request:
         return len(self.prefix) + self.num_tokens + budgets
 
     @property
-    def slot_sources(self) -> tuple[Source, ...]:
+    def slot_sources(self) -> tuple[CopySource, ...]:
         """(S,) the document of each slot; () if there are none to copy from."""
         if len(self.sources) < 2:
             return self.sources * self.num_slots

@@ -19,7 +19,7 @@ from schemax.runtime.copies import Copies
 from schemax.runtime.grammar import Automata, Bits, Node, allowed_ids, are_few, packed
 from schemax.runtime.plan import Ints
 from schemax.runtime.slot_table import SlotTable
-from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, SlotSpec, Source, StopTable
+from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, CopySource, SlotSpec, StopTable
 
 UNBOUND, TEXT, NODE, MATCHER = range(4)
 """A slot's `mode`: no grammar; a table of free text; a node of a tree; a matcher of its own."""
@@ -55,7 +55,7 @@ class SlotGrammars:
         slots: Ints,
         specs: Sequence[SlotSpec],
         stop: StopTable,
-        sources: Sequence[Source] = (),
+        sources: Sequence[CopySource] = (),
     ) -> None:
         """Takes up n slots of one request. specs: the same object for slots that are alike.
 
