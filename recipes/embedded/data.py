@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recipes.embedded.listings import FOLDER, merged, read_listings, without
-from recipes.embedded.mixture import INVENTED, LETTERS
+from recipes.embedded.mixture import INVENTED, LETTERS, PATTERNS
 from recipes.embedded.shelves import Document, Library, Shelf, examples_of, shelf_of
 from recipes.embedded.sources import read_sources
 from schemax.evaluation.examples import Example, read_examples
@@ -33,10 +33,11 @@ SET_ASIDE = frozenset(
 )
 # How often each source is drawn.
 SHARES: Mapping[str, float] = {
-    "titles": 0.25,
-    "listings": 0.4,
-    INVENTED: 0.11,
-    LETTERS: 0.035,
+    "titles": 0.3,
+    "listings": 0.28,
+    PATTERNS: 0.32,
+    INVENTED: 0.13,
+    LETTERS: 0.02,
     "buildcores": 0.05,
     "flipkart": 0.025,
     "toys": 0.02,
@@ -137,7 +138,7 @@ def _library(shelves: Iterable[Shelf]) -> Library:
     for shelf in shelves:
         if shelf.documents and shelf.about:
             by_source.setdefault(shelf.source, []).append(shelf)
-    invented = {INVENTED, LETTERS}
+    invented = {INVENTED, LETTERS, PATTERNS}
     shares = {name: share for name, share in SHARES.items() if name in {*by_source, *invented}}
     return Library(by_source, shares)
 

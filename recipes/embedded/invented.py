@@ -136,7 +136,9 @@ def ask_facet(
         values = [one.values["list"] if one else None for one in said]
     else:
         annotation = _TYPES[kind] | None
-        values = [one.values.get(kind) if one else None for one in said]
+        # A date is learnt as the text writes it, which the field reads: copying is easier.
+        written = "text" if kind == "date" else kind
+        values = [one.values.get(written) if one else None for one in said]
     return Question(
         label=label_of(name, bool(shown), habits, rng),
         annotation=annotation,

@@ -141,7 +141,7 @@ def draw_letter(rng: random.Random) -> Letter:
     language = rng.choice([*_languages()])
     form = rng.choice(_languages()[language]["letters"])
     said = {name: _blank(name, language, rng) for name in _BLANK.findall(form)}
-    sign, code = rng.choice(_CURRENCIES.get(language, (("€", "EUR"),)))
+    sign, code = _currency(language, rng)
     for name in ("total", "net"):
         if name in said:
             said[name] = _amount(language, sign, code, rng)
@@ -152,7 +152,7 @@ def draw_letter(rng: random.Random) -> Letter:
 
 def _blank(name: str, language: str, rng: random.Random) -> Said:
     if name in ("date", "due"):
-        return _day(language, rng)
+        return draw_day(language, rng)
     if name == "quantity":
         count = rng.randrange(1, 60)
         return Said(str(count), {"integer": count})
@@ -205,6 +205,15 @@ def _decimal(language: str, whole: str, decimals: str, unit: str, rng: random.Ra
     return Said(f"{shown}{unit}", {**values, "text": f"{shown}{unit}"})
 
 
+def _currency(language: str, rng: random.Random) -> tuple[str, str]:
+    return rng.choice(_CURRENCIES.get(language, (("€", "EUR"),)))
+
+
+def draw_amount(language: str, rng: random.Random) -> Said:
+    """An amount of money as a language writes it."""
+    return _amount(language, *_currency(language, rng), rng)
+
+
 def _amount(language: str, sign: str, code: str, rng: random.Random) -> Said:
     whole, cents = (
         rng.choice((rng.randrange(1, 100), rng.randrange(100, 20000))),
@@ -229,7 +238,8 @@ def _amount(language: str, sign: str, code: str, rng: random.Random) -> Said:
     return Said(text, {"number": value, "text": text})
 
 
-def _day(language: str, rng: random.Random) -> Said:
+def draw_day(language: str, rng: random.Random) -> Said:
+    """A day as a language writes it."""
     day = date(rng.randrange(1995, 2031), rng.randrange(1, 13), rng.randrange(1, 29))
     month = _languages()[language]["months"][day.month - 1]
     short = month[:3]

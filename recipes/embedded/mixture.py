@@ -12,11 +12,14 @@ from recipes.embedded.augment import Augmenter
 from recipes.embedded.columns import columned
 from recipes.embedded.features import ask_feature
 from recipes.embedded.invented import ask_facet, draw_title
+from recipes.embedded.items import ask_pattern, without_items
 from recipes.embedded.kinds import read_kinds
 from recipes.embedded.letters import CURRENCY_CHOICES, FACETS, NAMES, draw_letter
+from recipes.embedded.patterns import read_patterns
 from recipes.embedded.prompts import ALONE, FORMATS, NoisyTokenizer, Page, layouts, written
 from recipes.embedded.questions import Attribute, Habits, Question, ask, attributes_of
 from recipes.embedded.shelves import Document, Library, Shelf, examples_of
+from recipes.embedded.telling import draw_document
 from schemax.compiler import TextCodec
 from schemax.config import DecodingConfig
 from schemax.evaluation.examples import Example
@@ -24,6 +27,7 @@ from schemax.training.schedule import split_by_tokens
 from schemax.training.sequences import TrainingSequence
 
 INVENTED, LETTERS = "invented", "letters"
+PATTERNS, NEW_PATTERNS = "patterns", "new patterns"
 # What documents of one group state, those of another do not.
 GROUPS = {"goods", "requests", "texts"}
 # Names that many kinds of documents have, so that another shelf's is not foreign.
@@ -66,7 +70,7 @@ class Variety:
     foreign: float = 0.45
     padded: float = 0.04
     columned: float = 0.06
-    own_template: float = 0.9
+    own_template: float = 0.87
     read_twice: float = 0.05
     habits: Habits = field(default_factory=Habits)
 
@@ -111,6 +115,8 @@ class Reader:
             return self._invented(count, rng)
         if name == LETTERS:
             return self._letters(count, rng)
+        if name in (PATTERNS, NEW_PATTERNS):
+            return self._patterned(count, rng, aside=name == NEW_PATTERNS)
         shelf = rng.choices(self._library.shelves[name], self._weights[name])[0]
         return self.page_of(shelf, count, rng)
 
@@ -219,6 +225,28 @@ class Reader:
         texts = [letter.text for letter in letters]
         return Page(_category(rng.choice(NAMES), rng), texts, _distinct(questions))
 
+    def _patterned(self, count: int, rng: random.Random, *, aside: bool) -> Page:
+        pattern = rng.choice(read_patterns(aside))
+        told = [draw_document(pattern, rng) for _ in range(count)]
+        keys = rng.sample([*pattern.fields], len(pattern.fields))
+        if rng.random() < 0.5:
+            keys = keys[: rng.randrange(min(3, len(keys)), len(keys) + 1)]
+        described = rng.choice((0.0, 0.6, 1.0, 1.0))
+        # Its names are already several, and mean what they say.
+        habits = replace(self._variety.habits, renamed=0.0)
+        questions = []
+        for key in keys:
+            said = [document.said.get(key) for document in told]
+            asked = rng.random() < described
+            question = ask_pattern(pattern.fields[key], said, asked, habits, rng)
+            learnt = [
+                right and (value is not None or rng.random() < self._variety.nulls)
+                for right, value in zip(question.learnt, question.values, strict=True)
+            ]
+            questions.append(replace(question, learnt=learnt))
+        texts = [self._long(document.text, rng) for document in told]
+        return Page(_category(rng.choice(pattern.names), rng), texts, _distinct(questions))
+
 
 def _subset(names: list[str], stated: list[str], ordered: bool, rng: random.Random) -> list[str]:
     """Some of the names, of which at least one has a value."""
@@ -294,6 +322,8 @@ def draw(
     encode = noisy.encode if rng.random() < 0.2 else codec.encode
     while True:
         page = reader.page(count, rng)
+        if layout != ALONE:
+            page = without_items(page)
         if layout.documents == "stacked" and max(map(len, page.texts)) > 300:
             continue
         lengths = [len(text) for text in page.texts]

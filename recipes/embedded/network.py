@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import AttentionInterface, Qwen3Config, Qwen3ForCausalLM
 
+from recipes.embedded.muon import Muon
 from schemax.compiler import TextCodec
 
 
@@ -77,9 +78,7 @@ def new_optimizers(
     matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
     others = [p for name, p in named if p.ndim != 2 or "embed" in name]
     return [
-        torch.optim.Muon(
-            matrices, lr=learning_rate, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw"
-        ),
+        Muon(matrices, lr=learning_rate, weight_decay=weight_decay),
         torch.optim.AdamW(others, lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.0),
     ]
 

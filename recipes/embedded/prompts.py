@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_origin
 
 import jinja2
 import numpy as np
@@ -18,11 +18,13 @@ from pydantic import create_model
 
 from recipes.embedded.questions import Question
 from schemax.attributes import attr
-from schemax.compiler import TextCodec, compile_schema
+from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import PRESETS, DecodingConfig
+from schemax.evaluation.labels import slot_text
+from schemax.results.extraction import SlotText
 from schemax.schema import AttrSchema
-from schemax.training.sequences import TrainingSequence, training_sequence
-from schemax.training.targets import slot_targets
+from schemax.training.sequences import Branch, TrainingSequence, training_sequence
+from schemax.training.targets import item_target, slot_targets
 
 # JSON, the default, twice as often.
 FORMATS = ("json", "json", "yaml", "xml")
@@ -58,7 +60,7 @@ def declare(category: str, questions: Sequence[Question]) -> type[AttrSchema]:
     fields: dict[str, Any] = {}
     for place, question in enumerate(questions):
         default: dict[str, Any] = (
-            {"default_factory": list} if question.annotation == list[str] else {}
+            {"default_factory": list} if get_origin(question.annotation) is list else {}
         )
         fields[f"f{place}"] = (
             question.annotation,
@@ -95,15 +97,36 @@ def written(
     )
     documents = [tuple(encode(text)) for text in page.texts]
     prompt = compiled.assemble(documents)
-    places = range(len(page.texts))
-    literals = [[compiled.format.escape(q.values[j]) for q in page.questions] for j in places]
-    learnt = [[q.learnt[j] for q in page.questions] for j in places]
+    slots = [
+        [
+            slot_text(attribute, question.values[j], compiled.format)
+            for attribute, question in zip(compiled.attributes, page.questions, strict=True)
+        ]
+        for j in range(len(page.texts))
+    ]
+    literals = [[slot.raw for slot in row] for row in slots]
+    learnt = [[question.learnt[j] for question in page.questions] for j in range(len(page.texts))]
     values, flags = slot_targets(compiled, literals, learnt)
-    sequence = training_sequence(compiled, prompt, values, flags)
+    sequence = training_sequence(
+        compiled, prompt, values, flags, [*_branches(compiled, slots, learnt)]
+    )
     if read_twice:
         for ids in documents:
             label_second_reading(sequence, ids)
     return sequence
+
+
+def _branches(
+    compiled: CompiledSchema, slots: Sequence[Sequence[SlotText]], learnt: Sequence[Sequence[bool]]
+) -> Iterator[Branch]:
+    """The slots of items, which the counts of their lists call for."""
+    if not compiled.decoding.is_branched:
+        return
+    for j, row in enumerate(slots):
+        for slot in compiled.known(row):
+            if slot.is_further:
+                target = item_target(compiled, slot)
+                yield Branch(j, target.key, target.values, learnt[j][target.place])
 
 
 def label_second_reading(sequence: TrainingSequence, ids: Sequence[int]) -> None:

@@ -13,11 +13,13 @@ from recipes.embedded.data import Data
 from recipes.embedded.mixture import (
     INVENTED,
     LETTERS,
+    NEW_PATTERNS,
     Reader,
     Templates,
     Variety,
     draw,
 )
+from recipes.embedded.patterns import read_patterns
 from recipes.embedded.prompts import ALONE, NoisyTokenizer
 from recipes.embedded.shelves import Library, Shelf, document_of
 from schemax.compiler import TextCodec
@@ -50,6 +52,8 @@ def watched(
         name: Library({name: shelves}, {name: 1.0}) for name, shelves in parts.items() if shelves
     }
     libraries |= {name: Library({}, {name: 1.0}) for name in (INVENTED, LETTERS)}
+    if read_patterns(aside=True):
+        libraries[NEW_PATTERNS] = Library({}, {NEW_PATTERNS: 1.0})
     plain = Variety(
         varied=0, varied_little=0, foreign=0, featured=0, padded=0, columned=0, own_template=1
     )
