@@ -27,7 +27,10 @@ def ask_pattern(
         for one in said
     ]
     every = [item for items in lists for item in items or ()]
-    keys = rng.sample([*asked.parts], rng.randrange(min(2, len(asked.parts)), len(asked.parts) + 1))
+    # A part that no item states is seldom asked for: an item's nulls are all learnt.
+    stated = [key for key in asked.parts if any(key in item for item in every)]
+    known = stated if len(stated) > 1 and rng.random() < 0.7 else [*asked.parts]
+    keys = rng.sample(known, rng.randrange(min(2, len(known)), len(known) + 1))
     parts = [
         ask_facet(asked.parts[key].facet, [item.get(key) for item in every], described, habits, rng)
         for key in keys

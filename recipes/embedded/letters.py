@@ -124,7 +124,7 @@ CURRENCY_CHOICES: Mapping[str, str] = {code: code for code in _CODES}
 
 
 @cache
-def _languages() -> Mapping[str, Any]:
+def languages() -> Mapping[str, Any]:
     """Language -> its months, items and letters."""
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
@@ -138,8 +138,8 @@ class Letter:
 
 
 def draw_letter(rng: random.Random) -> Letter:
-    language = rng.choice([*_languages()])
-    form = rng.choice(_languages()[language]["letters"])
+    language = rng.choice([*languages()])
+    form = rng.choice(languages()[language]["letters"])
     said = {name: _blank(name, language, rng) for name in _BLANK.findall(form)}
     sign, code = _currency(language, rng)
     for name in ("total", "net"):
@@ -168,7 +168,7 @@ def _blank(name: str, language: str, rng: random.Random) -> Said:
     if name == "rooms":
         return _decimal(language, str(rng.randrange(1, 7)), rng.choice(("", "", "5")), "", rng)
     if name == "item":
-        return _text(rng.choice(_languages()[language]["items"]))
+        return _text(rng.choice(languages()[language]["items"]))
     if name == "city":
         return _text(rng.choice(_CITIES))
     if name == "number":
@@ -241,7 +241,7 @@ def _amount(language: str, sign: str, code: str, rng: random.Random) -> Said:
 def draw_day(language: str, rng: random.Random) -> Said:
     """A day as a language writes it."""
     day = date(rng.randrange(1995, 2031), rng.randrange(1, 13), rng.randrange(1, 29))
-    month = _languages()[language]["months"][day.month - 1]
+    month = languages()[language]["months"][day.month - 1]
     short = month[:3]
     dotted, slashed = f"{day:%d.%m.%Y}", f"{day:%d/%m/%Y}"
     forms = {

@@ -226,7 +226,7 @@ class Reader:
         return Page(_category(rng.choice(NAMES), rng), texts, _distinct(questions))
 
     def _patterned(self, count: int, rng: random.Random, *, aside: bool) -> Page:
-        pattern = rng.choice(read_patterns(aside))
+        pattern = rng.choice(read_patterns(aside=aside))
         told = [draw_document(pattern, rng) for _ in range(count)]
         keys = rng.sample([*pattern.fields], len(pattern.fields))
         if rng.random() < 0.5:
@@ -244,7 +244,7 @@ class Reader:
                 for right, value in zip(question.learnt, question.values, strict=True)
             ]
             questions.append(replace(question, learnt=learnt))
-        texts = [self._long(document.text, rng) for document in told]
+        texts = [document.text for document in told]
         return Page(_category(rng.choice(pattern.names), rng), texts, _distinct(questions))
 
 

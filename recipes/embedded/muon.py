@@ -43,8 +43,8 @@ class Muon(torch.optim.Optimizer):
         assert gradient is not None
         state = self.state[matrix]
         if not state:
-            state["momentum"] = torch.zeros_like(gradient)
-        momentum: torch.Tensor = state["momentum"]
+            state["momentum_buffer"] = torch.zeros_like(gradient)
+        momentum: torch.Tensor = state["momentum_buffer"]
         momentum.lerp_(gradient, 1 - _MOMENTUM)
         return gradient.lerp(momentum, _MOMENTUM)
 

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{value:.15g}"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
     if isinstance(value, list):
@@ -92,8 +92,11 @@ def _shown(value: Any) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 
-def rewritten(page: str, reads: list[Read]) -> str:
-    """The page with these counts and rows in place of its own."""
+def rewritten(page: str, reads: Sequence[Read]) -> str:
+    """The page with these counts and rows in place of its own.
+
+    Raises ValueError for a page without either.
+    """
     stated = [read.is_right for read in reads if read.right is not None]
     every = [read.is_right for read in reads]
     counts = (
@@ -105,10 +108,11 @@ def rewritten(page: str, reads: list[Read]) -> str:
         for read in reads
         if read.text <= _SHOWN and (read.found, read.right) != (None, None)
     ]
-    page, replaced = _COUNTS.subn(lambda _: counts, page)
-    if replaced != 1:
-        raise SystemExit("the page does not say how many values are right")
-    return _ROWS.sub(lambda _: "".join(rows), page)
+    page, counted = _COUNTS.subn(lambda _: counts, page)
+    page, tables = _ROWS.subn(lambda _: "".join(rows), page)
+    if (counted, tables) != (1, 1):
+        raise ValueError(f"the page has {counted} sentences with counts and {tables} tables, not 1")
+    return page
 
 
 def main(model: str) -> None:
@@ -116,10 +120,13 @@ def main(model: str) -> None:
     total = right = 0
     for page in sorted((DOCS / "tasks").glob("*.md")):
         reads = read_samples(extractor, page.stem)
-        stated = [read for read in reads if read.right is not None]
-        total, right = total + len(stated), right + sum(read.is_right for read in stated)
-        page.write_text(rewritten(page.read_text("utf-8"), reads), "utf-8")
-        print(f"{page.stem:16} {sum(read.is_right for read in stated)} of {len(stated)} stated")
+        stated = [read.is_right for read in reads if read.right is not None]
+        total, right = total + len(stated), right + sum(stated)
+        try:
+            page.write_text(rewritten(page.read_text("utf-8"), reads), "utf-8")
+        except ValueError as error:
+            sys.exit(f"{page}: {error}")
+        print(f"{page.stem:16} {sum(stated)} of {len(stated)} stated")
     print(f"{'all':16} {right} of {total} stated")
 
 

@@ -19,10 +19,14 @@ break.
     {key}       the field's value, drawn and written; of a list another item of it each time
     {key*}      of a list: one to four items, joined; of items: one to five
     <a|b|>      one of these, the last of which is nothing; they may be nested
-    ~key=value  at the end of one of these: what follows from its words: a choice, yes or no
+    ~key=value  what follows from the words before it: a choice, yes or no
     @pool       one of a pool: `pool: gadget = kettle; #99 inch lamp`; pools.txt has those of all;
-                @@ is an @
-    #A9-99      a code: `A` a capital letter, `9` a digit; %1-60 a whole number; %0.5-9.5 a decimal
+                @@ is an @; a file's own may hold {key} as well, if all kinds that use it have one
+    #A9-99      a code: `A` a capital letter, `9` a digit
+    %1-60       a whole number; %0.5-9.5 a decimal; %9-22.30 a whole number with `.30` behind it
+
+Entries of a line are separated by `;`, within `<>` as well, but for `say`, which is one. Dates and
+amounts are drawn without a `where`; one of a date is an ISO date.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from functools import cache
 from pathlib import Path
 
 from recipes.embedded.invented import Facet, Said
+from recipes.embedded.letters import languages
 from schemax.errors import InputError
 
 FOLDER = Path(__file__).with_name("patterns")
@@ -64,6 +69,8 @@ TOKEN = re.compile(
     r"|~(?P<set>\w+)=(?P<value>[\w /-]+)"
     r"|(?P<open><)"
 )
+# What looks like a token, and is none.
+_BROKEN = re.compile(r"\{[\w. ]*\*?\}|~|@\w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +86,9 @@ class Asked:
 
 @dataclass(slots=True)
 class Pattern:
-    """A kind of documents. pools: those of its file, over those of all."""
+    """A kind of documents. file: where it stands; pools: those of its file, over those of all."""
 
+    file: str
     names: tuple[str, ...]
     pools: Mapping[str, Sequence[str]]
     fields: dict[str, Asked] = field(default_factory=dict)
@@ -88,95 +96,125 @@ class Pattern:
     language: str = "en"
 
 
-@cache
-def read_patterns(aside: bool = False) -> tuple[Pattern, ...]:
+def read_patterns(*, aside: bool) -> tuple[Pattern, ...]:
     """The kinds that are trained on, or the one in twelve that are set aside.
 
     Raises InputError, naming the line.
     """
+    return tuple(pattern for pattern in _every_pattern() if _is_aside(pattern) == aside)
+
+
+@cache
+def _every_pattern() -> tuple[Pattern, ...]:
     shared = read_pools(FOLDER / SHARED, {})
     files = sorted(file for file in FOLDER.glob("*.txt") if file.name != SHARED)
-    every = (pattern for file in files for pattern in read_file(file, shared))
-    return tuple(p for p in every if (zlib.crc32(p.names[0].encode()) % 12 == 0) == aside)
+    return tuple(pattern for file in files for pattern in read_file(file, shared))
+
+
+def _is_aside(pattern: Pattern) -> bool:
+    return zlib.crc32(f"{pattern.file} {pattern.names}".encode()) % 12 == 0
 
 
 def read_file(path: Path, shared: Mapping[str, Sequence[str]]) -> list[Pattern]:
+    """shared: pools of all files. Raises InputError, naming the line."""
     pools = read_pools(path, shared)
     found: list[Pattern] = []
-    for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
+    begun = 0
+    for number, line in enumerate([*path.read_text("utf-8").split("\n"), "kind: end"], 1):
         word, _, rest = line.partition(":")
         if not line.strip() or line.startswith("# ") or word == "pool":
             continue
         try:
             if word == "kind":
-                found.append(Pattern(_parts(rest), pools))
+                if found:
+                    _finish(found[-1])
+                begun = number
+                found.append(Pattern(path.name, _entries(rest), pools))
             elif not found:
                 raise ValueError("a kind comes first")
             else:
                 _read(word, rest.strip(), found[-1])
         except ValueError as error:
-            raise InputError(f"{path}, line {number}: {error}") from error
-    for pattern in found:
-        parts = [*pattern.fields.items()]
-        for key, asked in pattern.fields.items():
-            parts += [(f"{key}.{name}", part) for name, part in asked.parts.items()]
-        for key, asked in parts:
-            if asked.type in _DRAWN and not asked.forms:
-                raise InputError(f"{path}, {pattern.names[0]!r}: no `where` of {key!r}")
-    return found
+            at = begun if word == "kind" else number
+            raise InputError(f"{path}, line {at}: {error}") from error
+    return found[:-1]
 
 
 def read_pools(path: Path, shared: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+    """The pools of a file, with those of all. Raises InputError, naming the line."""
     pools = {name: [*texts] for name, texts in shared.items()}
-    for line in path.read_text("utf-8").split("\n"):
-        if line.startswith("pool:"):
-            name, _, texts = line.removeprefix("pool:").partition("=")
-            pools.setdefault(name.strip(), []).extend(_parts(texts))
+    own: list[tuple[int, str, tuple[str, ...]]] = []
+    try:
+        for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
+            word, _, rest = line.partition(":")
+            if word == "pool":
+                name, _, texts = rest.partition("=")
+                own.append((number, name.strip(), _entries(texts)))
+                pools.setdefault(name.strip(), []).extend(own[-1][2])
+        for number, _, entries in own:
+            for entry in entries:
+                _check(entry, None, pools)
+    except ValueError as error:
+        raise InputError(f"{path}, line {number}: {error}") from error
     return pools
 
 
-def _parts(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(";") if part.strip())
+def _entries(text: str = "") -> tuple[str, ...]:
+    entries = tuple(part.strip() for part in text.split(";") if part.strip())
+    if not entries:
+        raise ValueError("nothing is named")
+    return entries
 
 
 def _read(word: str, rest: str, pattern: Pattern) -> None:
     if word == "language":
+        if rest not in languages():
+            raise ValueError(f"unknown language {rest!r}")
         pattern.language = rest
     elif word in ("field", "part"):
-        parts = [part.strip() for part in rest.split("|")]
-        if len(parts) < 4 or parts[1] not in _KINDS:
-            raise ValueError(f"not `key | type | names | descriptions`: {rest!r}")
-        key, type, names, descriptions, *choices = parts
-        if (type == "choice") != bool(choices):
-            raise ValueError(f"a choice has choices, a {type} has none")
-        owner, _, key = key.rpartition(".")
-        fields = _field(owner, pattern.fields).parts if owner else pattern.fields
-        fields[key] = Asked(type, _facet(type, names, descriptions, *choices))
+        _declare(rest, pattern)
     elif word == "where":
-        key, _, forms = rest.partition("=")
-        _field(key.strip(), pattern.fields).forms.extend(_parts(forms))
+        path, _, forms = rest.partition("=")
+        asked = _field(path.strip(), pattern.fields)
+        for form in _entries(forms):
+            _check(form, {}, pattern.pools)
+            asked.forms.append(form)
     elif word == "item":
-        key, _, forms = rest.partition("=")
-        asked = _field(key.strip(), pattern.fields)
-        _check(forms, asked.parts, pattern)
-        asked.forms.extend(_parts(forms.replace("\\n", "\n")))
+        path, _, forms = rest.partition("=")
+        asked = _field(path.strip(), pattern.fields)
+        for form in _entries(forms):
+            _check(form, asked.parts, pattern.pools)
+            asked.forms.append(form.replace("\\n", "\n"))
     elif word == "say":
-        _check(rest, pattern.fields, pattern)
+        _check(rest, pattern.fields, pattern.pools)
         pattern.says.append(rest.replace("\\n", "\n"))
     else:
         raise ValueError(f"unknown word {word!r}")
 
 
+def _declare(text: str, pattern: Pattern) -> None:
+    columns = [part.strip() for part in text.split("|")]
+    if len(columns) < 4 or columns[1] not in _KINDS:
+        raise ValueError(f"not `key | type | names | descriptions`: {text!r}")
+    path, type, names, descriptions, *choices = columns
+    if (type == "choice") != bool(choices):
+        raise ValueError(f"a choice has choices, a {type} has none")
+    owner, _, key = path.rpartition(".")
+    fields = _field(owner, pattern.fields).parts if owner else pattern.fields
+    if key in fields:
+        raise ValueError(f"{path!r} is declared twice")
+    fields[key] = Asked(type, _facet(type, names, descriptions, *choices))
+
+
 def _facet(type: str, names: str, descriptions: str, choices: str = "") -> Facet:
-    meanings = _parts(choices)
-    tables = tuple(
-        {meaning: change(meaning) for meaning in meanings}
-        for change in (str, str, str.title, str.upper, lambda text: text.replace(" ", "_"))
-    )
-    return Facet(_parts(names), _parts(descriptions), _KINDS[type], _nothing, 1, tables)
+    meanings = _entries(choices) if choices else ()
+    # As they are twice as often as in each other spelling.
+    spellings = (str, str, str.title, str.upper, lambda text: text.replace(" ", "_"))
+    tables = tuple({meaning: spell(meaning) for meaning in meanings} for spell in spellings)
+    return Facet(_entries(names), _entries(descriptions), _KINDS[type], _not_drawn, 1, tables)
 
 
-def _nothing(rng: random.Random) -> Said:
+def _not_drawn(rng: random.Random) -> Said:
     raise NotImplementedError("a document draws what its blanks say by itself")
 
 
@@ -189,21 +227,64 @@ def _field(path: str, fields: Mapping[str, Asked]) -> Asked:
     return fields[key]
 
 
-def _check(say: str, fields: Mapping[str, Asked], pattern: Pattern) -> None:
-    if say.count("<") != say.count(">"):
-        raise ValueError("a `<` without its `>`")
-    for token in TOKEN.finditer(say):
-        if token["pool"] and token["pool"] not in pattern.pools:
+def _finish(pattern: Pattern) -> None:
+    """Raises ValueError if something is missing of a kind, or has two meanings."""
+    if not pattern.says:
+        raise ValueError("no `say`")
+    phrases = (text for texts in pattern.pools.values() for text in texts)
+    _check_fields(pattern.fields, [*pattern.says, *phrases])
+    for asked in pattern.fields.values():
+        if asked.type == "items":
+            _check_fields(asked.parts, asked.forms)
+
+
+def _check_fields(fields: Mapping[str, Asked], forms: Sequence[str]) -> None:
+    said = {token["blank"] or token["set"] for form in forms for token in TOKEN.finditer(form)}
+    owners: dict[str, str] = {}
+    for key, asked in fields.items():
+        if asked.type in _DRAWN and not asked.forms:
+            raise ValueError(f"no `where` of {key!r}")
+        if key not in said:
+            raise ValueError(f"{key!r} is never said")
+        for name in {re.sub(r"\W|_", "", name.casefold()) for name in asked.facet.names}:
+            if owners.setdefault(name, key) != key:
+                raise ValueError(f"{key!r} and {owners[name]!r} are both called {name!r}")
+
+
+def _check(
+    form: str, fields: Mapping[str, Asked] | None, pools: Mapping[str, Sequence[str]]
+) -> None:
+    """Raises ValueError for what cannot be drawn. fields: None in pools, which kinds share."""
+    depth = 0
+    for sign in form:
+        depth += (sign == "<") - (sign == ">")
+        if depth < 0:
+            break
+    if depth:
+        raise ValueError("a `<` without its `>`, or the other way round")
+    for token in TOKEN.finditer(form):
+        if token["pool"] and token["pool"] not in pools:
             raise ValueError(f"no pool {token['pool']!r}")
-        key: str | None = token["blank"] or token["set"]
-        if key is None:
-            continue
-        if key not in fields:
-            raise ValueError(f"no field {key!r}")
-        if token["several"] and fields[key].type not in ("list", "items"):
-            raise ValueError(f"{key!r} is no list")
-        if token["set"] and fields[key].type == "bool" and token["value"] not in ("yes", "no"):
-            raise ValueError(f"{key!r} is yes or no")
-        choices = fields[key].facet.choices[0] if fields[key].type == "choice" else {}
-        if token["set"] and choices and token["value"].strip() not in choices:
-            raise ValueError(f"{token['value']!r} is no choice of {key!r}")
+        if token["low"] and float(token["low"]) > float(token["high"]):
+            raise ValueError(f"{token[0]!r} begins behind its end")
+        key = token["blank"] or token["set"]
+        if key and fields is not None:
+            _check_said(token, _field(key, fields))
+    if broken := _BROKEN.search(TOKEN.sub("", form)):
+        raise ValueError(f"{broken[0]!r} is neither text nor a token")
+
+
+def _check_said(token: re.Match[str], asked: Asked) -> None:
+    key, value = token["blank"] or token["set"], token["value"]
+    if token["several"] and asked.type not in ("list", "items"):
+        raise ValueError(f"{key!r} is no list")
+    if token["blank"] and asked.type == "items" and not token["several"]:
+        raise ValueError(f"items are written as {{{key}*}}")
+    if token["blank"] and asked.type == "bool":
+        raise ValueError(f"{key!r} is yes or no, and follows from words")
+    if token["set"]:
+        meanings = {"bool": ("yes", "no"), "choice": (*asked.facet.choices[0],)}.get(asked.type)
+        if meanings is None:
+            raise ValueError(f"{key!r} is no choice, nor yes or no")
+        if value.strip() not in meanings:
+            raise ValueError(f"{value.strip()!r} is none of {', '.join(meanings)}")

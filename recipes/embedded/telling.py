@@ -1,8 +1,8 @@
 """Documents that are drawn out of patterns, with what they state.
 
-    python -m recipes.embedded.telling FILE...
+    python -m recipes.embedded.telling NAME.txt...
 
-shows three documents of every kind in these files of `patterns/`, and checks many more.
+shows three documents of every kind in these files of the folder `patterns`, and checks many more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from recipes.embedded.invented import Said
 from recipes.embedded.letters import draw_amount, draw_day
 from recipes.embedded.patterns import FOLDER, SHARED, TOKEN, Asked, Pattern, read_file, read_pools
 
-_JOINTS = (", ", ", ", ", ", " and ", " & ", "; ", " / ", "\n- ")
+_AND = " and "
+_JOINTS = (", ", ", ", ", ", _AND, " & ", "; ", " / ", "\n- ")
 _LINES = ("\n", "\n", "; ", "; ", ", ", "\n- ", " / ")
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -55,6 +56,10 @@ class _Telling:
             if token["open"]:
                 branches, at = _branches(form, at)
                 parts.append(self.write(self._rng.choice(branches)))
+            elif token["blank"]:
+                around = form[: token.start()][-1:] + form[at:][:1]
+                is_word = not any(map(str.isalnum, around))
+                parts.append(self._blank(token["blank"], bool(token["several"]), is_word))
             else:
                 parts.append(self._written(token))
         return "".join([*parts, form[at:]])
@@ -69,35 +74,47 @@ class _Telling:
             return "".join(_sign(sign, rng) for sign in str(token["code"]))
         if token["low"]:
             return _between(token["low"], token["high"], rng)
-        if token["set"]:
-            self._follow(token["set"], token["value"].strip())
-            return ""
-        return self._blank(token["blank"], bool(token["several"]))
+        self._follow(token["set"], token["value"].strip())
+        return ""
 
     def _follow(self, key: str, value: str) -> None:
+        """Raises ValueError if the opposite was said before."""
         boolean = self._fields[key].type == "bool"
-        self.said[key] = Said("", {"boolean": value == "yes"} if boolean else {"choice": value})
+        said = Said(value, {"boolean": value == "yes"} if boolean else {"choice": value})
+        if self.said.setdefault(key, said).values != said.values:
+            raise ValueError(f"{key!r} is {value!r} after it was {self.said[key].text!r}")
 
-    def _blank(self, key: str, several: bool) -> str:
+    def _blank(self, key: str, several: bool, is_word: bool) -> str:
+        """is_word: whether a space or a sign stands on both sides."""
         asked = self._fields[key]
         if asked.type == "list":
             return self._list(key, asked, several)
         if asked.type == "items":
             return self._items(key, asked)
         if key not in self.said:
-            self.said[key] = self._drawn(asked)
+            self.said[key] = self._drawn(asked, is_word)
         return self.said[key].text
 
     def _list(self, key: str, asked: Asked, several: bool) -> str:
         """Some items that were not named before."""
         rng, new = self._rng, list[str]()
         items: Any = self.said.setdefault(key, Said("", {"list": []})).values["list"]
+        form = rng.choice(asked.forms)
+        # All people of a list are named in one way.
+        drawn = TOKEN.search(form) is not None
+        forms = [form] if drawn else [form for form in asked.forms if not TOKEN.search(form)]
         for _ in range(rng.choice((1, 2, 2, 3, 3, 4)) if several else 1):
-            item = self.write(rng.choice(asked.forms)).strip()
+            item = self.write(rng.choice(forms)).strip()
             if item not in items:
                 items.append(item)
                 new.append(item)
-        joint = rng.choice(_JOINTS)
+        # What stands between items stands in none.
+        joints = [
+            joint
+            for joint in _JOINTS
+            if not any((joint if joint == _AND else joint.strip()) in item for item in new)
+        ]
+        joint = rng.choice(joints or ["\n- "])
         shown = joint.join(new) if new else str(items[-1])
         return joint + shown if several and "\n" in joint else shown
 
@@ -111,7 +128,7 @@ class _Telling:
             items.append(telling.said)
         return self._rng.choice(_LINES).join(shown)
 
-    def _drawn(self, asked: Asked) -> Said:
+    def _drawn(self, asked: Asked, is_word: bool) -> Said:
         rng, language = self._rng, self._pattern.language
         if asked.type == "date" and not asked.forms:
             return draw_day(language, rng)
@@ -123,10 +140,10 @@ class _Telling:
         text = self.write(rng.choice(asked.forms)).strip()
         if asked.type in ("int", "number", "money"):
             value = Decimal(text.replace(",", ""))
-            if asked.type == "int" and value < len(_WORDS) and rng.random() < 0.2:
-                text = _WORDS[int(value)]
-            elif language != "en":
+            if language != "en":
                 text = text.translate(str.maketrans(".,", ",."))
+            elif asked.type == "int" and value < len(_WORDS) and is_word and rng.random() < 0.2:
+                text = _WORDS[int(value)]
             return Said(text, {"number": value, "integer": int(value), "text": text})
         if asked.type == "date":
             return Said(text, {"text": text, "date": date.fromisoformat(text)})
@@ -174,6 +191,8 @@ def texts_of(told: Mapping[str, Said]) -> Iterator[str]:
 
 
 def main(names: Sequence[str]) -> None:
+    if not names:
+        sys.exit(__doc__)
     shared = read_pools(FOLDER / SHARED, {})
     for name in names:
         for pattern in read_file(FOLDER / name, shared):

@@ -19,7 +19,6 @@ from recipes.embedded.mixture import (
     Variety,
     draw,
 )
-from recipes.embedded.patterns import read_patterns
 from recipes.embedded.prompts import ALONE, NoisyTokenizer
 from recipes.embedded.shelves import Library, Shelf, document_of
 from schemax.compiler import TextCodec
@@ -51,9 +50,7 @@ def watched(
     libraries = {
         name: Library({name: shelves}, {name: 1.0}) for name, shelves in parts.items() if shelves
     }
-    libraries |= {name: Library({}, {name: 1.0}) for name in (INVENTED, LETTERS)}
-    if read_patterns(aside=True):
-        libraries[NEW_PATTERNS] = Library({}, {NEW_PATTERNS: 1.0})
+    libraries |= {name: Library({}, {name: 1.0}) for name in (INVENTED, LETTERS, NEW_PATTERNS)}
     plain = Variety(
         varied=0, varied_little=0, foreign=0, featured=0, padded=0, columned=0, own_template=1
     )
