@@ -34,7 +34,8 @@ from __future__ import annotations
 import random
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -115,6 +116,14 @@ def _is_aside(pattern: Pattern) -> bool:
     return zlib.crc32(f"{pattern.file} {pattern.names}".encode()) % 12 == 0
 
 
+@contextmanager
+def _located(path: Path, line: int) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(f"{path}, line {line}: {error}") from error
+
+
 def read_file(path: Path, shared: Mapping[str, Sequence[str]]) -> list[Pattern]:
     """shared: pools of all files. Raises InputError, naming the line."""
     pools = read_pools(path, shared)
@@ -124,38 +133,36 @@ def read_file(path: Path, shared: Mapping[str, Sequence[str]]) -> list[Pattern]:
         word, _, rest = line.partition(":")
         if not line.strip() or line.startswith("# ") or word == "pool":
             continue
-        try:
-            if word == "kind":
-                if found:
+        if word == "kind":
+            if found:
+                with _located(path, begun):
                     _finish(found[-1])
-                begun = number
+            begun = number
+            with _located(path, number):
                 found.append(Pattern(path.name, _entries(rest), pools))
-            elif not found:
+            continue
+        with _located(path, number):
+            if not found:
                 raise ValueError("a kind comes first")
-            else:
-                _read(word, rest.strip(), found[-1])
-        except ValueError as error:
-            at = begun if word == "kind" else number
-            raise InputError(f"{path}, line {at}: {error}") from error
+            _read(word, rest.strip(), found[-1])
     return found[:-1]
 
 
 def read_pools(path: Path, shared: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
     """The pools of a file, with those of all. Raises InputError, naming the line."""
     pools = {name: [*texts] for name, texts in shared.items()}
-    own: list[tuple[int, str, tuple[str, ...]]] = []
-    try:
-        for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
-            word, _, rest = line.partition(":")
-            if word == "pool":
-                name, _, texts = rest.partition("=")
-                own.append((number, name.strip(), _entries(texts)))
-                pools.setdefault(name.strip(), []).extend(own[-1][2])
-        for number, _, entries in own:
+    own: list[tuple[int, tuple[str, ...]]] = []
+    for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
+        word, _, rest = line.partition(":")
+        if word == "pool":
+            name, _, texts = rest.partition("=")
+            with _located(path, number):
+                own.append((number, _entries(texts)))
+            pools.setdefault(name.strip(), []).extend(own[-1][1])
+    for number, entries in own:
+        with _located(path, number):
             for entry in entries:
                 _check(entry, None, pools)
-    except ValueError as error:
-        raise InputError(f"{path}, line {number}: {error}") from error
     return pools
 
 
