@@ -125,9 +125,9 @@ def test_hyper_parallel_takes_far_fewer_passes(embedded: Extractor) -> None:
 @pytest.mark.parametrize(
     ("format", "least"),
     [
-        ("json", 0.72),
-        ("yaml", 0.737),
-        ("xml", 0.74),
+        ("json", 0.705),
+        ("yaml", 0.72),
+        ("xml", 0.724),
     ],
 )
 def test_quality_on_annotated_titles(
