@@ -69,6 +69,11 @@ class Drawn:
     said: Mapping[int, Said] = field(default_factory=dict)
 
 
+def not_drawn(rng: random.Random) -> Said:
+    """Of facets that are only asked about: their document draws what its blanks say by itself."""
+    raise NotImplementedError("this facet says nothing by itself")
+
+
 _TYPES: Mapping[str, Any] = {
     "text": str,
     "number": float,

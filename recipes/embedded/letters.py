@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from recipes.embedded.invented import Facet, Said
+from recipes.embedded.invented import Facet, Said, not_drawn
 from schemax.formats import Writable
 
 _SYLLABLES = [
@@ -69,11 +69,7 @@ _BLANK = re.compile(r"\{(\w+)\}")
 
 
 def _facet(names: Sequence[str], descriptions: Sequence[str], kinds: Mapping[str, float]) -> Facet:
-    return Facet(tuple(names), tuple(descriptions), kinds, _nothing)
-
-
-def _nothing(rng: random.Random) -> Said:
-    raise NotImplementedError("a letter draws what its blanks say by itself")
+    return Facet(tuple(names), tuple(descriptions), kinds, not_drawn)
 
 
 FACETS: Mapping[str, Facet] = {

@@ -31,7 +31,6 @@ amounts are drawn without a `where`; one of a date is an ISO date.
 
 from __future__ import annotations
 
-import random
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +39,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from recipes.embedded.invented import Facet, Said
+from recipes.embedded.invented import Facet, not_drawn
 from recipes.embedded.letters import languages
 from schemax.errors import InputError
 
@@ -218,11 +217,7 @@ def _facet(type: str, names: str, descriptions: str, choices: str = "") -> Facet
     # As they are twice as often as in each other spelling.
     spellings = (str, str, str.title, str.upper, lambda text: text.replace(" ", "_"))
     tables = tuple({meaning: spell(meaning) for meaning in meanings} for spell in spellings)
-    return Facet(_entries(names), _entries(descriptions), _KINDS[type], _not_drawn, 1, tables)
-
-
-def _not_drawn(rng: random.Random) -> Said:
-    raise NotImplementedError("a document draws what its blanks say by itself")
+    return Facet(_entries(names), _entries(descriptions), _KINDS[type], not_drawn, 1, tables)
 
 
 def _field(path: str, fields: Mapping[str, Asked]) -> Asked:
