@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from reproduce.scales import SCALES
+from reproduce.scales import SCALES, with_model
 from reproduce.tables import TABLES
 from reproduce.targets import TARGETS, Step
 
@@ -27,8 +28,20 @@ def command_of(step: Step) -> list[str]:
     return [*(step.launch or (sys.executable, "-m")), "schemax", *step.arguments]
 
 
+def resumed(step: Step) -> Step:
+    """A training that was broken off goes on from its last checkpoint; without one, anew."""
+    folder = step.makes.parent
+    if step.arguments[0] != "train" or not folder.is_dir():
+        return step
+    if any(folder.glob("checkpoints/checkpoint-*/trainer_state.json")):
+        return replace(step, arguments=(*step.arguments, "--resume"))
+    shutil.rmtree(folder)
+    return step
+
+
 def run(step: Step) -> None:
     """Raises CalledProcessError where the command fails; what it printed is then thrown away."""
+    step = resumed(step)
     step.makes.parent.mkdir(parents=True, exist_ok=True)
     if not step.to_file:
         subprocess.run(command_of(step), check=True)
@@ -51,12 +64,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--scale", choices=SCALES, default="laptop")
     parser.add_argument("--out", type=Path, default=Path("reproduced"))
     parser.add_argument("--source", help="of the published data; see `schemax data --help`")
+    parser.add_argument(
+        "--model", help="a pretrained one, folder or Hub id; its files go to OUT/NAME"
+    )
     parser.add_argument("--judge", metavar="MODEL or URL#MODEL", help="of table 4")
     parser.add_argument("--dry-run", action="store_true", help="show the commands alone")
     given = parser.parse_args(arguments)
     scale = SCALES[given.scale]
     scale = replace(scale, judge=given.judge or scale.judge)
-    steps = list(TARGETS[given.target](scale, given.out, given.source))
+    out = given.out
+    if given.model is not None:
+        scale = with_model(scale, given.model)
+        out /= next(iter(scale.models))
+    steps = list(TARGETS[given.target](scale, out, given.source))
     for step in steps:
         print(
             "+", shlex.join(command_of(step)), f"> {step.makes}" if step.to_file else "", flush=True
@@ -71,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         took, used = time.perf_counter() - began, processor_seconds() - used
         print(f"  {took:.0f} s, {used:.0f} of a processor core", flush=True)
     if given.target in TABLES and not given.dry_run:
-        print(TABLES[given.target](given.out / given.target))
+        print(TABLES[given.target](out / given.target))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 
 
@@ -12,7 +13,9 @@ class Scale:
     """models: name -> folder or Hub id; a folder `layers-N` of the output is made of the embedded
         model by `reproduce.shrink`.
     adapters: those of the models that LoRA trains; the others are trained in full.
-    epochs: of fine-tuning. train: other options of it.
+    epochs: of fine-tuning. train: other options of it. steps: of it, where layouts are compared,
+        which differ in how many documents a step takes.
+    pretrained: what `train` is for a model that somebody else has trained.
     test, train_rows: how many documents of a data set are read; None for all.
     drawn: how many test documents each of three samples has; parts: those that `parts` reads.
     bench: options of `schemax bench`; rivals: of its rivals; grid: of figure 4, instead of some of
@@ -28,6 +31,8 @@ class Scale:
     adapters: frozenset[str]
     epochs: float
     train: tuple[str, ...]
+    steps: int
+    pretrained: tuple[str, ...]
     test: int | None
     train_rows: int | None
     drawn: int
@@ -48,6 +53,13 @@ LAPTOP = Scale(
     adapters=frozenset(),
     epochs=1,
     train=("--learning-rate", "5e-4", "--bf16", "--batch-tokens", "1500"),
+    steps=90,
+    # Rows of four documents rather than sixteen: attention over long rows costs a core more than
+    # it costs to read the instruction again.
+    pretrained=(
+        *("--learning-rate", "3e-4", "--bf16", "--batch-tokens", "1400"),
+        *("--pack", "4", "--check-every", "30"),
+    ),
     test=60,
     train_rows=300,
     drawn=40,
@@ -76,6 +88,8 @@ L40S = Scale(
     adapters=frozenset(("Qwen3-8B", "phi-4")),
     epochs=5,
     train=("--bf16",),
+    steps=500,
+    pretrained=("--bf16",),
     test=None,
     train_rows=None,
     drawn=200,
@@ -92,3 +106,20 @@ L40S = Scale(
 )
 
 SCALES: Mapping[str, Scale] = MappingProxyType({"laptop": LAPTOP, "l40s": L40S})
+
+
+def with_model(scale: Scale, place: str) -> Scale:
+    """The same targets of one pretrained model, in place of the models of a scale.
+
+    place: a folder or a Hub id. Benches and drafts are those of the model as well.
+    """
+    shape = ("--model", place)
+    return replace(
+        scale,
+        models=MappingProxyType({Path(place).name.replace("_", "-"): place}),
+        adapters=frozenset(),
+        train=scale.pretrained,
+        shape=shape,
+        large=shape,
+        drafts=(),
+    )

@@ -17,6 +17,9 @@ from schemax.evaluation.examples import read_examples
 from schemax.evaluation.runs import SavedRun, read_runs
 
 _SPEED = ("engine", "documents/s", "of the repeats", "x generate")
+_QUALITY = ("F1", "strict F1", "ECE", "legal")
+# What is compared in a file of `independence`: the places of two settings.
+_CHANGES = (("without earlier values", 0, 1), ("with gaps", 1, 2), ("asked alone", 1, 3))
 _BY_PLACE = ("right, by place", *(f"wrong: {whose}" for whose in WORDS_OF))
 
 
@@ -123,14 +126,16 @@ def stacking(folder: Path) -> str:
 def independence(folder: Path) -> str:
     """Pairs that change without earlier values, and with gaps: samples together, and each.
 
-    Files are those of `reproduce.targets.independence`: autoregressive, isolated, gapped.
+    Files are those of `reproduce.targets.independence`: autoregressive, isolated, gapped, alone.
     """
     samples: dict[str, list[list[SavedRun]]] = {}
     for path in sorted(folder.glob("*.json")):
         samples.setdefault(path.stem.rpartition("_")[0], []).append(read_runs(path))
     rows = []
     for name, drawn in samples.items():
-        for what, before, after in (("without earlier values", 0, 1), ("with gaps", 1, 2)):
+        for what, before, after in _CHANGES:
+            if any(after >= len(runs) for runs in drawn):
+                continue  # of files that were written before every field was asked by itself
             pairs = [(runs[before], runs[after]) for runs in drawn]
             each = [_compared([pair]) for pair in pairs]
             of_each = " ".join(f"{one.protocol.f1_difference:+.3f}" for one in each)
@@ -138,6 +143,44 @@ def independence(folder: Path) -> str:
     names = ("run", "what", "pairs", "differ", "of them, by products", "F1", "difference")
     last = ("right only before", "right only after", "McNemar p", "difference by sample")
     return _table((*names, *last), rows)
+
+
+def layouts(folder: Path) -> str:
+    """What was trained for which layout, and read in which, with its speed beside key by key.
+
+    legal: the mean share of the model's probability that fell on what fields may hold.
+    """
+    rows = []
+    for (model, weights, trained), runs in _results(folder):
+        first, *_ = runs
+        key_by_key = first["products_per_second"] if trained == "autoregressive" else None
+        for run in runs:
+            rate = run["products_per_second"]
+            times = "" if key_by_key is None else f"{rate / key_by_key:.1f}"
+            told = (run["decoding"], *_quality(run), f"{run['passes_per_product']:.1f}")
+            rows.append((model, weights, trained, *told, f"{rate:.2f}", times))
+    names = ("model", "weights", "trained for", "decoded", *_QUALITY, "passes", "documents/s")
+    return _table((*names, "x autoregressive"), rows)
+
+
+def distillation(folder: Path) -> str:
+    """Students, decoded in parallel: what they score, and how fast."""
+    rows = [
+        (model, student, *_quality(run), f"{run['products_per_second']:.2f}")
+        for (model, student), (run, *_) in _results(folder)
+    ]
+    return _table(("model", "student", *_QUALITY, "documents/s"), rows)
+
+
+def _quality(run: Mapping[str, Any]) -> tuple[str, ...]:
+    low, high = run["strict_f1_interval"]
+    reliability, legal = run["reliability"], run["legal_mass"]
+    return (
+        _f1(run),
+        f"{run['strict_f1']:.3f} ({low:.3f} to {high:.3f})",
+        "" if reliability is None else f"{reliability['ece']:.3f}",
+        "" if legal is None else f"{legal:.3f}",
+    )
 
 
 def _compared(pairs: Sequence[tuple[SavedRun, SavedRun]]) -> Comparison:
@@ -206,7 +249,7 @@ TABLES: Mapping[str, Callable[[Path], str]] = MappingProxyType(
         made.__name__: made
         for made in (
             *(table1, table3, table4, figure4),
-            *(ablations, parts, stacking, independence),
+            *(ablations, parts, stacking, independence, layouts, distillation),
         )
     }
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -10,9 +10,18 @@ from types import MappingProxyType
 from reproduce.scales import Scale
 
 DATASETS = ("oa-mine", "ae-110k")
-# With earlier values, without, and without them in a skeleton with gaps.
+# With earlier values, without, without them in a skeleton with gaps, and every field by itself.
 _KEEP_ALL = "isolated:min_probability=0"
-INDEPENDENCE = ("autoregressive", _KEEP_ALL, f"{_KEEP_ALL}:layout=gapped")
+INDEPENDENCE = ("autoregressive", _KEEP_ALL, f"{_KEEP_ALL}:layout=gapped", f"{_KEEP_ALL}+alone")
+# What a model is fine-tuned for; key by key comes first, which the others are compared with.
+LAYOUTS: Mapping[str, str] = MappingProxyType(
+    {
+        "autoregressive": "autoregressive",
+        "isolated": "isolated",
+        "paper-1": "paper:documents_per_prompt=1",
+        "paper-6": "paper",
+    }
+)
 # What `paper` is, a part at a time.
 _STACKING = tuple(f"paper:documents_per_prompt={j}" for j in (1, 2, 4, 6))
 PARTS = (
@@ -167,11 +176,13 @@ def independence(scale: Scale, out: Path, source: str | None = None) -> Iterator
     that), and of the largest as it was.
     """
     yield from models(scale, out, source)
-    *_, second, (largest, place) = scale.models.items()
+    trained = list(scale.models)[-2:]
+    largest = trained[-1]
+    place = scale.models[largest]
     for dataset in DATASETS:
         read = {
             "untrained": _base(place, out),
-            **{n: str(_tuned(out, dataset, n, "autoregressive")) for n in (second[0], largest)},
+            **{name: str(_tuned(out, dataset, name, "autoregressive")) for name in trained},
         }
         for seed in range(3):
             drawn = out / "data" / f"{dataset}_seed-{seed}"
@@ -183,15 +194,88 @@ def independence(scale: Scale, out: Path, source: str | None = None) -> Iterator
                 yield _evaluate(drawn, model, ",".join(INDEPENDENCE), result, scale)
 
 
+def layouts(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """The last model, trained with the same steps for every layout: all weights, and adapters.
+
+    What was trained key by key is decoded in all layouts, in one run; the others in their own.
+    """
+    yield from data(scale, out, source)
+    yield from _layouts_trained(scale, out)
+    (*_, name) = scale.models
+    for adapted in (False, True):
+        for layout, decoding in LAYOUTS.items():
+            asked = ",".join(LAYOUTS.values()) if layout == "autoregressive" else decoding
+            result = out / "layouts" / f"{name}_{_how(adapted)}_{layout}.json"
+            tuned = str(_for_layout(out, name, layout, adapted))
+            yield _evaluate(out / "data" / "oa-mine", tuned, asked, result, scale)
+
+
+def distillation(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
+    """The last model, trained key by key, as the teacher of itself and of a third of its layers.
+
+    Both learn to decode `isolated` from what the teacher writes for the texts of the training
+    split; the small one, beside it, from the annotations.
+    """
+    yield from data(scale, out, source)
+    yield from _layouts_trained(scale, out, ("autoregressive",), adapters=(False,))
+    (*_, (name, place)) = scale.models.items()
+    base, small = _base(place, out), str(out / "base" / "third")
+    yield from _made(base, place)
+    arguments = ("reproduce.shrink", base, small, "--share", "0.34")
+    yield Step(arguments, Path(small) / "config.json")
+    teacher = str(_for_layout(out, name, "autoregressive", adapted=False))
+    taught = ("--labels", "teacher", "--teacher", teacher)
+    students = {
+        "own-answers": (teacher, ("--labels", "self")),
+        "small-taught": (small, taught),
+        "small-annotated": (small, ()),
+    }
+    for student, (start, labels) in students.items():
+        tuned = out / "models" / f"oa-mine_{name}_{student}"
+        own = (*_steps(scale), *labels)
+        yield _train(scale, out / "data" / "oa-mine", name, start, "isolated", tuned, own)
+        result = out / "distillation" / f"{name}_{student}.json"
+        yield _evaluate(out / "data" / "oa-mine", str(tuned), "isolated", result, scale)
+
+
 TARGETS: Mapping[str, Callable[..., Iterator[Step]]] = MappingProxyType(
     {
         made.__name__: made
         for made in (
             *(data, models, table1, table3, table4),
-            *(figure4, ablations, parts, stacking, independence),
+            *(figure4, ablations, parts, stacking, independence, layouts, distillation),
         )
     }
 )
+
+
+def _layouts_trained(
+    scale: Scale,
+    out: Path,
+    wanted: Iterable[str] = LAYOUTS,
+    adapters: tuple[bool, ...] = (False, True),
+) -> Iterator[Step]:
+    (*_, (name, place)) = scale.models.items()
+    base = _base(place, out)
+    yield from _made(base, place)
+    for adapted in adapters:
+        for layout in wanted:
+            tuned = _for_layout(out, name, layout, adapted)
+            own = (*_steps(scale), *(("--lora", "16") if adapted else ()))
+            folder = out / "data" / "oa-mine"
+            yield _train(scale, folder, name, base, LAYOUTS[layout], tuned, own)
+
+
+def _for_layout(out: Path, name: str, layout: str, adapted: bool) -> Path:
+    return out / "models" / f"oa-mine_{name}_{layout}-{_how(adapted)}"
+
+
+def _how(adapted: bool) -> str:
+    return "lora" if adapted else "full"
+
+
+def _steps(scale: Scale) -> tuple[str, str]:
+    return "--steps", str(scale.steps)
 
 
 def _base(place: str, out: Path) -> str:
@@ -205,10 +289,20 @@ def _made(base: str, place: str) -> Iterator[Step]:
         yield Step(arguments, Path(base) / "config.json")
 
 
-def _train(scale: Scale, data: Path, name: str, base: str, decoding: str, tuned: Path) -> Step:
+def _train(
+    scale: Scale,
+    data: Path,
+    name: str,
+    base: str,
+    decoding: str,
+    tuned: Path,
+    instead: tuple[str, ...] = (),
+) -> Step:
+    """instead: options in place of the epochs and the adapters of the scale."""
     own = ("--model", base, "--decoding", decoding, "--out", str(tuned))
     adapter = ("--lora", "16") if name in scale.adapters else ()
-    more = ("--epochs", str(scale.epochs), "--held-out", "0.05", *scale.train, *adapter)
+    long = instead or ("--epochs", str(scale.epochs), *adapter)
+    more = (*long, "--held-out", "0.05", *scale.train)
     return Step(("train", str(data), *own, *more), tuned / "training.json", launch=scale.launch)
 
 

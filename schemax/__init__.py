@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from schemax.attributes import attr
 from schemax.calibration import Calibration
-from schemax.catalog import load_schema, load_schemas, schema_names
+from schemax.catalog import load_schema, load_schemas
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.config import DecodingConfig
 from schemax.diagnosis import Diagnosis, doctor
@@ -20,6 +20,7 @@ from schemax.errors import (
 )
 from schemax.extractor import Extractor, extract
 from schemax.formats import OutputFormat, register_format
+from schemax.ready_made import schema_names
 from schemax.report import report
 from schemax.results import Extraction, FieldError, FieldResult, Span
 from schemax.schema import AttrSchema

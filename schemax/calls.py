@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import aclosing
 from dataclasses import replace
@@ -14,17 +15,28 @@ from schemax.attributes import settings_of
 from schemax.attributes.settings import require_model
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.compiler.few_shot import FewShotExample, FewShotExamples, read_few_shot_examples
+from schemax.compiler.conversation import Conversation
+from schemax.compiler.few_shot import (
+    FewShotExample,
+    FewShotExamples,
+    read_few_shot_examples,
+    too_long,
+)
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig, resolve_decoding
+from schemax.demonstrations import usual_demonstrations
 from schemax.documents import Shown, read_documents, shown_text
 from schemax.errors import ModelError, SchemaError
 from schemax.familiarity import Familiarity
+from schemax.fitted import demonstrated
 from schemax.formats import OutputFormat
+from schemax.messages import warn
 from schemax.progress import track
+from schemax.prompt_file import PromptFile
 from schemax.reading.markup import Html
 from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
+from schemax.runtime.plan import plan_prompt
 from schemax.servers.remote import RemoteModel
 from schemax.trained import TrainedWith, as_trained
 
@@ -56,6 +68,16 @@ def check_options(function: str, options: Mapping[str, Any]) -> None:
         raise TypeError(f"{function}() has no option {strange[0]!r}; it has {known}")
 
 
+def _warn_of_copying(compiled: CompiledSchema) -> None:
+    """Of fields that say themselves that they are copied, which servers cannot be held to."""
+    named = [attribute.name for attribute in compiled.attributes if attribute.extractive]
+    if named:
+        warn(
+            f"{compiled.category}: a server chooses tokens by itself, so that `extractive` of "
+            f"{', '.join(named)} has no effect there; check that their spans are not None"
+        )
+
+
 class Calls:
     """A model with its settings, as `Extractor` says: compiles schemas, and fills them."""
 
@@ -67,6 +89,8 @@ class Calls:
     eos_ids: tuple[int, ...]
     calibration: Calibration
     trained: TrainedWith
+    is_trained: bool
+    prompt: PromptFile
     _engine: SharedEngine
     _unfamiliar: WeakSet[CompiledSchema]
 
@@ -77,28 +101,56 @@ class Calls:
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
-        examples: Sequence[FewShotExample] = (),
+        examples: Sequence[FewShotExample] | None = None,
     ) -> CompiledSchema:
-        """Compiles a schema for this model; see `compile_schema` for what is raised."""
+        """Compiles a schema for this model; see `compile_schema` for what is raised.
+
+        examples: None shows a model that schemax did not train the schema's usual demonstrations.
+        """
         settings = settings_of(schema)
         config = self.decoding if decoding is None else resolve_decoding(decoding)
-        config = as_trained(config, self.trained.decoding)
+        is_remote = isinstance(self.model, RemoteModel)
+        config = as_trained(config, None if is_remote else self.trained.decoding)
         if config.null_penalty is None and self.calibration.null_penalty:
             calibrated = replace(config, null_penalty=self.calibration.null_penalty)
             if not self.model.refusal(calibrated):  # servers choose tokens by themselves
                 config = calibrated
         if refusal := self.model.refusal(config):
             raise ModelError(refusal)
-        return compile_schema(
+        template = template or self.named_template(schema) or config.template
+        if examples is None:
+            examples = () if self.is_trained else usual_demonstrations(schema, template, config)
+        compiled = compile_schema(
             schema,
             self.tokenizer,
-            format=format or settings.format or self.format,
-            template=template or settings.template or self.template,
+            format=format or self.prompt.format or settings.format or self.format,
+            template=template,
             decoding=config,
             eos_ids=self.eos_ids,
             vocab_size=self.model.vocab_size,
             examples=examples,
         )
+        if is_remote:
+            _warn_of_copying(compiled)
+        return compiled
+
+    def named_template(self, schema: type[Any]) -> TemplateLike | None:
+        """The template of a call that names none: that of the prompt file, else the schema's, else
+        the model's; None is the decoding's."""
+        return self.prompt.template or settings_of(schema).template or self.template
+
+    def chosen_examples(
+        self, schemas: type[Any] | Mapping[str, type[Any]], options: Mapping[str, Any]
+    ) -> FewShotExamples | None:
+        """The examples that a call names, else the demonstrations of the prompt file.
+
+        options: those of `stream`. Raises InputError for a demonstration that does not fit.
+        """
+        examples: FewShotExamples | None = options.get("examples")
+        # A conversation shows what its client has written.
+        if examples is not None or isinstance(options.get("template"), Conversation):
+            return examples
+        return demonstrated(self.prompt, schemas)
 
     @overload
     def extract(
@@ -188,7 +240,9 @@ class Calls:
         text: the keys of a record that the model is shown; None shows all but id and category.
         examples: what the instruction shows: (document, instance) pairs, of several schemas by
             category. A document is a product as in `products`, and may be empty; a mapping that
-            validates stands for an instance.
+            validates stands for an instance. None shows the demonstrations of the prompt file;
+            without any, a model that schemax did not train is shown the schema's own, or those of
+            a ready-made schema of the same category. () shows none.
         html: "strip" shows texts in which HTML is recognised without it (spans are still offsets
             into the texts as they were given), "keep" all texts as they are.
         A record that cannot be read, or is too long for the model, becomes an extraction without
@@ -215,6 +269,33 @@ class Calls:
         async with aclosing(aiter(await asyncio.to_thread(compile_all))) as stream:
             async for item in stream:
                 yield item
+
+    def _check_room(
+        self,
+        compiled: CompiledSchema,
+        examples: Sequence[FewShotExample] | None,
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Raises InputError, naming the first of the examples that the model's context does not
+        hold; where it does not hold the prompt without them either, its rows say so."""
+
+        if not examples:
+            return
+
+        def problem(found: CompiledSchema) -> str | None:
+            (prompt,) = found.encode([""])
+            fault: str | None = self.model.misfit(plan_prompt(prompt, found.decoding))
+            return fault
+
+        def is_too_long(count: int) -> bool:
+            some = self.compile(compiled.schema, examples=examples[:count], **settings)
+            return problem(some) is not None
+
+        if problem(compiled) is None or is_too_long(0):
+            return
+        least = bisect_left(range(1, len(examples)), True, key=is_too_long)
+        some = self.compile(compiled.schema, examples=examples[: least + 1], **settings)
+        raise too_long(compiled.schema, examples, least, problem(some))
 
     def close(self) -> None:
         """Finishes what the model was given; later calls, and those with more, raise ModelError."""
@@ -245,17 +326,22 @@ class Calls:
         if not schemas:
             raise SchemaError("schemas", None, "no category is given")
         shown = Shown.of(text, id, category, html)
+        options = {**settings, "examples": examples}
         shots = read_few_shot_examples(
-            examples, schemas, mixed, lambda document: shown_text(document, shown)[0]
+            self.chosen_examples(schema, options),
+            schemas,
+            mixed,
+            lambda document: shown_text(document, shown)[0],
         )
         once: dict[Any, CompiledSchema] = {}  # several categories may share a schema
         compiled = {}
         for name, item in schemas.items():
             require_model(item)
-            shots_of = shots.get(name, ())
+            shots_of = shots.get(name, None if examples is None else ())
             key = (item, name if shots_of else None)
             if key not in once:
                 once[key] = self.compile(item, examples=shots_of, **settings)
+                self._check_room(once[key], shots_of, settings)
             compiled[name] = once[key]
         from schemax.pipeline import Extractions  # which imports torch
 

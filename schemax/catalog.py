@@ -1,29 +1,18 @@
-"""Ready-made schemas, and which of them a shop's category means."""
+"""Ready-made schemas as classes."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
-from functools import cache
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable
 
-from schemax.errors import InputError
-from schemax.reading.folding import folded, loose
-from schemax.resources import resource_dir
+from schemax.ready_made import demonstrations_of, document_of, match_of, ready_made
 from schemax.schema import AttrSchema
 
 
 def load_schema(name: str) -> type[AttrSchema]:
     """A ready-made schema, such as "television". Raises InputError for an unknown name."""
-    stem = name.strip().lower().replace(" ", "_").replace("-", "_")
-    if stem not in _paths():
-        near = " or ".join(map(repr, get_close_matches(stem, schema_names())))
-        known = f"did you mean {near}?" if near else f"there are {', '.join(schema_names())}"
-        raise InputError(f"unknown schema {name!r}; {known}")
-    return AttrSchema.from_json_schema(document_of(stem))
+    stem = ready_made(name)
+    shown = [{"text": text, "attributes": values} for text, values in demonstrations_of(stem)]
+    return AttrSchema.from_json_schema({**document_of(stem), "demonstrations": shown})
 
 
 def load_schemas(categories: Iterable[str]) -> dict[str, type[AttrSchema]]:
@@ -36,97 +25,3 @@ def load_schemas(categories: Iterable[str]) -> dict[str, type[AttrSchema]]:
     found = {category: match_of(category) for category in categories}
     classes = {match.schema: load_schema(match.schema) for match in found.values() if match}
     return {category: classes[match.schema] for category, match in found.items() if match}
-
-
-def schema_names() -> tuple[str, ...]:
-    """The names of the ready-made schemas."""
-    return tuple(sorted(_paths()))
-
-
-def document_of(name: str) -> dict[str, Any]:
-    """The JSON Schema document of a ready-made schema."""
-    found: dict[str, Any] = json.loads(_paths()[name].read_text("utf-8"))
-    return found
-
-
-def is_task(name: str) -> bool:
-    """Whether the schema is of no product: a form, a ticket, an invoice."""
-    return _paths()[name].parent.name == "tasks"
-
-
-@cache
-def _paths() -> dict[str, Path]:
-    return {path.stem: path for path in resource_dir("schemas").glob("**/*.json")}
-
-
-@cache
-def _names() -> Names:
-    return names_of((name, document_of(name).get("aliases", ())) for name in schema_names())
-
-
-How = Literal["name", "other name", "last words"]
-
-Names: TypeAlias = "Mapping[tuple[str, ...], tuple[str, How]]"
-"""The words of a name -> the schema that has it, and whether it is the schema's own."""
-
-_LEVEL = re.compile(r"\s*(?:[>|/\\»›→]|::)\s*")
-_REMARK = re.compile(r"\([^)]*\)|\[[^\]]*\]|[’']s?\b")
-_TAIL = re.compile(r"(?<=\w)\s+(?:for|with|without)\s.*")
-_LISTED = re.compile(r"\s*[,&;+]\s*|\s+and\s+", re.IGNORECASE)
-_WORD = re.compile(r"[^\W_]+")
-
-
-class Match(NamedTuple):
-    """schema: its name; how: by its own name, another one that it has, or the last words of it."""
-
-    schema: str
-    how: How
-
-
-def names_of(schemas: Iterable[tuple[str, Iterable[str]]]) -> Names:
-    """schemas: every schema's name, and the other names that it has."""
-    found: dict[tuple[str, ...], tuple[str, How]] = {}
-    for schema, others in schemas:
-        found[words_of(schema)] = schema, "name"
-        for other in others:
-            found.setdefault(words_of(other), (schema, "other name"))
-    return found
-
-
-def match_of(category: str) -> Match | None:
-    """The ready-made schema that a shop's name of a category means, if there is one.
-
-    Of `Electronics > Smart TVs` only the last level counts, without remarks in brackets and what it
-    is "for"; case, plurals and punctuation make no difference. Several things in one name ("Shoes &
-    Boots") match where all of them mean the same schema.
-    """
-    levels = [level for level in _LEVEL.split(category) if level.strip()]
-    if not levels:
-        return None
-    if (found := _names().get(words_of(levels[-1]))) is not None:
-        return Match(*found)
-    matches = [_by_last_words_of(part) for part in _LISTED.split(levels[-1]) if part]
-    schemas = {match and match.schema for match in matches}
-    return matches[0] if len(schemas) == 1 else None
-
-
-def _by_last_words_of(name: str) -> Match | None:
-    words = words_of(name)
-    for start in range(len(words)):
-        if (found := _names().get(words[start:])) is not None:
-            return Match(found[0], "last words" if start else found[1])
-    return None
-
-
-def words_of(name: str) -> tuple[str, ...]:
-    """The words that names share which mean the same: without case, plurals and remarks."""
-    text = _TAIL.sub("", _REMARK.sub(" ", folded(name, loose)))
-    words = _WORD.findall(text)
-    return tuple(_stem(word) for word in words if word != "and")
-
-
-def _stem(word: str) -> str:
-    """The same for singular and plural: shoe and shoes, battery and batteries, lens and lenses."""
-    while len(word) > 2 and word[-1] in "se" and not word.endswith("ss"):
-        word = word[:-1]
-    return word[:-1] + "y" if word.endswith("i") else word

@@ -1,7 +1,8 @@
 """The command `schemax`: its verbs, and how they end.
 
-Exit status: 0 done; 1 more failed rows than allowed; 2 bad usage, or input that stops the run;
-130 interrupted; 141 nobody reads the output any more; 143 terminated.
+Exit status: 0 done; 1 all is written, and more rows failed than allowed; 2 nothing or not all was
+written: bad usage, or input, a store or a model that stops the run; 3 the same, by a fault of
+schemax itself; 130 interrupted; 141 nobody reads the output any more; 143 terminated.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import gc
 import math
 import os
 import sys
+import traceback
 from io import TextIOWrapper
 from typing import Annotated, Any
 
@@ -28,6 +30,7 @@ from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import ExtractCommand, extract
+from schemax.commands.fit import fit
 from schemax.commands.pairwise import pairwise
 from schemax.commands.process import Terminated, make_up_for_closed_streams
 from schemax.commands.report import report
@@ -41,6 +44,7 @@ from schemax.processors import share_processors
 _SMALLER = {"train": "--batch-tokens, and a larger --gradient-accumulation for the same steps"}
 
 _BAD_USAGE = 2
+_FAULT = 3
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _TERMINATED = 143
@@ -115,7 +119,7 @@ app = typer.Typer(
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
 _VERBS = (
-    *(demo, extract, report, explain, check, trace, discover, schemas, doctor),
+    *(demo, extract, report, explain, check, trace, discover, fit, schemas, doctor),
     *(data, train, calibrate, evaluate, pairwise, bench, serve),
 )
 for _verb in _VERBS:
@@ -150,3 +154,7 @@ def main() -> None:
         app()
     except BrokenPipeError:  # of what is shown before a verb begins, such as --help
         sys.exit(_BROKEN_PIPE)
+    except Exception:  # Python's own status for it, 1, says that all rows are written
+        traceback.print_exc()
+        say("error: this is a fault of schemax itself; please report it with the lines above")
+        sys.exit(_FAULT)

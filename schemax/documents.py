@@ -219,6 +219,8 @@ def _as_text(key: Any, value: Any) -> str:
     """Raises ValueError for a value that is neither scalar nor a list of scalars."""
     if isinstance(value, (list, tuple)) and all(map(_is_scalar, value)):
         return ", ".join(filter(None, (_as_text(key, item) for item in value)))
+    if isinstance(value, bytes):
+        raise ValueError(f"column {clipped(repr(key))} holds bytes that are not valid UTF-8")
     if not _is_scalar(value):
         raise ValueError(
             f"{clipped(repr(key))} holds a {type(value).__name__}, which cannot be shown as text; "

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack, overload
@@ -22,6 +24,7 @@ from schemax.config import DecodingConfig, resolve_decoding
 from schemax.documents import Shown, read_documents
 from schemax.formats import OutputFormat
 from schemax.messages import warn
+from schemax.prompt_file import PromptFile, PromptLike, read_prompt_file
 from schemax.resources import EMBEDDED_WARNING, default_model, named_model
 from schemax.servers.remote import RemoteModel
 from schemax.trained import TrainedWith
@@ -36,7 +39,9 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
     format, template, decoding: used where neither the call nor the class says otherwise.
     eos_ids: ids that end an output; None takes those of the model and the tokenizer.
     calibration: how the model's probabilities are read; None takes them as they are.
-    trained: what the model was trained with, as far as it says so.
+    trained: what the model was trained with, as far as it says so. is_trained: whether schemax
+        trained the model, or somebody wrote a prompt for it: `prompt.jinja` or `schemax.json` lies
+        in its folder.
 
     One that `from_pretrained` has loaded can be pickled: it is loaded again where it arrives. Any
     other raises TypeError, since its model is held by this process alone.
@@ -65,9 +70,11 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         self.tokenizer = tokenizer
         self.format = format
         self.template = template
+        self.prompt = PromptFile()
         self.decoding = resolve_decoding(decoding)
         self.calibration = calibration or Calibration()
         self.trained = TrainedWith()
+        self.is_trained = False
         self._unfamiliar: WeakSet[CompiledSchema] = WeakSet()  # schemas that were warned of
         as_codec(tokenizer).check_vocabulary(self.model.vocab_size)
         self.eos_ids = checked_eos_ids(
@@ -90,6 +97,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
+        prompt: PromptLike | None = None,
     ) -> Extractor:
         """Loads a model from a local folder or the Hugging Face Hub.
 
@@ -107,11 +115,15 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
             it costs nothing at run time, unless these are quantized. Needs peft.
         compile: whether norms and other chains of pointwise operations become one kernel each, by
             `torch.compile`, while the model is loaded. Needs a compiler.
+        prompt: what `schemax fit` has chosen, or its path; see `with_prompt`.
 
         Raises ModelError for what cannot be loaded, with the cause and the remedy; ValueError for
-        an unknown quantization, and for a device together with a device_map.
+        an unknown quantization, and for a device together with a device_map; InputError for a
+        prompt file that cannot be used.
         """
         from schemax.runtime.loading import load
+
+        chosen = None if prompt is None else read_prompt_file(prompt)  # before the model is loaded
 
         loading: Any = {
             "device": device,
@@ -136,10 +148,11 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
             calibration=found.calibration,
         )
         made.trained = found.trained
+        made.is_trained = found.is_trained
         made._load_again = partial(
             cls.from_pretrained, name, template=template, **settings, **loading
         )
-        return made
+        return made if chosen is None else made.with_prompt(chosen, template=template, **settings)
 
     @classmethod
     def from_server(
@@ -150,33 +163,45 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         tokenizer: Any = None,
         api_key: str | None = None,
         kind: str = "auto",
+        probabilities: bool | None = None,
         concurrency: int = 32,
         timeout: float = 600.0,
         format: str | OutputFormat | None = None,
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
+        prompt: PromptLike | None = None,
     ) -> Extractor:
         """Has a server fill schemas: vLLM, SGLang, llama-server, hosted models; docs/servers.md.
 
         url: of the API, `/v1` included; model: as the server names it, None takes its first.
         tokenizer: the model's, as a folder, Hub id or object: every field is a completion of its
-            own. None takes that of the model's name; of the kind "openai" a document is then one
-            chat.
+            own. None takes that of the model's name; of the kind "openai", and of a GGUF file whose
+            name tells of none, a document is then one chat.
         api_key: None takes $SCHEMAX_API_KEY, else $OPENAI_API_KEY, which is sent over https and to
             this machine alone.
-        kind: "vllm", "sglang", "llama.cpp" or "openai"; "auto" asks the server.
-        concurrency: requests in flight at most. timeout: seconds that a request may take.
+        kind: "vllm", "sglang", "llama.cpp", "llama-cpp-python" or "openai"; "auto" asks the
+            server.
+        probabilities: whether the server is asked for them, without which there are no
+            confidences; None asks all kinds but llama-cpp-python, where they cost most of the time.
+        concurrency: requests in flight at most; llama.cpp's servers get as many as they have slots.
+        timeout: seconds that a request may take.
+        prompt: what `schemax fit` has chosen, or its path; see `with_prompt`.
 
         Raises ServerError for a server that does not answer or refuses, ModelError for a tokenizer
-        that cannot be read, ValueError for what is no address and for an unknown kind.
+        that cannot be read, ValueError for what is no address and for an unknown kind; InputError
+        for a prompt file that cannot be used.
         """
         from schemax.servers.connect import connect
 
+        chosen = None if prompt is None else read_prompt_file(prompt)
+
         settings: Any = {"format": format, "template": template, "decoding": decoding}
         place: Any = {"model": model, "tokenizer": tokenizer, "api_key": api_key, "kind": kind}
-        place |= {"concurrency": concurrency, "timeout": timeout}
+        place |= {"concurrency": concurrency, "timeout": timeout, "probabilities": probabilities}
         found = connect(url, **place)
         trained = found.trained.decoding
+        if trained is not None:
+            trained = replace(trained, extractive=False)  # which no server can be held to
         if trained is None or found.model.refusal(trained):
             trained = resolve_decoding(found.model.usual_decoding)
         made = cls(
@@ -189,7 +214,38 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
             calibration=found.calibration,
         )
         made.trained = found.trained
+        made.is_trained = found.is_trained
         made._load_again = partial(cls.from_server, url, **settings, **place)
+        return made if chosen is None else made.with_prompt(chosen, **settings)
+
+    def with_prompt(
+        self,
+        prompt: PromptLike,
+        *,
+        format: str | OutputFormat | None = None,
+        template: TemplateLike | None = None,
+        decoding: str | DecodingConfig | None = None,
+    ) -> Extractor:
+        """The same loaded model, used with what `schemax fit` has chosen (docs/fit.md).
+
+        Its template, format, decoding and calibration come before those of classes and of the
+        model's folder, after those that a call names; its demonstrations are shown where a call
+        names no examples, to the categories that they are of.
+
+        prompt: a prompt file, or its path. format, template, decoding: come before the file's.
+
+        Raises InputError, naming file and key, for a prompt file that cannot be used.
+        """
+        chosen = read_prompt_file(prompt)
+        made = copy(self)
+        made.prompt = chosen.without(format=format is not None, template=template is not None)
+        made.format = format or self.format
+        made.template = template or self.template
+        made.decoding = resolve_decoding(decoding or chosen.decoding or self.decoding)
+        made.calibration = chosen.calibration or self.calibration
+        made.is_trained = True  # it is shown what the file names, and nothing else
+        if self._load_again is not None:
+            made._load_again = partial(self._load_again, prompt=chosen)
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:

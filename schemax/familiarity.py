@@ -15,6 +15,7 @@ from weakref import WeakSet
 
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
+from schemax.compiler.slot_specs import is_typed
 from schemax.results import Extraction
 
 logger = logging.getLogger(__name__)
@@ -83,14 +84,7 @@ class Familiarity:
         name = schema.category
         if forbidden := _forbidden(schema, items):
             self._told.add(schema)
-            logger.warning(
-                "%s: the model would rather write what the types of some fields forbid, so do not "
-                "rely on their values. The types allow this share of the model's probability: %s. "
-                "Say in the fields' descriptions how values are written, or declare the fields "
-                "as text",
-                name,
-                ", ".join(f"{field} {share:.0%}" for field, share in forbidden.items()),
-            )
+            _warn_of_forbidden(schema, forbidden)
         found = [score for item in items if (score := mean_logprob(item)) is not None]
         if not found or not self._calibration.usual_deviation:  # never measured
             return
@@ -108,8 +102,35 @@ class Familiarity:
             )
 
 
+_OF_TYPES = (
+    "%s: the model would rather write what the types of some fields forbid, so do not rely on "
+    "their values. The types allow this share of the model's probability: %s. Say in the fields' "
+    "descriptions how values are written, or declare the fields as text"
+)
+# Of a text, the type forbids nothing.
+_OF_FORMATS = (
+    "%s: the model would rather write some texts otherwise than the format %r does, so check "
+    "their values. The format allows this share of the model's probability: %s. Show the model "
+    "examples of filled outputs, or take another format or template"
+)
+
+
+def _warn_of_forbidden(schema: CompiledSchema, forbidden: dict[str, float]) -> None:
+    typed = {attribute.name for attribute in schema.attributes if is_typed(attribute)}
+    by_types = {name: share for name, share in forbidden.items() if name in typed}
+    by_format = {name: share for name, share in forbidden.items() if name not in typed}
+    if by_types:
+        logger.warning(_OF_TYPES, schema.category, _shown(by_types))
+    if by_format:
+        logger.warning(_OF_FORMATS, schema.category, schema.format.name, _shown(by_format))
+
+
+def _shown(shares: dict[str, float]) -> str:
+    return ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+
+
 def _forbidden(schema: CompiledSchema, items: list[Extraction[Any]]) -> dict[str, float]:
-    """The fields whose types allow little of what a model would write, with the mean share."""
+    """The fields whose grammars allow little of what a model would write, with the mean share."""
     found: dict[str, list[float]] = {}
     # Texts that must stand in the document are forbidden most others, whatever their type.
     asked = zip(schema.attributes, schema.slots, strict=False)

@@ -63,9 +63,15 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, ValidationError):  # its text has lines, and an address on each
         details = error.errors(include_url=False, include_context=False, include_input=False)
         return joined([f"{error.title}: {detail['msg']}" for detail in details])
-    if type(error) is ValueError and str(error):
-        return clipped(str(error))
-    return clipped(f"{type(error).__name__}: {error}")
+    try:
+        said = str(error)
+    except Exception:  # of an exception of the user's own, which must not end a run
+        said = ""
+    if isinstance(error, ArithmeticError) and "<class" in said:  # decimal names its signals
+        said = "no number that can be computed with"
+    if type(error) is ValueError and said:
+        return clipped(said)
+    return clipped(f"{type(error).__name__}: {said}" if said else type(error).__name__)
 
 
 def misfit_of(error: ValidationError) -> str:

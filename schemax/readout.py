@@ -19,7 +19,8 @@ from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
 from schemax.compiler.slot_specs import is_typed
 from schemax.documents import Document
 from schemax.formats import DocumentKey, OutputFormat
-from schemax.results import Extraction, SlotText, build
+from schemax.loops import run_at_end
+from schemax.results import Extraction, FieldError, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
 from schemax.results.fields import field_tree_of, part_of
 from schemax.results.lists import with_items
@@ -38,8 +39,12 @@ def read_out(
 ) -> Extraction[Any]:
     """An extraction of a document that was run: every slot's text, its value, the instance."""
     slots: Sequence[SlotText | None]
+    nothing: tuple[FieldError, ...] = ()
     if compiled.decoding.layout == "autoregressive":
-        slots = _parsed(_plain_text(output.slots[0], compiled), compiled, output.document)
+        whole = _plain_text(output.slots[0], compiled)
+        slots = _parsed(whole, compiled, output.document)
+        if all(slot is None for slot in slots):
+            nothing = (FieldError(None, "the output holds none of the keys", whole.raw),)
         if isinstance(compiled.codec, ByteCodec) and output.slots[0].logprobs:
             slots = list(_told(slots, output.slots[0], compiled))
         pairs_of_lists = zip(slots, compiled.attributes, strict=True)
@@ -49,7 +54,7 @@ def read_out(
     if compiled.decoding.max_repairs:
         refused = partial(_refusals, document, compiled)
         slots = settled(compiled.attributes, slots, refused, _null_text(compiled.format))
-    return build(
+    found = build(
         compiled.schema,
         compiled.attributes,
         slots,
@@ -59,7 +64,15 @@ def read_out(
         steps=output.steps,
         texts=document.texts,
         strict=compiled.decoding.strict,
+        prompt=_prompt_of(compiled),
     )
+    return replace(found, errors=(*nothing, *found.errors)) if nothing else found
+
+
+@lru_cache(maxsize=128)
+def _prompt_of(compiled: CompiledSchema) -> str:
+    """What is read before documents, examples included."""
+    return compiled.codec.decode_bytes(compiled.instruction).decode("utf-8", "replace")
 
 
 def read_part(
@@ -87,6 +100,7 @@ def read_part(
         document_id=document.id,
         texts=document.texts,
         strict=compiled.decoding.strict,
+        prompt=_prompt_of(compiled),
     )
 
 
@@ -136,7 +150,15 @@ class _Kind:
 
 def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
     raw, complete = compiled.decode_slot(slot.ids)
-    return SlotText(raw, slot.finish_reason, len(slot.ids), complete)
+    return SlotText(
+        raw, slot.finish_reason, len(slot.ids), complete, is_loop=_is_loop(slot, complete)
+    )
+
+
+def _is_loop(slot: SlotOutput, complete: bool) -> bool:
+    """Whether a value that was cut off only repeats itself in the end."""
+    is_cut = slot.finish_reason == "length" and not complete
+    return is_cut and run_at_end(slot.ids) is not None
 
 
 def _slot_text(
@@ -163,7 +185,7 @@ def _slot_text(
         ]
         items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
     if not slot.logprobs:  # of a server that does not tell them
-        return SlotText(raw, slot.finish_reason, len(slot.ids), complete, items=items)
+        return replace(_plain_text(slot, compiled), items=items)
     legal_at_start, legal = map(exp, slot.legal_logprobs)
     probability = exp(sum(slot.logprobs))
     confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
@@ -203,6 +225,7 @@ def _slot_text(
         alternatives,
         left_out,
         items,
+        is_loop=_is_loop(slot, complete),
     )
 
 
@@ -290,7 +313,8 @@ def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[Sl
     paths = [(*head, *item.labels) for head in heads for item in compiled.attributes]
     found = compiled.format.parse(whole.raw, paths)
     cut = whole.finish_reason == "length" and not whole.complete
-    truncated = SlotText("", "length", whole.tokens, complete=False)
+    seen = "" if found else whole.raw
+    truncated = SlotText(seen, "length", whole.tokens, complete=False, is_loop=whole.is_loop)
     if cut:
         further = compiled.format.parse(f"{whole.raw}x", paths)
         found = {path: text for path, text in found.items() if further.get(path) == text}

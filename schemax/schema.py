@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, to_jsonable_python
 from pydantic_core.core_schema import DataclassSchema, DecimalSchema, ModelSchema
 
 from schemax.attributes import asked_fields, fields_of, settings_of
@@ -50,11 +50,20 @@ def _marked(document: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
     return document
 
 
+def _plain(values: Any) -> Any:
+    """An instance, or a mapping, as JSON has it."""
+    if isinstance(values, BaseModel):
+        return values.model_dump(mode="json", exclude_unset=True)
+    return to_jsonable_python(values)
+
+
 class AttrSchema(BaseModel):
     """Base of declarations: a Pydantic model whose fields are read from documents.
 
-    Class keywords: `category` (default: the words of the class name), `format`, `template`.
-    Subclasses inherit the last two. An optional field (`X | None`) without a default gets None.
+    Class keywords: `category` (default: the words of the class name), `format`, `template`, which
+    subclasses inherit, and `demonstrations`: (document, instance or mapping) pairs that models are
+    shown which schemax did not train, as `examples=` shows them (docs/prompts.md).
+    An optional field (`X | None`) without a default gets None.
     Raises SchemaError for a class keyword that neither schemax nor Pydantic knows.
     """
 
@@ -67,6 +76,7 @@ class AttrSchema(BaseModel):
         category: str | None = None,
         format: Any = None,
         template: Any = None,
+        demonstrations: Iterable[tuple[Any, Any]] | None = None,
         **unknown: Any,
     ) -> None:
         super().__init_subclass__()
@@ -75,13 +85,14 @@ class AttrSchema(BaseModel):
                 cls.__name__,
                 None,
                 f"unknown class keyword {', '.join(map(repr, unknown))}; schemax knows category, "
-                "format and template, Pydantic its configuration",
+                "format, template and demonstrations, Pydantic its configuration",
             )
         if category is not None and (not isinstance(category, str) or is_unprintable(category)):
             raise SchemaError(
                 cls.__name__, None, f"category must be one line of text, not {category!r}"
             )
         own = {"category": category, "format": format, "template": template}
+        own["demonstrations"] = None if demonstrations is None else tuple(demonstrations)
         cls.__schema_settings__ = {key: value for key, value in own.items() if value is not None}
 
     @classmethod
@@ -104,7 +115,12 @@ class AttrSchema(BaseModel):
         own = {"format": settings.format, "template": settings.template}
         if "category" in cls.__schema_settings__:
             own["category"] = settings.category
-        named = {key: value for key, value in own.items() if isinstance(value, str)}
+        named: dict[str, Any] = {key: v for key, v in own.items() if isinstance(v, str)}
+        if settings.demonstrations:
+            named["demonstrations"] = [
+                {"text": document, "attributes": _plain(values)}
+                for document, values in settings.demonstrations
+            ]
         resolved = handler.resolve_ref_schema(document)
         resolved.update(named)
         # Pydantic invents titles; one that nobody chose must not become what the model is shown.

@@ -64,6 +64,9 @@ class Grammar(Protocol):
     def new_matcher(self) -> Any:
         """An `llguidance.LLMatcher` at the slot's beginning."""
 
+    def not_first(self) -> tuple[int, ...]:
+        """Tokens that no slot begins with, although its matcher would let some of them through."""
+
     def encode(self, data: bytes) -> tuple[int, ...]:
         """The tokens of bytes that nothing else can stand in the place of; () if it has none."""
 

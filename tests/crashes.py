@@ -47,8 +47,8 @@ def run(kill_before: int | None) -> int:
 
 
 def clear() -> None:
-    shutil.rmtree("out.jsonl.parts", ignore_errors=True)
-    for name in ("out.jsonl", "out.jsonl.run.json", "computed"):
+    shutil.rmtree("_out.jsonl.parts", ignore_errors=True)
+    for name in ("out.jsonl", "_out.jsonl.run.json", "computed"):
         Path(name).unlink(missing_ok=True)
 
 
@@ -67,7 +67,7 @@ def tell() -> None:
             "there": out.read_bytes().decode() if out.exists() else None,
             "status": run(None),
             "rows": out.read_bytes().decode(),
-            "left": sorted(path.name for path in Path().glob("out*")),
+            "left": sorted(path.name for path in Path().glob("*out*")),
             "computed": len(Path("computed").read_text().splitlines()),
         }
         print(json.dumps(found), flush=True)

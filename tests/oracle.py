@@ -12,6 +12,7 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.diagnosis.oracle import oracle_logits
+from schemax.loops import is_loop
 from schemax.runtime.engine import Model
 from schemax.runtime.plan import plan_prompt
 from schemax.runtime.sampling import choose
@@ -46,6 +47,9 @@ def oracle_outputs(
             document = copied[place] if copied else None
             written.append(next_token(row, spec, written, stop, config, key, document))
             reason = finish_reason(written, budget, stop)
+            if reason is None and ends_loops(config, spec):
+                seen = _documents(prompt, config, int(plan.slot_document[place]))
+                reason = "length" if is_loop(written, seen) else None
             if reason is not None or written[-1] != actual:
                 break
         found.append(SlotOutput(tuple(written), reason or "length"))
@@ -97,6 +101,18 @@ def forced_token(grammar: Grammar, written: Sequence[int], stop: StopTable) -> i
     return None
 
 
+def ends_loops(config: DecodingConfig, spec: SlotSpec) -> bool:
+    """Whether a slot that goes round in circles ends early."""
+    return config.max_retries > 0 and (spec.grammar is None or not spec.grammar.strict)
+
+
+def _documents(prompt: PromptIds, config: DecodingConfig, place: int) -> list[int]:
+    """Tokens of the documents that a slot sees."""
+    stacked = config.documents == "stacked"
+    seen = prompt.documents if stacked else prompt.documents[place : place + 1]
+    return [token for ids in seen for token in ids]
+
+
 def finish_reason(written: Sequence[int], budget: int, stop: StopTable) -> FinishReason | None:
     """Why a slot with these tokens ends; None if it goes on."""
     if written[-1] in stop.eos_ids:
@@ -111,7 +127,10 @@ def finish_reason(written: Sequence[int], budget: int, stop: StopTable) -> Finis
 
 def _allowed(grammar: Grammar, written: Sequence[int], vocab_size: int) -> Any:
     bits = np.frombuffer(_matcher(grammar, written).compute_bitmask(), np.uint8)
-    return np.unpackbits(bits, bitorder="little")[:vocab_size].astype(bool)
+    allowed = np.unpackbits(bits, bitorder="little")[:vocab_size].astype(bool)
+    if not written:
+        allowed[[*grammar.not_first()]] = False
+    return allowed
 
 
 def _matcher(grammar: Grammar, written: Sequence[int]) -> Any:

@@ -19,16 +19,18 @@ from judged_rows import judge_rows
 
 from schemax.attributes import compile_attributes
 from schemax.calibration import Calibration
+from schemax.calls import Calls
 from schemax.commands import options
 from schemax.config import DecodingConfig
 from schemax.documents import Shown, read_documents
 from schemax.formats import get_format
 from schemax.io import resumable
+from schemax.prompt_file import PromptFile
 from schemax.results import Extraction, SlotText, build, failed
 from schemax.trained import TrainedWith
 
 
-class StandIn:
+class StandIn(Calls):
     """Quacks like an Extractor. delay: seconds a row takes."""
 
     def __init__(self, delay: float = 0.0) -> None:
@@ -36,6 +38,8 @@ class StandIn:
         self.calibration = Calibration()
         self.format = self.template = None
         self.trained = TrainedWith()
+        self.prompt = PromptFile()
+        self.is_trained = True
         config = SimpleNamespace(_commit_hash="0" * 40)
         self.model = SimpleNamespace(model=SimpleNamespace(config=config), dtype="torch.float32")
         self._delay = delay

@@ -154,6 +154,31 @@ def test_entries_and_their_fit() -> None:
     assert fit.after.brier < fit.before.brier
 
 
+@pytest.mark.parametrize(
+    ("bends", "said"),
+    [(-3.0, "the temperature is at its bound, 20"), (0.02, "bound"), (0.3, None), (1.0, None)],
+)
+def test_confidences_that_tell_nothing_are_remarked_on(bends: float, said: str | None) -> None:
+    """A model that is the surer the more often it is wrong, or whose values are right by chance."""
+    rng = np.random.default_rng(1)
+    raw = rng.uniform(0.05, 0.95, 2000)
+    right = rng.uniform(size=raw.size) < 1 / (1 + (raw / (1 - raw)) ** -bends)
+    pairs = zip(raw.tolist(), right.tolist(), strict=True)
+    fit = fit_calibration([FitEntry(0, True, "vc" if ok else "vw", "vn", p, p) for p, ok in pairs])
+    assert (fit.remark is None) == (said is None)
+    assert said is None or said in str(fit.remark)
+    low, high = fit.spread
+    shares = [fit.calibration.confidence(one) for one in raw.tolist()]
+    assert np.mean([low <= share <= high for share in shares]) == pytest.approx(0.9, abs=0.01)
+
+
+def test_confidences_that_are_all_alike_are_remarked_on() -> None:
+    found = [FitEntry(0, True, "vc" if n % 4 else "vw", "vn", 0.9, 0.9) for n in range(400)]
+    fit = fit_calibration(found)
+    assert fit.calibration.temperature < 20
+    assert "nearly constant (0.75" in str(fit.remark)
+
+
 def test_what_cannot_be_fitted() -> None:
     unknown = [one._replace(annotated=False) for one in entries(("nv", "nn", 0.2))]
     with pytest.raises(InputError, match="no attribute of the schemas is annotated"):
@@ -204,6 +229,9 @@ def test_calibrate(
     assert "strict F1" in done.stdout
     assert "0.95" in done.stdout
     assert "a fit to 21 values is noisy" in done.stderr
+    assert ("note: the temperature is at its bound" in done.stderr) == (
+        "temperature 20.000" in done.stderr
+    )
     found = read_calibration(folder / FILE)
     assert f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}" in done.stderr
     assert Extractor.from_pretrained(folder).calibration == found

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from schemax import load_schemas, schema_names
-from schemax.catalog import document_of, is_task, match_of, names_of
 from schemax.commands import automatic
 from schemax.io.columns import columns_of
 from schemax.reading.units import unit_named
+from schemax.ready_made import document_of, is_task, match_of, names_of
 from schemax.resources import resource_dir
 
 PRODUCTS = [name for name in schema_names() if not is_task(name)]
@@ -137,8 +137,8 @@ def test_auto_chooses_by_the_category_of_each_row(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("records", "options", "said"),
     [
-        ([{"category": "Submarines", "t": "x"}], [], "there are 'Submarines'"),
-        ([{"category": None, "t": "x"}], [], "there are none"),
+        ([{"category": "Submarines", "t": "x"}], [], "it holds 'Submarines'"),
+        ([{"category": None, "t": "x"}], [], "it holds none"),
         ([{"category": "tea", "t": "x"}], ["--category", "shelf"], "no column 'shelf'"),
         ([{"category": str(n), "t": "x"} for n in range(9)], [], "more than 5 different values"),
     ],

@@ -87,7 +87,7 @@ def test_a_run_that_is_stopped_keeps_its_rows(
     source = jsonl(tmp_path / "in.jsonl", [f"Sony KD-{i:04} 55 inch" for i in range(3000)])
     (tmp_path / "out.jsonl").write_text("old")
     args = ("-m", "schemax", "extract", SCHEMA, source, "-o", "out.jsonl", "--batch-size", "2")
-    parts = tmp_path / "out.jsonl.parts"
+    parts = tmp_path / "_out.jsonl.parts"
     with process(*args, cwd=tmp_path) as job:
         while not [path for path in parts.glob("open-*") if path.stat().st_size]:
             assert job.poll() is None
@@ -97,7 +97,7 @@ def test_a_run_that_is_stopped_keeps_its_rows(
     assert job.returncode == status
     assert (tmp_path / "out.jsonl").read_text() == "old"
     assert word in err
-    assert b"finished rows are kept in out.jsonl.parts" in err
+    assert b"finished rows are kept in _out.jsonl.parts" in err
     assert b"Traceback" not in err
     assert b"\r" not in err
 

@@ -39,6 +39,7 @@ LEARN = {f"docs/{name}.md" for name in ("tutorial", "declaring", "errors")}
 NOT_RUN = {
     "distributed_config=": "several processes with a GPU each",
     "device_map=": "several GPUs",
+    "Q4_1.gguf": "a GGUF file",
     'quantization="nf4"': "a GPU, and bitsandbytes",
     'adapter="models/my-lora"': "an adapter",
     "BashOperator": "Airflow",
@@ -48,6 +49,7 @@ NOT_RUN = {
     'read_table("shards/")': "shards of several machines",
     "my_judge": "a judge",
     'Path("train.jsonl")': "a user's files",
+    'prompt="prompt.json"': "what fit has written",
     "def spelling(self)": "part of a class",
 }
 HERE = {

@@ -7,6 +7,7 @@ from datetime import date
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
+from shutil import copytree
 from typing import Any, Literal
 
 import pytest
@@ -31,8 +32,10 @@ from schemax.evaluation.examples import (
 )
 from schemax.evaluation.schemas import annotated_schemas, parts_of
 from schemax.evaluation.scores import labelled, score_predictions
+from schemax.extractor import Extractor
 from schemax.resources import resource_dir
 from schemax.schema import AttrSchema
+from schemax.trained import TrainedWith, write_trained
 
 ROWS: list[dict[str, Any]] = [
     {"id": "1", "category": "Tea", "text": "Tazo Zen 24 ct", "attributes": {"Brand": "Tazo"}},
@@ -241,6 +244,8 @@ def test_all_settings_in_one_run(folder: Path, gold: str) -> None:
         assert sum(report["counts"].values()) == 3
         assert sum(report["strict_counts"].values()) == 5
         assert sum(report["finish_reasons"].values()) == 5
+        written = report["decoding"].startswith("autoregressive")
+        assert report["legal_mass"] is None if written else 0 < report["legal_mass"] <= 1
         low, high = report["f1_interval"]
         assert 0 <= low <= report["f1"] <= high <= 1
         assert [row["id"] for row in report["predictions"]] == ["1", "2", "3"]
@@ -410,3 +415,74 @@ def test_what_a_thousand_documents_cost_stands_beside_f1(folder: Path, gold: str
     assert "$ per" in shown
     assert "$ per" not in run(*priced[:-2]).stdout
     assert figures(*priced[:-2])[0]["dollars_per_1000"] is None
+
+
+# The example values of a data set's attributes
+
+
+VALUES: dict[str, Any] = {
+    "categories": {
+        "Tea": [{"name": "Brand", "description": "who makes it", "examples": ["Zealong"]}]
+    }
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A folder with example values beside its documents."""
+    jsonl(tmp_path / "test.jsonl", [ROWS[0]])
+    (tmp_path / "attributes.json").write_text(json.dumps(VALUES))
+    return tmp_path
+
+
+def prompt_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[str, str]:
+    """The instruction that documents are read behind, and what is said on stderr."""
+    found: list[str] = []
+    whole = Extractor.extractions
+
+    def extractions(self: Extractor, *given: Any, **options: Any) -> Any:
+        made = whole(self, *given, **options)
+        found.extend(one.prompt.instruction for one in made.compiled.values())
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Extractor, "extractions", extractions)
+        done = run(*arguments)
+    assert done.exit_code == 0, done.output
+    assert len(set(found)) == 1
+    return found[0], done.stderr
+
+
+def test_example_values_are_shown_to_trained_models_alone(
+    folder: Path, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others copy the values of a data set's attributes.json into their answers."""
+    plain, said = prompt_of(monkeypatch, str(shop), "--model", str(folder))
+    assert "who makes it" in plain
+    assert "Zealong" not in plain
+    assert "attributes.json are not shown to a model that schemax did not train" in said
+    for options, shows in (("--schema-examples", True), ("--no-schema-examples", False)):
+        shown, said = prompt_of(monkeypatch, str(shop), "--model", str(folder), options)
+        assert ("Zealong" in shown) == shows
+        assert "are not shown" not in said
+    tuned = tmp_path / "tuned"
+    copytree(folder, tuned)
+    write_trained(TrainedWith("json"), tuned)
+    shown, said = prompt_of(monkeypatch, str(shop), "--model", str(tuned))
+    assert "Zealong" in shown
+    assert "are not shown" not in said
+    shown, _ = prompt_of(monkeypatch, str(shop), "--model", str(tuned), "--no-schema-examples")
+    assert "Zealong" not in shown
+
+
+def test_examples_of_a_declaration_are_shown_as_extract_shows_them(
+    folder: Path, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = {"title": "Tea", "type": "object", "properties": {}}
+    declared["properties"] = {"Brand": {"type": ["string", "null"], "examples": ["Zealong"]}}
+    (shop / "tea.json").write_text(json.dumps(declared))
+    command = (str(shop), "--model", str(folder), "--schemas", str(shop / "tea.json"))
+    shown, said = prompt_of(monkeypatch, *command)
+    assert "Zealong" in shown
+    assert "are not shown" not in said
+    refused(run(*command, "--no-schema-examples"), "tea.json declares its examples")

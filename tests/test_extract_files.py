@@ -63,7 +63,7 @@ def test_a_call_goes_on_where_the_last_one_was_stopped(
     with pytest.raises(KeyboardInterrupt) as caught:
         schemax.extract_files(Small, source, out, extractor=extractor, on_extraction=Stop(13))
     assert caught.value.__notes__ == [
-        f"finished rows are kept in {out}.parts: run the same again to go on"
+        f"finished rows are kept in {tmp_path}/_out.jsonl.parts: run the same again to go on"
     ]
     assert not out.exists()
     seen: list[int] = []
@@ -78,7 +78,7 @@ def test_a_call_goes_on_where_the_last_one_was_stopped(
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {
         "in.jsonl",
-        *("out.jsonl", "out.jsonl.run.json", "whole.jsonl", "whole.jsonl.run.json"),
+        *("out.jsonl", "_out.jsonl.run.json", "whole.jsonl", "_whole.jsonl.run.json"),
     }
     assert capsys.readouterr() == ("", "")
 
@@ -99,7 +99,7 @@ def test_the_command_goes_on_where_a_call_was_stopped(
     args = ["extract", "shop.py:Small", source, "-o", out, "--text", "t", "-m", str(saved_model)]
     result = CliRunner().invoke(app, args)
     assert result.exit_code == 0, result.output
-    assert f"7 finished rows are in {out}.parts" in result.stderr
+    assert f"7 finished rows are in {tmp_path}/_out.csv.parts" in result.stderr
 
 
 def test_another_model_in_memory_is_refused(
@@ -264,7 +264,7 @@ def test_parts_close_as_their_rows_are_there(
         return usual(self, products, schema, **options)
 
     monkeypatch.setattr(Extractor, "stream", counted)
-    parts = tmp_path / "out.jsonl.parts"
+    parts = tmp_path / "_out.jsonl.parts"
     seen: list[int] = []
     source = jsonl(tmp_path / "in.jsonl", records(80))
     schemax.extract_files(
@@ -288,7 +288,7 @@ def test_a_damaged_part_is_not_taken_for_a_whole_one(
     source, out = jsonl(tmp_path / "in.jsonl", records(20)), tmp_path / "out.jsonl"
     with pytest.raises(KeyboardInterrupt):
         schemax.extract_files(Small, source, out, extractor=extractor, on_extraction=Stop(20))
-    part = min((tmp_path / "out.jsonl.parts").glob("part-*"))
+    part = min((tmp_path / "_out.jsonl.parts").glob("part-*"))
     lines = part.read_bytes().splitlines(keepends=True)
     changed = lines[0].replace(b'"attributes":{', b'"attributes":{"x":1,')
     assert json.loads(changed)[2]["attributes"]["x"] == 1

@@ -24,6 +24,12 @@ class Tea(AttrSchema):
     brand: str | None = None
 
 
+class Priced(AttrSchema):
+    brand: str | None = None
+    colors: list[str]
+    price: float | None = None
+
+
 @pytest.fixture(scope="module")
 def embedded() -> Extractor:
     return Extractor.from_pretrained(resource_dir("embedded"), device="cpu")
@@ -97,6 +103,22 @@ def test_what_a_type_forbids_is_warned_of(
             run.saw(tea, Extraction(Tea(), 0, None, slots=(slot,)))
         run.end()
     assert ["brand 45%" in message for message in caplog.messages] == [True] * warned
+
+
+def test_texts_are_not_to_be_declared_as_text(
+    embedded: Extractor, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = compile_schema(Priced, embedded.tokenizer)
+    run = Familiarity(Calibration(), WeakSet())
+    slot = SlotText("x", "stop", 2, True, probability=0.9, legal_probability=0.25)
+    run.saw(schema, Extraction(None, 0, None, slots=(slot,) * 3))
+    run.end()
+    of_types, of_format = caplog.messages
+    assert "price 25%. " in of_types
+    assert "as text" in of_types
+    assert "brand 25%, colors 25%. " in of_format
+    assert "'json'" in of_format
+    assert "as text" not in of_format
 
 
 @pytest.mark.slow

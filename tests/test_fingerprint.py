@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,13 @@ from schemax.attributes import attr
 from schemax.calibration import FILE, Calibration, write_calibration
 from schemax.io import checkpoint
 from schemax.io.fingerprint import of_schemas
+from schemax.prompt_file import Demonstration, PromptFile, write_prompt_file
 from schemax.schema import AttrSchema
 
+OTHER = (
+    "{% for example in examples %}{{ example.text }}: {{ example.output }}{% endfor %}"
+    "{{ documents[0].text }}\n"
+)
 SHOWN = {"category": "television", "text": "LG 4K", "attributes": {"brand": "LG"}}
 
 
@@ -35,7 +41,7 @@ def begun(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
         with monkeypatch.context() as patch:
             patch.setattr(checkpoint.OpenPart, "complete", interrupt)
             assert run(*args).exit_code == 130
-        assert (tmp_path / "out.jsonl.parts" / "manifest.json").is_file()
+        assert (tmp_path / "_out.jsonl.parts" / "manifest.json").is_file()
 
     return begin
 
@@ -55,7 +61,7 @@ def test_another_calibration_is_refused(
     ):
         write_calibration(changed, folder)
         result = run(*args)
-        refused(result, "out.jsonl.parts", said, "--overwrite")
+        refused(result, "_out.jsonl.parts", said, "--overwrite")
         assert "model" not in result.stderr
     write_calibration(Calibration(), folder)  # says what there was without it
     assert run(*args).exit_code == 0
@@ -74,6 +80,24 @@ def test_other_examples_are_refused(run: Run, begun: Callable[..., None], tmp_pa
     refused(run(*args, "--examples", file), "examples changed")
     moved = jsonl(tmp_path / "moved.jsonl", [SHOWN])
     assert run(*args, "--examples", moved).exit_code == 0
+
+
+def test_another_prompt_file_is_refused(
+    run: Run, begun: Callable[..., None], tmp_path: Path
+) -> None:
+    source, file = jsonl(tmp_path / "in.jsonl", ["LG"]), tmp_path / "prompt.json"
+    args = ("extract", "shop.py:Small", source, "-o", "out.jsonl")
+    prompt = PromptFile(demonstrations=(Demonstration("Television", "LG 4K", {"brand": "LG"}),))
+    write_prompt_file(prompt, file)
+    begun(*args, "--prompt", str(file))
+    refused(run(*args), "prompt changed")
+    write_prompt_file(replace(prompt, template=OTHER), file)
+    refused(run(*args, "--prompt", str(file)), "template changed")
+    write_prompt_file(replace(prompt, calibration=Calibration(bias=0.5)), file)
+    refused(run(*args, "--prompt", str(file)), "calibration bias was 0.0, is 0.5")
+    moved = tmp_path / "moved.json"
+    write_prompt_file(prompt, moved)
+    assert run(*args, "--prompt", str(moved)).exit_code == 0
 
 
 @pytest.mark.parametrize(

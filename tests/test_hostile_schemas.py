@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,13 @@ def declared(**properties: Any) -> type[AttrSchema]:
 def refused(said: str, **properties: Any) -> None:
     with within(20), pytest.raises(SchemaError, match=said):
         declared(**properties)
+
+
+TEXT = {"type": "string"}
+
+
+def thing(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
 
 
 # Patterns
@@ -80,6 +88,8 @@ def test_a_search_that_takes_too_long_is_an_error_of_its_value() -> None:
         ("(" * 5_000, "cannot be used"),
         ("a" * 10_001, "at most 10,000 characters"),
         ("((a{1000}){1000}){1000}", "repeats too much"),
+        ("a{90000}", "repeats too much"),
+        ("(a|bc){5000}", "repeats too much"),
         ("(?!b)" + "(" * 9 + "a" + "{9})" * 9, "repeats too much"),
         (5, "must be text"),
     ],
@@ -88,12 +98,102 @@ def test_patterns_that_are_refused(pattern: Any, said: str) -> None:
     refused(said, x={"type": "string", "pattern": pattern})
 
 
+def test_all_patterns_of_a_document_are_bounded_together() -> None:
+    """An automaton has a state for every character that a repetition stands for."""
+    many = {f"p{n}": {**TEXT, "pattern": f"a{{900{n}}}"} for n in range(2)}
+    refused("all together have more than 10,000 characters", **many)
+    assert declared(**dict(list(many.items())[:1]))
+
+
+def test_long_repetitions_are_left_to_validation(codec: TextCodec) -> None:
+    model = declared(x={**TEXT, "pattern": "^a{5000}$"}, y={**TEXT, "pattern": "^a{1,200}$"})
+    with within(15):
+        long, short = compile_schema(model, codec).attributes
+    assert "repetitions of more than 1,000" in left_to_validation(long)[0]
+    assert left_to_validation(short) == ()
+
+
 def test_common_patterns_with_look_around_are_taken() -> None:
     mail = r"^(?=.{1,254}$)(?=.{1,64}@)[-a-z]{1,64}@[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*$"
     model = declared(x={"type": "string", "pattern": mail})
     assert model.model_validate({"x": "me@example.com"})
     with pytest.raises(pydantic.ValidationError):
         model.model_validate({"x": "me"})
+
+
+LONG_KEY = "a" * 40 + "!"
+SLOW = {"patternProperties": {"^(a+)+$": TEXT}}
+
+
+def judged(model: type[AttrSchema]) -> Any:
+    """What is made of the text "x" in every field."""
+    attributes = compile_attributes(model)
+    slots = [SlotText(' "x"', "stop", 1, complete=True) for _ in attributes]
+    return build(model, attributes, slots, get_format("json"), index=0, document_id=None)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        SLOW,
+        {**SLOW, "additionalProperties": False},
+        {"additionalProperties": False, **SLOW, "properties": {"b": TEXT}},
+        {"propertyNames": {"pattern": "^(a+)+$"}},
+        {"additionalProperties": {"pattern": "^(x+)+y"}},
+        # A part that names its draft is judged by the same engine, and so is what it refers to.
+        {"$schema": "https://json-schema.org/draft/2020-12/schema", **SLOW},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "allOf": [{"$ref": "#/$defs/s"}]},
+    ],
+)
+@pytest.mark.parametrize("look", ["", "(?=a)"])
+def test_patterns_of_conditions_are_searched_for_in_bounded_time(condition: Any, look: str) -> None:
+    text = str({"if": condition, "then": {"required": ["b"]}, "$defs": {"s": SLOW}})
+    rules = ast.literal_eval(text.replace("^(a+)+$", f"^{look}(a|a)+$"))
+    model = AttrSchema.from_json_schema(
+        {"properties": {LONG_KEY: TEXT, "b": {"type": ["string", "null"]}}, **rules}
+    )
+    with within(10):
+        found = judged(model)
+    assert found.value is not None
+
+
+def test_all_searches_of_an_instance_together_are_bounded() -> None:
+    slow = {f"^(?={'a' * n})(a|a)+$": False for n in range(1, 30)}
+    keys = {f"{LONG_KEY}{n}": TEXT for n in range(5)}
+    rules = {"if": {}, "then": {"patternProperties": slow}}
+    model = AttrSchema.from_json_schema({"properties": keys, **rules})
+    with within(5):
+        found = judged(model)
+    assert "searching for patterns took more than 1 second" in found.errors[0].message
+
+
+def test_patterns_of_keys_mean_what_they_say() -> None:
+    rules = {"patternProperties": {"^n": {"pattern": "^y"}}, "additionalProperties": {"const": "x"}}
+    document = {"properties": {"name": TEXT, "other": TEXT}, "allOf": [{"not": rules}]}
+    assert judged(AttrSchema.from_json_schema(document)).ok
+    document["allOf"] = [{"not": {**rules, "patternProperties": {"^n": {"pattern": "^x"}}}}]
+    (error,) = judged(AttrSchema.from_json_schema(document)).errors
+    assert "should not be valid" in error.message
+    keyed = {"patternProperties": {"^n": True}, "additionalProperties": False}
+    document = {"properties": {"name": TEXT, "other": TEXT}, "if": {}, "then": keyed}
+    (error,) = judged(AttrSchema.from_json_schema(document)).errors
+    assert "Additional properties are not allowed ('other')" in error.message
+
+
+def test_unevaluated_properties_beside_patterns_of_keys_are_refused() -> None:
+    rules = {"unevaluatedProperties": False, "not": SLOW}
+    with pytest.raises(SchemaError, match="use additionalProperties"):
+        AttrSchema.from_json_schema({"properties": {"a": TEXT}, **rules})
+
+
+def test_conditions_that_multiply_with_every_level_end() -> None:
+    node: Any = {"properties": {"a": {"const": "y"}}}
+    for _ in range(24):
+        node = {"allOf": [node], "unevaluatedProperties": {"type": "string"}}
+    model = AttrSchema.from_json_schema({"properties": {"a": TEXT}, "not": node})
+    with within(30):
+        found = judged(model)
+    assert found.value is not None
 
 
 def test_the_engine_does_not_depend_on_the_class_that_is_derived_from() -> None:
@@ -152,6 +252,63 @@ def test_references_that_double_with_every_level_are_refused(kind: str) -> None:
     document = {"properties": {"r": {"$ref": "#/$defs/n0"}}, "$defs": definitions}
     with within(10), pytest.raises(SchemaError, match=r"at most 2,000|20,000 parts"):
         AttrSchema.from_json_schema(document)
+
+
+def test_annotations_of_references_that_double_are_looked_at_once() -> None:
+    """Of a text, which has no parts that the reading of types would count."""
+
+    def level(number: int) -> Any:
+        both = [{"$ref": f"#/$defs/n{number - 1}"}] * 2
+        return {"allOf": both, "required": ["x"], "minLength": number}
+
+    definitions = {f"n{number}": level(number) for number in range(1, 25)} | {
+        "n0": {"type": "string", "description": "innermost", "required": [5]}
+    }
+
+    def document(last: int) -> Any:
+        known = {f"n{n}": definitions[f"n{n}"] for n in range(last + 1)}
+        return {"properties": {"x": {"$ref": f"#/$defs/n{last}"}}, "$defs": known}
+
+    with within(10), pytest.raises(SchemaError, match=r"20,000 parts|32 levels|is not of type"):
+        AttrSchema.from_json_schema(document(24))
+    definitions["n0"].pop("required")
+    made = AttrSchema.from_json_schema(document(4))
+    assert made.model_fields["x"].description == "innermost"
+
+
+@pytest.mark.parametrize("count", [40, 3_000])
+@pytest.mark.parametrize("beside", [[], [{"allOf": [TEXT]}]])
+def test_chains_and_circles_of_all_of_are_refused(count: int, beside: list[Any]) -> None:
+    """Also where the type is known without following them."""
+    for end in (TEXT, {"allOf": [{"$ref": "#/$defs/n0"}, {"$ref": "#/$defs/n0"}]}):
+        chain = {f"n{n}": {"allOf": [{"$ref": f"#/$defs/n{n + 1}"}, *beside]} for n in range(count)}
+        document = {
+            "properties": {"x": {"$ref": "#/$defs/n0"}},
+            "$defs": {**chain, f"n{count}": end},
+        }
+        with within(10), pytest.raises(SchemaError, match="nested more than 32 levels deep"):
+            AttrSchema.from_json_schema(document)
+
+
+def test_all_parts_of_all_of_count() -> None:
+    first = {"allOf": [thing(a=TEXT)]}
+    second = {"allOf": [thing(b={"type": "integer"})]}
+    assert set(AttrSchema.from_json_schema({"allOf": [first, second]}).model_fields) == {"a", "b"}
+
+
+def test_a_condition_nested_too_deep_is_refused() -> None:
+    deep = nested(3_000, lambda node: {"not": node})
+    with within(10), pytest.raises(SchemaError, match="nested more than 32 levels deep"):
+        AttrSchema.from_json_schema(thing(x=TEXT) | {"not": deep})
+    chain = {f"n{n}": {"not": {"$ref": f"#/$defs/n{n + 1}"}} for n in range(2_000)}
+    document = thing(x=TEXT) | {"not": {"$ref": "#/$defs/n0"}, "$defs": {**chain, "n2000": TEXT}}
+    with within(10), pytest.raises(SchemaError, match="behind more than 64 references"):
+        AttrSchema.from_json_schema(document)
+
+
+def test_words_that_nobody_knows_are_compared_in_time() -> None:
+    words = {f"proprety_{n}": 1 for n in range(3_000)}
+    refused("properties/x/type: ", x={**TEXT, **words, "type": ["string"] * 90})
 
 
 def test_many_properties_are_refused() -> None:
@@ -267,12 +424,6 @@ def test_bounds_of_many_digits_are_left_to_validation(
 
 # Unions, dicts, recursion
 
-TEXT = {"type": "string"}
-
-
-def thing(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties}
-
 
 def nested_unions(levels: int) -> Any:
     node: Any = thing(a=TEXT)
@@ -333,4 +484,4 @@ def test_conditions_that_double_with_every_level_end() -> None:
     slots = [SlotText(' "a"', "stop", 1, complete=True) for _ in attributes]
     with within(20):
         found = build(model, attributes, slots, get_format("json"), index=0, document_id=None)
-    assert "refer to themselves too often" in found.errors[0].message
+    assert "more than 200,000 steps" in found.errors[0].message

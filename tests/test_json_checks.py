@@ -11,9 +11,9 @@ from conftest import slow_but
 
 from schemax import AttrSchema, Extraction, SchemaError, attr, load_schema, schema_names
 from schemax.attributes import compile_attributes
-from schemax.catalog import document_of
 from schemax.compiler import TextCodec, compile_schema
 from schemax.formats import get_format
+from schemax.ready_made import document_of
 from schemax.results import SlotText, build
 
 PROPERTIES = {

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from schemax.compiler.prompt import load_template
-from schemax.evaluation.examples import Example, Label
+from schemax.evaluation.examples import Example
 from schemax.evaluation.judge import (
     PRODUCT_TEMPLATE,
     TEMPLATE,
@@ -26,6 +26,7 @@ from schemax.evaluation.judge import (
 )
 from schemax.evaluation.scores import score_predictions
 from schemax.extractor import Extractor
+from schemax.labels import Label
 from schemax.resources import resource_dir
 
 

@@ -18,10 +18,10 @@ from schemax.compiler.few_shot import writable_of
 from schemax.compiler.lists import asked_of, leaves_of_item
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples
-from schemax.evaluation.labels import slot_text
 from schemax.evaluation.schemas import as_declared, check_labels, for_categories, parts_of
 from schemax.evaluation.scores import labelled, score_predictions
 from schemax.formats import get_format
+from schemax.labels import slot_text
 from schemax.results import build
 from schemax.runtime.model import DecoderModel
 from schemax.training.distillation import examples_by_predictions

@@ -1,11 +1,15 @@
 """llama-cpp-python's own server as the engine: the tokens of transformers for the same weights.
 
-Where llama_cpp with its `server` requirements, and gguf, are installed: `pytest -m slow` runs them.
+`pytest -m slow` runs them where gguf is installed, and llama_cpp with its `server` requirements is,
+or stands in another environment: $SCHEMAX_LLAMA_SERVER is then the command that starts its server,
+such as `/path/to/python -m llama_cpp.server`.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -19,6 +23,7 @@ import pytest
 from command_line import jsonl, rows
 from typer.testing import CliRunner
 
+from recipes.llama_servers import NATIVE
 from schemax import AttrSchema, Extractor, attr, extract_files
 from schemax.benchmark.engines.llama_model import write_gguf
 from schemax.cli import app
@@ -28,11 +33,13 @@ from schemax.resources import resource_dir
 from schemax.servers import client as client_module
 from schemax.servers.client import Client
 
-NEEDED = ("llama_cpp", "gguf", "fastapi", "uvicorn", "starlette_context", "pydantic_settings")
+PROGRAM = os.environ.get("SCHEMAX_LLAMA_SERVER", "")
+SERVER = ("llama_cpp", "fastapi", "uvicorn", "starlette_context", "pydantic_settings")
+NEEDED = ("gguf", *(() if PROGRAM else SERVER))
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        any(find_spec(name) is None for name in NEEDED),
+        any(find_spec(name) is None for name in NEEDED) or NATIVE in PROGRAM,
         reason="llama-cpp-python with its server, or gguf, is not installed",
     ),
 ]
@@ -81,7 +88,8 @@ class LlamaServer:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self.command = [sys.executable, "-m", "llama_cpp.server", "--model", str(model)]
+        program = shlex.split(PROGRAM) or [sys.executable, "-m", "llama_cpp.server"]
+        self.command = [*program, "--model", str(model)]
         self.command += ["--host", "127.0.0.1", "--port", str(self.port), "--n_ctx", "2048"]
         # Probabilities need the logits of all places; the cache is float32 as the weights are.
         self.command += ["--logits_all", "true", "--type_k", "0", "--type_v", "0"]
@@ -121,8 +129,8 @@ def url(llama: LlamaServer) -> str:
 
 
 def test_it_writes_the_tokens_of_transformers(here: Extractor, url: str) -> None:
-    there = Extractor.from_server(url, tokenizer=FOLDER, template=here.template)
-    assert there.model.served.kind == "llama.cpp"
+    there = Extractor.from_server(url, tokenizer=FOLDER, template=here.template, probabilities=True)
+    assert there.model.served.kind == "llama-cpp-python"
     codec = as_codec(FOLDER)
     compiled = here.compile(Tea)
     for prompt in compiled.encode(TEXTS):
@@ -130,7 +138,8 @@ def test_it_writes_the_tokens_of_transformers(here: Extractor, url: str) -> None
         for key in prompt.keys[0]:
             assert codec.encode_markup(codec.text_of([*head, *key])) == [*head, *key]
     found = sorted(there.stream(TEXTS, Tea), key=lambda item: item.index)
-    right = sorted(here.stream(TEXTS, Tea), key=lambda item: item.index)
+    plain = "isolated:null_penalty=0:extractive=false"  # as servers decode
+    right = sorted(here.stream(TEXTS, Tea, decoding=plain), key=lambda item: item.index)
     for item, other in zip(found, right, strict=True):
         assert item.value == other.value
         for name, field in item.fields.items():

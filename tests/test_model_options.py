@@ -44,7 +44,8 @@ def test_they_reach_the_model(
     monkeypatch.setattr(options, "load_extractor", load)
     jsonl(tmp_path / "in.jsonl", [{"t": "LG"}])
     assert run("extract", SCHEMA, "in.jsonl", "--revision", "v2", "--attn", "eager").exit_code == 0
-    assert run_args == [{"compile": False, "revision": "v2", "attn_implementation": "eager"}]
+    given = {"compile": False, "revision": "v2", "attn_implementation": "eager", "prompt": None}
+    assert run_args == [given]
     refused(
         run("extract", SCHEMA, "in.jsonl", "--server", "http://x/v1", "--adapter", "a"),
         "up to the server",

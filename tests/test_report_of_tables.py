@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from chromium import Browser, find_chromium
 from command_line import SCHEMA, Run, jsonl, refused, set_part_rows, stand_in_runner
@@ -75,6 +76,25 @@ def test_a_report_of_a_run_that_went_on_has_all_rows(
     data = data_of((tmp_path / "page.html").read_text())
     assert sorted(row["i"] for row in data["rows"]) == list(range(20))
     assert all(row["c"][0]["v"].startswith("Brand") for row in data["rows"])
+
+
+def test_reports_come_from_addresses_and_go_to_them(run: Run, tmp_path: Path) -> None:
+    store = fsspec.filesystem("memory")
+    store.pipe_file("/shop/in.jsonl", Path(made(tmp_path)).read_bytes())
+    source, out = "memory://shop/in.jsonl", "memory://shop/out.parquet"
+    page = "memory://shop/page.html"
+    args = ("extract", SCHEMA, source, "--text", "t", "-o", out, "--report", page)
+    try:
+        assert run(*args).exit_code == 1
+        assert run("report", out).exit_code == 0
+        for name in ("/shop/page.html", "/shop/out.parquet.html"):
+            data = data_of(store.cat_file(name).decode())
+            assert sorted(row["i"] for row in data["rows"]) == list(range(20))
+            (first,) = [row for row in data["rows"] if row["i"] == 0]
+            assert first["t"] == [["t", "<b>Brand0</b> true 4K"]]
+        refused(run("report", out, "-o", "nowhere://x/p.html"), "cannot reach nowhere://x/p.html")
+    finally:
+        store.rm("/shop", recursive=True)
 
 
 def task(results: list[dict[str, Any]], **more: Any) -> dict[str, Any]:

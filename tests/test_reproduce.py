@@ -6,6 +6,7 @@ import gzip
 import importlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,26 @@ import typer
 from command_line import jsonl, rows
 from typer.testing import CliRunner
 
-from reproduce.__main__ import command_of, main
+import reproduce
+from reproduce.__main__ import command_of, main, resumed
 from reproduce.amazon import Sizes, write
 from reproduce.ids import FORMATS
 from reproduce.places import places, stacked_in
 from reproduce.sample import prompts_of, sample, turn
-from reproduce.scales import SCALES
+from reproduce.scales import LAPTOP, SCALES, with_model
 from reproduce.shrink import shrink
-from reproduce.tables import ablations, figure4, independence, parts, table1, table3, table4
-from reproduce.targets import TARGETS
+from reproduce.tables import (
+    ablations,
+    distillation,
+    figure4,
+    independence,
+    layouts,
+    parts,
+    table1,
+    table3,
+    table4,
+)
+from reproduce.targets import LAYOUTS, TARGETS, Step
 from schemax.benchmark.engines.registry import check_engine_names
 from schemax.cli import app
 from schemax.config import resolve_decoding
@@ -32,13 +44,22 @@ from schemax.evaluation.runs import SavedRun
 from schemax.formats import DocumentKey
 
 
+@pytest.mark.parametrize("model", [None, "some/Model_1B"])
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_command_is_one_that_is_taken(scale: str, target: str, tmp_path: Path) -> None:
+def test_every_command_is_one_that_is_taken(
+    scale: str, target: str, model: str | None, tmp_path: Path
+) -> None:
     """By the command line's own parser, with values that it leaves for later."""
     group: Any = typer.main.get_command(app)
-    steps = list(TARGETS[target](SCALES[scale], tmp_path))
+    sizes = SCALES[scale] if model is None else with_model(SCALES[scale], model)
+    steps = list(TARGETS[target](sizes, tmp_path))
     assert steps
+    if model is not None and target != "data":
+        asked = [word for step in steps for word in step.arguments]
+        assert model in asked
+        assert not any("layers-" in word for word in asked)
+        assert not any("Model_1B" in step.makes.name for step in steps)  # `_` separates names
     for step in {step.makes: step for step in steps}.values():
         assert command_of(step)[-1] == step.arguments[-1]
         name, *arguments = step.arguments
@@ -49,7 +70,7 @@ def test_every_command_is_one_that_is_taken(scale: str, target: str, tmp_path: P
             name, *arguments = arguments
         given = group.commands[name].make_context(name, arguments).params
         for decoding in (given.get("decoding") or "isolated").split(","):
-            resolve_decoding(decoding)
+            resolve_decoding(decoding.removesuffix("+alone"))
         if name == "bench":
             check_engine_names(given["engines"].split(","))
         if template := given.get("template"):
@@ -179,6 +200,82 @@ def test_a_smaller_model_is_the_first_layers(saved_model: Path, tmp_path: Path) 
     assert (tmp_path / "small" / "tokenizer.json").is_file()
 
 
+def test_a_share_of_the_layers(saved_model: Path, tmp_path: Path) -> None:
+    shrink(saved_model, tmp_path / "small", share=0.5)
+    whole, small = (
+        json.loads((folder / "config.json").read_text())["num_hidden_layers"]
+        for folder in (saved_model, tmp_path / "small")
+    )
+    assert small == round(whole / 2)
+
+
+def test_a_training_that_broke_off_goes_on(tmp_path: Path) -> None:
+    step = Step(("train", "data"), tmp_path / "tuned" / "training.json")
+    assert resumed(step) == step
+    saved = tmp_path / "tuned" / "checkpoints" / "checkpoint-30"
+    saved.mkdir(parents=True)
+    assert resumed(step) == step
+    assert not (tmp_path / "tuned").exists()  # nothing there to go on from
+    saved.mkdir(parents=True)
+    (saved / "trainer_state.json").write_text("{}")
+    assert resumed(step).arguments == ("train", "data", "--resume")
+    assert resumed(Step(("evaluate", "data"), step.makes)).arguments == ("evaluate", "data")
+
+
+def begun(out: Path) -> Path:
+    """What the targets of data would have fetched, made by hand."""
+    for name in ("oa-mine", "ae-110k"):
+        folder = out / "published" / name
+        folder.mkdir(parents=True)
+        for split in ("train", "test"):
+            teas = [
+                {"category": "Tea", "text": f"Tazo {tea} Tea", "attributes": {"Brand": "Tazo"}}
+                for tea in ("Zen", "Calm", "Awake", split)
+            ]
+            jsonl(folder / f"{split}.jsonl", teas)
+        attributes = {"categories": {"Tea": [{"name": "Brand"}]}}
+        (folder / "attributes.json").write_text(json.dumps(attributes))
+        (folder / "dataset.json").write_text("{}")
+    return out
+
+
+QUICK = replace(
+    LAPTOP,
+    steps=1,
+    pretrained=("--learning-rate", "1e-6", "--batch-tokens", "600"),
+    test=2,
+    train_rows=4,
+)
+
+
+@pytest.mark.slow
+def test_layouts_of_a_pretrained_model(
+    saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From end to end, with a tiny random model and one step of training."""
+    monkeypatch.setattr("reproduce.__main__.SCALES", {"laptop": QUICK})
+    out = begun(tmp_path / saved_model.name.replace("_", "-"))
+    main(["layouts", "--out", str(tmp_path), "--model", str(saved_model)])
+    head, _, *table = layouts(out / "layouts").splitlines()
+    assert all(head.count("|") == row.count("|") for row in table)
+    # What was trained key by key is decoded in all layouts; weights and adapters.
+    assert len(table) == 2 * (2 * len(LAYOUTS) - 1)
+
+
+@pytest.mark.slow
+def test_distillation_of_a_pretrained_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The embedded model, since a random one has no answers that can be learnt."""
+    monkeypatch.setattr("reproduce.__main__.SCALES", {"laptop": QUICK})
+    out = begun(tmp_path / "embedded")
+    model = Path(reproduce.__file__).parents[1] / "schemax" / "embedded"
+    main(["distillation", "--out", str(tmp_path), "--model", str(model)])
+    head, _, *table = distillation(out / "distillation").splitlines()
+    assert all(head.count("|") == row.count("|") for row in table)
+    assert len(table) == 3
+
+
 @pytest.mark.slow
 def test_tables_of_what_evaluate_wrote(saved_model: Path, tmp_path: Path) -> None:
     brands = {"Brand": "Tazo", "Size": "24 ct"}
@@ -195,7 +292,8 @@ def test_tables_of_what_evaluate_wrote(saved_model: Path, tmp_path: Path) -> Non
     head, _, row = table1(results).splitlines()
     assert head.count("|") == row.count("|")
     assert "| 0.878 | 0.069 |" in row
-    without, gaps = independence(results).splitlines()[2:]
+    without, gaps, by_itself = independence(results).splitlines()[2:]
+    assert "asked alone | 6 |" in by_itself  # the last setting stands for that
     assert "without earlier values | 6 |" in without
     assert "with gaps | 6 |" in gaps
     (results / "oa-mine_Qwen3-8B_autoregressive.json").write_text(done.stdout)

@@ -458,6 +458,47 @@ def test_unions_of_numbers_blame_their_field_once() -> None:
 # --- validators ---------------------------------------------------------------------------------
 
 
+class Mute(ValueError):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("error", [Mute, type("Other", (Exception,), {"__str__": Mute.__str__})])
+@pytest.mark.parametrize("kind", ["field", "model"])
+def test_an_exception_without_words_costs_its_row_alone(error: type[Exception], kind: str) -> None:
+    class Product(AttrSchema):
+        brand: str | None = None
+
+        @field_validator("brand")
+        @classmethod
+        def never(cls, value: str) -> str:
+            if kind == "field":
+                raise error
+            return value
+
+        @model_validator(mode="after")
+        def refused(self) -> Any:
+            raise error
+
+    item = read(Product, brand="LG")
+    assert item.value is None or item.value.brand is None
+    # Of a ValueError, Pydantic asks for the words, and passes on what that raises.
+    assert [one.message for one in item.errors][-1] in (error.__name__, "RuntimeError")
+
+
+def test_an_arithmetic_error_has_words() -> None:
+    class Product(AttrSchema):
+        price: Decimal | None = None
+
+        @field_validator("price")
+        @classmethod
+        def rounded(cls, value: Decimal) -> Decimal:
+            return value.quantize(Decimal("1e-9999999"))
+
+    messages = [error.message for error in read(Product, price="5").errors]
+    assert messages == ["InvalidOperation: no number that can be computed with"]
+
+
 def test_field_validators_before_and_after() -> None:
     class Screen(BaseModel):
         inches: float | None = None

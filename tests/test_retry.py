@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import SCHEMA, Run, computed, jsonl, refused, set_part_rows, stand_in_runner
+from command_line import (
+    DECLARATION,
+    SCHEMA,
+    Run,
+    computed,
+    jsonl,
+    refused,
+    set_part_rows,
+    stand_in_runner,
+)
 from conftest import slow_but
 
 from schemax.io.finished import read_results, read_run_record
@@ -59,7 +68,7 @@ def test_failed_rows_are_done_again_with_other_settings(
     # Nothing is left to be done.
     assert "30 rows, 0 failed" in run("extract", "--retry-failed", name).stderr
     assert set(computed(tmp_path).values()) == {1, 3}
-    assert not (tmp_path / f"{name}.parts").exists()
+    assert not (tmp_path / f"_{name}.parts").exists()
 
 
 def test_examples_are_taken_again(run: Run, tmp_path: Path) -> None:
@@ -105,7 +114,7 @@ def test_rows_that_a_table_has_already_are_not_put_in_twice(
     with monkeypatch.context() as patched:  # after the table, before the parts are removed
         patched.setattr("schemax.io.checkpoint.Checkpoint.remove", killed)
         run(*again, "--format", "yaml")
-    assert (tmp_path / "out.csv.parts").exists()
+    assert (tmp_path / "_out.csv.parts").exists()
     result = run(*again)
     assert result.exit_code == 0, result.stderr
     assert all(row["attributes"] for row in found("out.csv"))
@@ -122,10 +131,52 @@ def test_what_cannot_be_done_again_is_refused(run: Run, tmp_path: Path) -> None:
     refused(run(*again, "--details"), "details was False, is True", "the columns changed")
     jsonl(tmp_path / "in.jsonl", [{"t": "x"}])
     refused(run(*again), "in.jsonl changed; restore these")
-    (tmp_path / "out.csv.run.json").write_text("{}")
+    (tmp_path / "_out.csv.run.json").write_text("{}")
     refused(run(*again), "it was not written by this version of schemax")
-    (tmp_path / "out.csv.run.json").write_text('{"version": 1, "summary": {"rows": "many"}}')
-    refused(run(*again), "cannot read out.csv.run.json: summary.")
+    (tmp_path / "_out.csv.run.json").write_text('{"version": 1, "summary": {"rows": "many"}}')
+    refused(run(*again), "cannot read _out.csv.run.json: summary.")
+
+
+def test_a_retry_keeps_what_the_run_has_cost(run: Run, tmp_path: Path) -> None:
+    run("extract", SCHEMA, made(tmp_path), "--text", "t", "-o", "out.csv")
+    first = read_run_record("out.csv").summary
+    result = run("extract", "--retry-failed", "out.csv", "--format", "yaml")
+    assert "is complete" not in result.stderr
+    second = read_run_record("out.csv").summary
+    assert (first.computed, second.computed) == (30, 36)
+    assert second.seconds > first.seconds
+    assert second.tokens >= first.tokens
+    assert (second.rows, second.failed) == (30, 0)
+
+
+def test_a_run_into_a_finished_table_says_so(run: Run, tmp_path: Path) -> None:
+    args = ("extract", SCHEMA, made(tmp_path), "--text", "t", "-o", "out.csv")
+    assert "is complete" not in run(*args).stderr
+    said = [line for line in run(*args).stderr.splitlines() if "is complete" in line]
+    assert len(said) == 1
+    assert said[0].startswith("note: out.csv is complete (30 rows, 6 failed, finished 20")
+    assert "computes all rows again" in said[0]
+    assert "--retry-failed out.csv" in said[0]
+    result = run(*args, "--limit", "7")
+    assert "was made otherwise: limit was None, is 7; this run replaces it" in result.stderr
+    assert "is complete" not in run(*args, "-q").stderr
+    (tmp_path / "_out.csv.run.json").write_text("{}")
+    assert "is complete" not in run(*args).stderr
+
+
+def test_a_schema_that_changed_says_what_changed(run: Run, tmp_path: Path) -> None:
+    args = ("extract", SCHEMA, made(tmp_path), "--text", "t", "-o", "out.csv")
+    run(*args)
+    for old, new, said in (
+        ("smart: bool", "clever: bool", "schema changed (smart is gone, clever is new)"),
+        ("k_max=6", "k_max=9", "schema changed (k_max of brand was 6, is 9)"),
+        ('"4K"]', '"8K"]', "schema changed (choices of resolution was ('720p', '4K'), is"),
+        ("attr(k_max=3)", "attr(k_max=3, title='Clever')", "(labels of smart was ('smart',), is"),
+    ):
+        (tmp_path / "shop.py").write_text(DECLARATION.replace(old, new))
+        assert said in run(*args).stderr
+        (tmp_path / "shop.py").write_text(DECLARATION)
+        run(*args, "-q")
 
 
 def test_a_table_tells_how_it_was_made(run: Run, tmp_path: Path) -> None:
@@ -136,4 +187,4 @@ def test_a_table_tells_how_it_was_made(run: Run, tmp_path: Path) -> None:
     assert record.settings["text"] == ["t"]
     assert record.command["schema"] == SCHEMA
     assert record.finished.endswith("+00:00")
-    assert json.loads((tmp_path / "out.parquet.run.json").read_text())["version"] == 1
+    assert json.loads((tmp_path / "_out.parquet.run.json").read_text())["version"] == 1

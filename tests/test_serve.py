@@ -21,8 +21,9 @@ from conftest import TITLES, Small, tiny_model
 from pydantic import BaseModel, Field
 from serving import served
 from transformers import PreTrainedTokenizerFast
+from typer.testing import CliRunner
 
-from schemax import Extractor, ModelError
+from schemax import Extractor, ModelError, cli
 from schemax.serve.limits import Limits
 
 httpx = pytest.importorskip("httpx")
@@ -129,6 +130,65 @@ def test_what_there_is(client: Any, url: str) -> None:
     figures = client.get("/metrics").text
     assert 'schemax_documents_total{result="read"}' in figures
     assert 'schemax_requests_total{path="/v1/extract",status="200"}' in figures
+
+
+TOOL = {"type": "function", "name": "final_result", "parameters": SCHEMA, "strict": True}
+
+
+def test_the_one_function_of_a_response_is_called(client: Any) -> None:
+    body = {"input": TITLES[0], "tools": [TOOL], "tool_choice": "required"}
+    done = client.post("/v1/responses", json=body).json()
+    (call,) = done["output"]
+    assert (call["type"], call["name"], call["status"]) == (
+        "function_call",
+        "final_result",
+        "completed",
+    )
+    form = {"type": "json_schema", "name": "s", "schema": SCHEMA}
+    plain = client.post("/v1/responses", json={"input": TITLES[0], "text": {"format": form}})
+    assert call["arguments"] == plain.json()["output"][0]["content"][0]["text"]
+    # The same as a stream.
+    answer = client.post("/v1/responses", json={**body, "stream": True}).text
+    events = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith("data: {")]
+    deltas = [e["delta"] for e in events if e["type"].endswith("arguments.delta")]
+    assert "".join(deltas) == call["arguments"]
+    kinds = [e["type"].removeprefix("response.") for e in events]
+    assert kinds[:3] == ["created", "in_progress", "output_item.added"]
+    ends = ["function_call_arguments.done", "output_item.done", "completed"]
+    assert kinds[-3:] == ends
+    assert [e["sequence_number"] for e in events] == list(range(len(events)))
+    (streamed,) = events[-1]["response"]["output"]
+    assert events[-2]["item"] == streamed
+    assert {e["item_id"] for e in events if "arguments" in e["type"]} == {streamed["id"]}
+    assert streamed["arguments"] == call["arguments"]
+    # Neither several functions nor other tools are filled in.
+    for tools in ([TOOL, TOOL], [{"type": "web_search"}]):
+        refused = client.post("/v1/responses", json={**body, "tools": tools})
+        assert refused.status_code == 400
+        assert refused.json()["error"]["param"] == "tools"
+    without = {**body, "tool_choice": "none", "text": {"format": form}}
+    assert client.post("/v1/responses", json=without).json()["output"][0]["type"] == "message"
+
+
+def test_a_model_is_told_by_its_name(client: Any, make: Any) -> None:
+    (model,) = client.get("/v1/models").json()["data"]
+    assert client.get("/v1/models/schemax").json() == model
+    answer = client.get("/v1/models/gpt-5")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "model_not_found"
+    with served(make(), name="org/small") as address:
+        assert httpx.get(f"{address}/v1/models/org/small").json()["id"] == "org/small"
+
+
+def test_what_requires_the_key_says_so(url: str, make: Any) -> None:
+    document = httpx.get(f"{url}/openapi.json").json()
+    schemes = document["components"]["securitySchemes"]
+    assert schemes == {"HTTPBearer": {"type": "http", "scheme": "bearer"}}
+    for path, verbs in document["paths"].items():
+        for verb in verbs.values():
+            assert ("security" in verb) == (path != "/health"), path
+    with served(make()) as address:
+        assert "security" not in httpx.get(f"{address}/openapi.json").text
 
 
 @pytest.mark.parametrize("given", [None, "Bearer wrong", "key"])
@@ -318,6 +378,40 @@ def test_a_key_is_required_beyond_this_machine(args: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 2
     assert "give --api-key" in done.stderr
+
+
+def test_a_port_that_is_taken_is_told_before_a_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("schemax.commands.options.load_extractor", None)  # not reached
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(cli.app, ["serve", "--port", str(port)])
+    assert result.exit_code == 2
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in result.stderr
+
+
+@pytest.mark.slow
+def test_port_0_tells_which_one_was_free() -> None:
+    command = [sys.executable, "-m", "schemax", "serve", "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        said = next(line for line in process.stderr if "serving" in line)
+        port = int(said.partition("127.0.0.1:")[2].partition(";")[0])
+        assert port > 0
+        for _ in range(600):
+            try:
+                assert httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
+                break
+            except httpx.TransportError:
+                time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.slow

@@ -180,3 +180,37 @@ def test_an_answer_is_bounded(url: str) -> None:
     assert "more than 5,000 bytes" in answer.json()["error"]["message"]
     answer = httpx.post(f"{url}/v1/extract", content=b"{}", headers={"content-type": "text/plain"})
     assert answer.status_code == 415
+
+
+def test_a_surrogate_costs_no_other_row(url: str) -> None:
+    """In ids, texts and what is kept; nothing but an escape can say it in JSON."""
+    bad = [
+        {"id": "\ud800", "title": "LG"},
+        {"id": 1, "title": "\ud800"},
+        {"id": 2, "title": "LG", "kept": "a\udfff"},
+        {"id": 3, "title": "LG", "kept": {"\ud800": 1}},
+        {"id": 4, "title": "LG", "kept": float("nan")},
+        {"id": 5, "title": "LG", "kept": nested(600)},
+        {"id": "\ud800", "title": [[]]},
+    ]
+    documents = [one for each in bad for one in ({"id": "good", "title": "LG"}, each)]
+    head = {**HEAD, "keep": ["kept"]}
+    rows = rows_of(post(url, body(*documents, head=head)))
+    assert [row["index"] for row in rows] == list(range(len(documents)))
+    assert all(row["id"] == "good" and row["attributes"] for row in rows[::2])
+    assert rows[1]["id"] == "\ud800"
+    assert rows[5]["kept"] == {"kept": "a\udfff"}
+    alone = httpx.post(
+        f"{url}/v1/extract",
+        content=json.dumps({**head, "documents": bad[:3]}),
+        headers={"content-type": "application/json"},
+        timeout=60,
+    )
+    assert (alone.status_code, "Invalid JSON" in alone.text) == (400, True)
+
+
+def nested(levels: int) -> Any:
+    node: Any = 1
+    for _ in range(levels):
+        node = [node]
+    return node

@@ -8,8 +8,10 @@ import json
 import logging
 import pickle
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -77,6 +79,10 @@ class Waved(AttrSchema):
 
 class Word(AttrSchema):
     brand: str | None = attr(k_max=4)
+
+
+class Copied(AttrSchema):
+    brand: str | None = attr(extractive=True)
 
 
 @pytest.fixture(scope="module")
@@ -195,16 +201,67 @@ def test_requests_of_a_document_share_what_the_cache_keeps(
     assert any('"4K' in found["grammar"] for found in grammars)
 
 
+def test_a_server_of_slots_is_asked_for_one_document_after_another(
+    server: CompletionsServer, here: Extractor, codec: TextCodec
+) -> None:
+    server.slots = 2
+    there = Extractor.from_server(server.url, tokenizer=codec)
+    assert (there.model.served.kind, there.model.served.slots) == ("llama.cpp", 2)
+    found = read(there, TITLES[:4], Word)
+    assert written(found) == written(read(here, TITLES[:4], Word))
+    assert server.most_in_flight <= 2
+    server.slots, server.most_in_flight = 1, 0
+    server.asked.clear()
+    there = Extractor.from_server(server.url, tokenizer=codec)
+    compiled = there.compile(Small)
+    read(there, TITLES[:2], Small)
+    assert server.most_in_flight == 1
+    prompts = compiled.encode(TITLES[:2])
+    heads = [[*one.instruction, *one.documents[0], *one.opening] for one in prompts]
+    asked = [
+        next(n for n, head in enumerate(heads) if body["prompt"][: len(head)] == head)
+        for body in server.asked
+        if len(body["prompt"]) > 1  # the one that learns how it is asked
+    ]
+    assert sorted(document for document, _ in groupby(asked)) == [0, 1]
+
+
+def test_probabilities_are_not_asked_for_where_they_cost_most(small: Any, codec: TextCodec) -> None:
+    with served(small, codec, "text") as server:
+        there = Extractor.from_server(server.url, tokenizer=codec)
+        assert there.model.served.kind == "llama-cpp-python"
+        (item,) = read(there, TITLES[1:2], Word)
+        assert item.fields["brand"].confidence is None
+        assert not any("logprobs" in body for body in server.asked)
+        there = Extractor.from_server(server.url, tokenizer=codec, probabilities=True)
+        read(there, TITLES[1:2], Word)
+        assert server.asked[-1]["logprobs"] == 20
+
+
+@pytest.mark.filterwarnings("ignore:.*is asked by chat")
+def test_a_gguf_file_without_a_tokenizer_is_asked_by_chat(small: Any, codec: TextCodec) -> None:
+    with served(small, codec, "text") as server:
+        there = Extractor.from_server(server.url)
+        shown = [(TITLES[1], {"brand": "LG"}), (TITLES[3], {"brand": "Sony"})]
+        read(there, [TITLES[4]], Word, examples=shown)
+        messages = server.asked[-1]["messages"]
+        roles = ["user", "assistant", "user", "assistant", "user"]
+        assert [one["role"] for one in messages] == roles
+        assert json.loads(messages[1]["content"]) == {"brand": "LG"}
+        assert TITLES[4] in messages[-1]["content"]
+        assert "logprobs" not in server.asked[-1]
+
+
 @pytest.mark.slow
 def test_a_server_of_texts(embedded: Extractor) -> None:
     codec = as_codec(FOLDER)
     with served(embedded.model.model, codec, "text") as server:
-        there = Extractor.from_server(server.url, tokenizer=FOLDER)
+        there = Extractor.from_server(server.url, tokenizer=FOLDER, probabilities=True)
         # Texts whose last token no line break is merged with.
         texts = [TEAS[1], "Numi Organic Gunpowder Green, loose leaf 16 oz bag"]
         tea = load_schema("tea")
         found = read(there, [*texts, "Yogi <|endoftext|> Ginger"], tea)
-        assert there.model.served.kind == "llama.cpp"
+        assert there.model.served.kind == "llama-cpp-python"
         plain = "isolated:null_penalty=0:extractive=false"  # as servers decode
         right = [item.value for item in read(embedded, texts, tea, decoding=plain)]
         assert [item.value for item in found[:2]] == right
@@ -218,7 +275,8 @@ def test_a_chat_server(embedded: Extractor) -> None:
     with served(embedded.model.model, as_codec(FOLDER), "chat") as server:
         there = Extractor.from_server(server.url)
         server.refused = {"max_tokens"}
-        found = read(there, TEAS, load_schema("tea"))
+        # The embedded model, which stands behind the server, copies demonstrations.
+        found = read(there, TEAS, load_schema("tea"), examples=())
         assert len(server.asked) == 2
         assert "max_completion_tokens" in server.asked[0]
         first = found[0]
@@ -405,11 +463,33 @@ def test_files_go_on_where_the_server_went_away(
     assert [row["attributes"]["brand"] for row in rows] == [item.brand for item in right]
 
 
-def test_no_server(codec: TextCodec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "TRIES", 2)
-    with pytest.raises(ServerError, match="does not answer") as error:
-        Extractor.from_server("http://127.0.0.1:9/v1", tokenizer=codec)
+@pytest.mark.parametrize("host", ["127.0.0.1:9", "nowhere.invalid"])
+def test_no_server(codec: TextCodec, host: str) -> None:
+    """Said within seconds, where an answer that is slow to come is waited for over a minute."""
+    started = time.monotonic()
+    with pytest.raises(ServerError, match=r"does not answer \(.*is this its address\?") as error:
+        Extractor.from_server(f"http://{host}/v1", tokenizer=codec)
+    assert time.monotonic() - started < 10
     assert error.value.is_gone
+
+
+def test_a_server_that_has_answered_is_waited_for(
+    server: CompletionsServer, codec: TextCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As often as before, though its connections are refused for a while."""
+    monkeypatch.setattr(client_module, "_FIRST_DELAY", 0.01)
+    there = Extractor.from_server(server.url, tokenizer=codec)
+    server.stop()
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 5:
+            server.start()
+
+    monkeypatch.setattr(client_module.asyncio, "sleep", sleep)
+    assert there.model.client.call("/models")["data"]
+    assert len(pauses) == 5
 
 
 @pytest.mark.parametrize(
@@ -435,8 +515,20 @@ def test_settings_that_no_server_takes(server: CompletionsServer, codec: TextCod
     there = Extractor.from_server(server.url, tokenizer=codec)
     with pytest.raises(ModelError, match="leave `null_penalty` out"):
         there.extract(TITLES, Word, decoding="isolated:null_penalty=1")
+    with pytest.raises(ModelError, match="leave `extractive` out"):
+        there.extract(TITLES, Word, decoding="isolated:extractive=true")
     with pytest.raises(ModelError, match="gapped"):
         there.extract(TITLES, Word, decoding="paper")
+    with pytest.warns(UserWarning, match="`extractive` of brand has no effect there"):
+        there.compile(Copied)
+
+
+def test_a_model_that_was_trained_to_copy_may_be_served(embedded: Extractor) -> None:
+    assert embedded.decoding.extractive
+    with served(embedded.model.model, as_codec(FOLDER)) as server:
+        there = Extractor.from_server(server.url, tokenizer=FOLDER)
+        assert there.decoding == replace(embedded.decoding, extractive=False, null_penalty=None)
+        assert not there.compile(Word).decoding.extractive
 
 
 def test_keys_go_to_the_server_alone(

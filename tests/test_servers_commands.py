@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -145,6 +146,18 @@ def test_what_no_server_is_asked(
     refused(run("extract", "tea", source, *arguments), said)
 
 
+def wait_for(port: int) -> None:
+    """Until something listens there; a minute at most."""
+    ends = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            assert time.monotonic() < ends
+            time.sleep(0.2)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     any(find_spec(name) is None for name in ("fastapi", "uvicorn", "prometheus_client")),
@@ -158,7 +171,8 @@ def test_schemax_itself_is_the_server(tmp_path: Path) -> None:
     try:
         source = jsonl(tmp_path / "in.jsonl", [{"id": row["id"], "t": row["text"]} for row in GOLD])
         command = ["extract", "tea", source, "--server", f"http://127.0.0.1:{port}/v1", "--details"]
-        done = run(*command)  # which waits for it
+        wait_for(port)
+        done = run(*command)
         assert done.exit_code == 0, done.output
         tea, _ = rows(done.stdout)
         assert tea["attributes"]["brand"] == "Twinings"

@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from schemax import AttrSchema, Extraction, Extractor, Span, load_schema
+from schemax import AttrSchema, Extraction, Extractor, Span, attr, load_schema
 from schemax.attributes import compile_attributes
 from schemax.documents import Shown, read_documents
 from schemax.formats import get_format
@@ -41,6 +41,30 @@ def piece(value: str, text: str) -> str | None:
 
 
 # --- which of several places --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *(("99", "1,99 €"), ("99", "€1,99"), ("12", "12,5 kg"), ("5", "12,5 kg"), ("12", "12,5")),
+        *(("299", "1 299 €"), ("299", "1'299"), ("299", "1\u202f299"), ("1", "1 299,00")),
+        *(("1299", "21299"), ("299", "1,299"), ("2999", "1.2999"), ("99", "1 299,99 €")),
+    ],
+)
+def test_no_part_of_a_number_is_a_place(value: str, text: str) -> None:
+    assert piece(value, text) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "found"),
+    [
+        *(("340.0", "Coffee, 340 g", "340"), ("1299.0", "for 1,299 $", "1,299")),
+        *(("1299", "for 1 299,00 €", "1 299,00"), ("2.5", "2,50 €", "2,50")),
+        *(("12", "sizes 12, 15", "12"), ("12", "12,15,18", "12"), ("15", "12 15 18", "15")),
+    ],
+)
+def test_a_number_stands_where_an_equal_one_does(value: str, text: str, found: str) -> None:
+    assert piece(value, text) == found
 
 
 @pytest.mark.parametrize(
@@ -599,3 +623,47 @@ def test_rates_on_real_titles(data: Path) -> None:
     assert rates["plural"] > 0.9
     assert rates["slip"] > 0.9
     assert rates["absent"] < 0.002
+
+
+# --- numbers with units -------------------------------------------------------------------------
+
+
+class Weighed(AttrSchema):
+    weight: float | None = attr("Net weight", unit="oz")
+
+
+@pytest.mark.parametrize(
+    ("text", "whole", "value", "found"),
+    [
+        ("Coffee, 340 g", "340", 12.0, "340"),
+        ("Beans, 2 lb bag", "2", 32.0, "2"),
+        ("Tea 16 oz", "16", 16.0, "16"),
+        ("Vitamin C, 250 count", "250", None, None),
+        ("Shampoo, 3 Fl Oz", "3", None, None),
+    ],
+)
+def test_a_servers_float_reads_as_the_number_that_a_model_copied(
+    text: str, whole: str, value: float | None, found: str | None
+) -> None:
+    """A server writes 340.0 for a float where the model has copied 340."""
+    attributes = compile_attributes(Weighed)
+    items = [
+        build(
+            Weighed,
+            attributes,
+            [SlotText(f" {raw}", "stop", 1, complete=True)],
+            get_format("json"),
+            index=0,
+            document_id=None,
+            texts={"text": text},
+        )
+        for raw in (whole, f"{whole}.0")
+    ]
+    for item in items:
+        result = item.fields["weight"]
+        assert result.value == value
+        assert bool(item.errors) == (value is None)
+        if found is not None:
+            assert result.span is not None
+            assert text[result.span.start : result.span.end] == found
+    assert items[0].fields["weight"].note == items[1].fields["weight"].note

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -12,6 +13,7 @@ import openpyxl
 import pandas
 import polars
 import pyarrow
+import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from command_line import SCHEMA, Run, jsonl, refused, rows, stand_in_runner
@@ -78,6 +80,72 @@ def test_kept_columns_have_their_types(run: Run, tmp_path: Path) -> None:
     made = made.rename_columns(["sku", "price", "brand", "t"])
     pyarrow.parquet.write_table(made, tmp_path / "in.parquet")
     refused(run(*args, "no.csv", "--keep", "brand"), "two columns would be called 'brand'")
+
+
+def test_kept_columns_of_every_type_are_kept_as_they_are(run: Run, tmp_path: Path) -> None:
+    nanoseconds = 1_700_000_000_123_456_789
+    columns = {
+        "uint64": pyarrow.array([2**64 - 1, None], pyarrow.uint64()),
+        "double": pyarrow.array([math.inf, -math.inf]),
+        "ns": pyarrow.array([nanoseconds, -1], pyarrow.timestamp("ns")),
+        "s": pyarrow.array([1, None], pyarrow.timestamp("s")),
+        "zoned": pyarrow.array([nanoseconds, None], pyarrow.timestamp("ns", "Europe/Berlin")),
+        "list": pyarrow.array([[1, None], []], pyarrow.list_(pyarrow.int64())),
+        "struct": pyarrow.array([{"a": 1.5, "b": ["x"]}, None]),
+        "map": pyarrow.array([[("k", 1)], None], pyarrow.map_("string", pyarrow.int32())),
+        "decimal256": pyarrow.array([Decimal(10**50), None], pyarrow.decimal256(60, 2)),
+        "time": pyarrow.array([1, 86_399_999_999_999], pyarrow.time64("ns")),
+        "duration": pyarrow.array([-nanoseconds, 1], pyarrow.duration("ns")),
+        "bytes": pyarrow.array([b"\xff\x00", b"text"], pyarrow.binary()),
+        "deep": pyarrow.array([[{"t": nanoseconds, "b": b"\xfe"}], None],
+                              pyarrow.list_(pyarrow.struct([("t", pyarrow.timestamp("ns")),
+                                                            ("b", pyarrow.binary())]))),
+    }  # fmt: skip
+    made = pyarrow.table({**columns, "t": ["LG true 4K", "x"]})
+    pyarrow.parquet.write_table(made, tmp_path / "in.parquet", version="2.6")
+    args = ("extract", SCHEMA, "in.parquet", "--text", "t", "--keep", ",".join(columns), "-o")
+    for output in ("out.parquet", "out.csv", "out.jsonl", "out.xlsx"):
+        result = run(*args, output)
+        assert result.exit_code == 0, result.output
+    found = table(tmp_path / "out.parquet")
+    known = table(tmp_path / "in.parquet")
+    for name in columns:
+        assert found[name].type == known[name].type, name
+        assert found[name].to_pylist() == known[name].to_pylist() or name == "double", name
+    assert found["double"].to_pylist() == [math.inf, -math.inf]
+    kept = rows((tmp_path / "out.jsonl").read_text())[0]["kept"]
+    assert kept["uint64"] == 2**64 - 1
+    assert kept["double"] == "Infinity"
+    assert kept["ns"] == "2023-11-14T22:13:20.123456789"
+    assert kept["bytes"] == {"base64": "/wA="}
+
+
+def test_kept_values_of_several_types_are_texts_and_none_is_changed(
+    run: Run, tmp_path: Path
+) -> None:
+    late = {"n": "00123", "f": 2**53 + 1, "b": True}
+    made = [{"t": "LG", "n": 1, "f": 2.5, "b": 1}] * 1200 + [{"t": "LG", **late}]
+    jsonl(tmp_path / "in.jsonl", made)
+    for output in ("out.parquet", "out.csv"):
+        args = ("extract", SCHEMA, "in.jsonl", "-o", output, "--text", "t", "--keep", "n,f,b")
+        assert run(*args).exit_code == 0
+    found = table(tmp_path / "out.parquet").select(["n", "f", "b"]).to_pylist()
+    assert found[0] == {"n": "1", "f": "2.5", "b": "1"}
+    assert found[-1] == {"n": "00123", "f": "9007199254740993", "b": "true"}
+    assert ",00123,9007199254740993,true," in (tmp_path / "out.csv").read_text().splitlines()[-1]
+
+
+def test_a_row_that_cannot_be_read_keeps_its_other_values(run: Run, tmp_path: Path) -> None:
+    texts = pyarrow.array([b"LG", b"\xff"]).cast(pyarrow.binary())
+    broken = pyarrow.StringArray.from_buffers(2, *texts.buffers()[1:])
+    pyarrow.feather.write_feather(
+        pyarrow.table({"t": broken, "sku": ["a", "b"]}), tmp_path / "in.arrow"
+    )
+    args = ("extract", SCHEMA, "in.arrow", "-o", "out.parquet", "--text", "t", "--keep", "sku")
+    assert run(*args, "--max-errors", "1").exit_code == 0
+    found = table(tmp_path / "out.parquet")
+    assert found["sku"].to_pylist() == ["a", "b"]
+    assert "not valid UTF-8" in found["_error"].to_pylist()[1]
 
 
 def test_kept_values_of_json_lines_and_csv(run: Run, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_full_disk_stops_a_run_that_goes_on_later(
         _, err = job.communicate()
     assert job.returncode == 2
     assert b"File too large" in err
-    assert b"finished rows are kept in out.jsonl.parts" in err
+    assert b"finished rows are kept in _out.jsonl.parts" in err
     assert b"Traceback" not in err
     assert not (tmp_path / "out.jsonl").exists()
     with process(*args, cwd=tmp_path) as job:
@@ -131,12 +131,12 @@ def test_a_store_that_is_full_or_lost_costs_no_part(
     result = run(*args, *out)
     assert result.exit_code == 2
     assert "No space left" in result.stderr
-    assert "kept in fragile://b/out.jsonl.parts" in result.stderr
+    assert "kept in fragile://b/_out.jsonl.parts" in result.stderr
     fragile.reads = 3  # opened to see that it is there, to digest it, to read it
     result = run(*args, *out)
     assert result.exit_code == 2
     assert "cannot read fragile://b/in.jsonl any further" in result.stderr
-    kept = fsspec.filesystem("fragile").glob("/b/out.jsonl.parts/part-*")
+    kept = fsspec.filesystem("fragile").glob("/b/_out.jsonl.parts/part-*")
     assert len(kept) >= 3  # all that could be read, and what was done before
     fragile.writes = 7 - len(kept) + 1  # the other parts, then the whole
     result = run(*args, *out)
@@ -145,9 +145,9 @@ def test_a_store_that_is_full_or_lost_costs_no_part(
     assert run(*args, *out).exit_code == 0
     assert not (tmp_path / "computed").exists()  # all was there, and only put together
     assert sorted(fsspec.filesystem("fragile").ls("/b", detail=False)) == [
+        "/b/_out.jsonl.run.json",
         "/b/in.jsonl",
         "/b/out.jsonl",
-        "/b/out.jsonl.run.json",
     ]
     found = rows(fsspec.filesystem("fragile").cat_file("/b/out.jsonl").decode())
     assert [row["index"] for row in found] == list(range(100))
@@ -198,9 +198,9 @@ def test_a_disk_without_room_costs_no_row(
     assert out.read_bytes() == (tmp_path / name).read_bytes()
     assert computed(tmp_path).total() <= 1000 + full  # a row that could not be kept is lost
     assert sorted(path.name for path in small_disk.iterdir()) == [
+        f"_{name}.run.json",
         "ballast",
         name,
-        f"{name}.run.json",
     ]
 
 
@@ -233,7 +233,7 @@ def test_a_reader_that_breaks_in_mid_file_loses_nothing(
     result = run(*args)
     assert result.exit_code == 2
     assert "cannot read in.jsonl.gz any further: Not a gzipped file" in result.stderr
-    assert "kept in out.jsonl.parts" in result.stderr
+    assert "kept in _out.jsonl.parts" in result.stderr
     assert computed(tmp_path) == Counter(f"r{n}" for n in range(160))
     source.write_bytes(b"".join(packed))
     assert "160 finished rows are in" in run(*args).stderr
@@ -282,7 +282,7 @@ def test_memory_that_runs_out_in_mid_wave_changes_no_row(
 ) -> None:
     set_part_rows(40, monkeypatch)
     source = jsonl(tmp_path / "in.jsonl", records(60))
-    args = ("extract", SCHEMA, source, "-o")
+    args = ("extract", SCHEMA, source, "--examples", "none", "-o")
     assert real(*args, "whole.jsonl").exit_code == 0
     undisturbed, start = memory.ran, 4  # those in front look the model over as it is loaded
     for passes in (range(start + 5, start + 7), (start, undisturbed - 2)):
@@ -303,7 +303,7 @@ def test_what_never_fits_is_a_failed_row_and_the_others_are_done(
     set_part_rows(40, monkeypatch)
     made = records(60)
     source = jsonl(tmp_path / "in.jsonl", made)
-    args = ("extract", SCHEMA, source)
+    args = ("extract", SCHEMA, source, "--examples", "none")
     assert real(*args, "-o", "whole.jsonl").exit_code == 0
     whole = rows((tmp_path / "whole.jsonl").read_text())
     for number in (7, 50):

@@ -1,4 +1,4 @@
-"""OUT.parts: who may write there, and what is removed."""
+"""_OUT.parts: who may write there, and what is removed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ARGS = ("extract", SCHEMA, "in.jsonl", "-o", "out.jsonl")
 def test_what_no_run_has_written_stays(
     run: Run, tmp_path: Path, name: str, make: Callable[[Path], Any], more: tuple[str, ...]
 ) -> None:
-    own = tmp_path / "out.jsonl.parts" / name
+    own = tmp_path / "_out.jsonl.parts" / name
     own.parent.mkdir()
     make(own)
     refused(run(*ARGS, *more), f"{name} in it was not written by a run; move it elsewhere")
@@ -51,9 +51,9 @@ def test_what_no_run_has_written_stays(
 def test_a_link_to_a_folder_stays_and_the_folder_too(run: Run, tmp_path: Path) -> None:
     far = tmp_path / "large disk"
     far.mkdir()
-    (tmp_path / "out.jsonl.parts").symlink_to(far)
+    (tmp_path / "_out.jsonl.parts").symlink_to(far)
     assert run(*ARGS).exit_code == 0
-    assert (tmp_path / "out.jsonl.parts").is_symlink()
+    assert (tmp_path / "_out.jsonl.parts").is_symlink()
     assert list(far.iterdir()) == []
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 1
 
@@ -61,7 +61,7 @@ def test_a_link_to_a_folder_stays_and_the_folder_too(run: Run, tmp_path: Path) -
 def test_a_file_that_comes_while_a_run_is_under_way_stays(tmp_path: Path) -> None:
     checkpoint = Checkpoint(str(tmp_path / "out.jsonl"))
     with checkpoint.opened({"part rows": 1}):
-        note = tmp_path / "out.jsonl.parts" / "note.txt"
+        note = tmp_path / "_out.jsonl.parts" / "note.txt"
         note.write_text("mine")
         checkpoint.remove()
     assert [path.name for path in note.parent.iterdir()] == ["note.txt"]
@@ -71,7 +71,7 @@ def test_a_lock_on_a_folder_that_its_owner_removes_is_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second run opens the folder, and only then the first one ends."""
-    name = str(tmp_path / "out.jsonl.parts")
+    name = str(tmp_path / "_out.jsonl.parts")
     first = Folder(name)
     lock = first.locked()
     lock.__enter__()
@@ -119,7 +119,7 @@ def test_of_runs_that_race_one_is_in(tmp_path: Path) -> None:
     found = [job.communicate() for job in jobs]
     assert [err.decode() for _, err in found] == ["", "", ""]
     assert sum(int(out) for out, _ in found) > 0
-    assert not (tmp_path / "out.jsonl.parts").exists()
+    assert not (tmp_path / "_out.jsonl.parts").exists()
 
 
 def test_what_came_between_the_first_look_and_the_lock_is_seen(tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def test_twenty_thousand_odd_rows_survive_twenty_kills(
     assert found["id"].to_pylist() == [row["id"] for row in made]
     lost = [not (row["title"] or "").strip() for row in made]
     assert [error is not None for error in found["_error"].to_pylist()] == lost
-    left = sorted(path.name for path in tmp_path.glob("out*"))
-    assert left == ["out.parquet", "out.parquet.run.json"]
+    left = sorted(path.name for path in tmp_path.glob("*out*"))
+    assert left == ["_out.parquet.run.json", "out.parquet"]
 
 
 def wait_for(moment: str, job: Any, folder: Path) -> None:
@@ -113,7 +113,7 @@ def wait_for(moment: str, job: Any, folder: Path) -> None:
     while job.is_alive():
         if moment == "start-up" or (moment == "work" and progress(folder) != before):
             return
-        if moment == "whole" and (folder / "out.parquet.parts" / "whole.tmp").exists():
+        if moment == "whole" and (folder / "_out.parquet.parts" / "whole.tmp").exists():
             return
         time.sleep(0.01)
 
@@ -122,7 +122,7 @@ def progress(folder: Path) -> list[tuple[str, int]]:
     """What is there of the parts, but for what a run that begins may clear away."""
     try:
         return [
-            (path.name, path.stat().st_size) for path in sorted(folder.glob("out*.parts/*.jsonl"))
+            (path.name, path.stat().st_size) for path in sorted(folder.glob("_out*.parts/*.jsonl"))
         ]
     except FileNotFoundError:  # renamed at this very moment
         return []
@@ -151,7 +151,7 @@ def test_a_kill_before_any_operation_on_files_does_no_harm(
     for kill in kills:
         assert kill["there"] in (None, whole), kill["operation"]
         assert (kill["status"], kill["rows"]) == (0, whole), kill["operation"]
-        assert kill["left"] == ["out.jsonl", "out.jsonl.run.json"], kill["operation"]
+        assert kill["left"] == ["_out.jsonl.run.json", "out.jsonl"], kill["operation"]
         # Rows are computed again only where the whole was there, and its parts about to go.
         assert kill["computed"] == 20 or kill["there"] == whole, kill["operation"]
 
@@ -168,7 +168,7 @@ def test_the_embedded_model_goes_on_after_a_kill(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SCHEMAX_MODEL", raising=False)
     with process("-m", "schemax", *args, "-o", "out.csv", cwd=tmp_path) as job:
-        while not [path for path in tmp_path.glob("out.csv.parts/open-*") if path.stat().st_size]:
+        while not [path for path in tmp_path.glob("_out.csv.parts/open-*") if path.stat().st_size]:
             assert job.poll() is None, job.stderr and job.stderr.read()
             time.sleep(0.01)
         time.sleep(0.2)

@@ -131,9 +131,7 @@ def test_a_bad_cell_costs_its_row_only(run: Run, tmp_path: Path) -> None:
             inner = [pyarrow.array([b"x"] * 5)] if kind != pyarrow.string() else []
             damaged = pyarrow.Array.from_buffers(kind, 3, buffers[: 3 - len(inner)], children=inner)
             assert any("holds a value that is damaged" in str(cell) for cell in shown(damaged))
-    first, far, _ = shown(spans)
-    assert first == timedelta(seconds=1)
-    assert far.startswith("column 't' holds a value that cannot be read: ")
+    assert shown(spans) == ["PT1S", f"PT{2**63 - 1}S", "PT1S"]
 
 
 def test_a_bad_cell_of_polars_costs_its_row_only(

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from schemax import AttrSchema, Extractor, load_schema, schema_names
 from schemax.attributes import compile_attributes
-from schemax.catalog import is_task
 from schemax.cli import app
+from schemax.ready_made import is_task
 from schemax.resources import resource_dir
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from schemax.cli import app
 from schemax.commands.declarations import read_schema
 from schemax.compiler import TextCodec
+from schemax.compiler.prompt import template_source
 from schemax.config import DecodingConfig
 from schemax.errors import InputError, ModelError
 from schemax.evaluation.examples import read_examples
@@ -106,6 +107,9 @@ def test_a_folder_in_two_commands(
     card = json.loads((out / "training.json").read_text())
     assert card["settings"]["data"].keys() == {"train", "test"}
     assert card["settings"]["schemas"].endswith("attributes.json")
+    own = (out / "prompt.jinja").read_text()
+    assert own == template_source("verbatim"), "the default template, as it was in training"
+    assert Extractor.from_pretrained(out, device="cpu").template == own
     report = CliRunner().invoke(app, ["evaluate", str(data), "--model", str(out), "--json"])
     assert report.exit_code == 0, report.output
     (run,) = json.loads(report.stdout)
@@ -229,6 +233,32 @@ def test_a_resumed_run_ends_with_the_same_weights(
         assert torch.equal(weight, other[name]), name
     start = weights(base)
     assert any(not torch.equal(weight, start[name]) for name, weight in one.items())
+
+
+class Rates(TrainerCallback):
+    """The learning rate that every step is taken with."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, float] = {}
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        self.seen[state.global_step] = given["optimizer"].param_groups[0]["lr"]
+
+
+@pytest.mark.parametrize("more", [1, 4])
+def test_a_finished_run_goes_on_with_the_rates_of_a_longer_one(
+    base: Path, data: Path, more: int
+) -> None:
+    """The first step too, whose rate the finished run had taken down to 0."""
+    whole, parts = Rates(), Rates()
+    run(base, data, "whole", steps=6 + more, held_out=0.0, callbacks=[whole])
+    run(base, data, "parts", held_out=0.0)
+    before = weights(data / "parts")
+    run(base, data, "parts", steps=6 + more, held_out=0.0, resume=True, callbacks=[parts])
+    assert parts.seen == {step: whole.seen[step] for step in range(6, 6 + more)}
+    assert all(rate > 0 for rate in parts.seen.values())
+    after = weights(data / "parts")
+    assert any(not torch.equal(before[name], after[name]) for name in before)
 
 
 class Malicious:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from schemax import AttrSchema, attr
 from schemax.cli import app
+from schemax.compiler.prompt import template_source
 from schemax.config import PRESETS, decoding_name, resolve_decoding
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
@@ -151,6 +152,23 @@ def test_a_template_is_never_a_path(tmp_path: Path) -> None:
 
 class Coded(AttrSchema):
     brand: str | None = attr("Brand")
+
+
+@pytest.mark.parametrize(("decoding", "name"), [("isolated", "verbatim"), ("paper", "paper")])
+def test_the_default_template_is_written_as_it_was(
+    backend: tokenizers.Tokenizer, decoding: str, name: str
+) -> None:
+    """Alone for all categories, or for those that name none, where others do."""
+    from schemax.compiler import compile_schema
+    from schemax.training.card import trained_with
+
+    compiled = {c: compile_schema(Coded, backend, eos_ids=[0], decoding=decoding) for c in "ab"}
+    default = template_source(name)
+    assert trained_with(compiled, dict.fromkeys("ab"))[1] == default
+    own = "{% for d in documents %}{{ d.text }}\n{% endfor %}"
+    trained, shared = trained_with(compiled, {"a": own, "b": None})
+    assert shared is None
+    assert {c: one["template"] for c, one in trained.schemas.items()} == {"a": own, "b": default}
 
 
 def test_different_templates_and_what_no_document_holds(backend: tokenizers.Tokenizer) -> None:

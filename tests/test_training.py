@@ -11,9 +11,10 @@ from conftest import TITLES
 from test_exactness import COMBINATIONS, SHORT, settings
 
 from schemax.compiler import TextCodec, compile_schema
-from schemax.evaluation.examples import Example, Label
+from schemax.evaluation.examples import Example
 from schemax.evaluation.pairs import PairScore
 from schemax.evaluation.scores import score_predictions
+from schemax.labels import Label
 from schemax.runtime.engine import decode
 from schemax.runtime.model import DecoderModel
 from schemax.training.sequences import IGNORE, collate, training_sequence, value_ids

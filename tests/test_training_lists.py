@@ -25,8 +25,9 @@ from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.schemas import as_declared
-from schemax.evaluation.scores import as_text, labelled
+from schemax.evaluation.scores import labelled
 from schemax.formats import get_format
+from schemax.labels import as_text
 from schemax.runtime.model import DecoderModel
 from schemax.schema import AttrSchema
 from schemax.training.distillation import examples_by_model, examples_by_predictions

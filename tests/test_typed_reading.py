@@ -34,7 +34,16 @@ from schemax.reading.units import check_unit
         *(("3/4", "0.75"), ("2 3/4 in", "2.75"), ("1-1/2", "1.5"), ("1½", "1.5"), ("½", "0.5")),
         *(("1.2 million", "1200000"), ("$40k", "40000"), ("3 Mio.", "3000000")),
         *(("two", "2"), ("fünfundzwanzig", "25"), ("zwei Stück", "2"), ("half a dozen", "6")),
-        *(("one hundred and two", "102"), ("minus five", "-5"), ("deux", "2"), ("once", "1")),
+        *(("one hundred and two", "102"), ("minus five", "-5"), ("deux", "2"), ("twice", "2")),
+        *(("two and a half", "2.5"), ("5 and a half", "5.5"), ("2 and 1/2", "2.5")),
+        *(("5 dozen", "60"), ("1.5 lakh", "150000"), ("5万", "50000"), ("$5M", "5000000")),
+        *(("1.5 × 10⁶", "1500000"), ("3 mil €", "3000"), ("1,2 Md €", "1200000000")),
+        # signs
+        *(("-$5", "-5"), ("$-5", "-5"), ("-€2,97", "-2.97"), ("−£1,299.50", "-1299.5")),
+        *(("minus 5", "-5"), ("CHF-5.00", "-5"), ("USD -5", "-5"), ("moins 5 €", "-5")),
+        *(("5 degrees below zero", "-5"), ("\u200e-5", "-5"), ("-$10 to -$5", "-10")),
+        # digits of other scripts
+        *(("١٢٫٥", "12.5"), ("١٬٢٩٩٫٥", "1299.5"), ("１２．５", "12.5")),
         # ranges: the lower end
         *(("50-55 inch", "50"), ("$10–$15", "10"), ("between 5 and 7", "5"), ("5 bis 7", "5")),
         *(("two to three", "2"), ("7 to 5", "5")),
@@ -47,7 +56,14 @@ def test_a_number_with_what_stands_around_it(text: str, value: str) -> None:
     assert reading.note is None or reading.note.startswith(f'"{text}" read as {value}')
 
 
-@pytest.mark.parametrize("text", ["1.2.3", "UN55KU6300", "v2.5", "100/240 V", "3/4/2021", "no", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1.2.3", "UN55KU6300", "v2.5", "100/240 V", "3/4/2021", "no", ""),
+        *("12/5/2020", "10/100/1000 Mbps", "1.5/1.7 m", "12.5/13", "24/7", "10/12", "16:9", "1:30"),
+        *("5W30", "12A34", "10cmx20cm", "10⁶"),
+    ],
+)
 def test_what_states_no_number_is_left_as_it_is(text: str) -> None:
     assert read_number(text, False, None) == (text, None)
 
@@ -55,6 +71,19 @@ def test_what_states_no_number_is_left_as_it_is(text: str) -> None:
 @pytest.mark.parametrize("text", ["10 x 20", "10x20", "15 128 GB", "5 or 6", "2 at 5"])
 def test_several_numbers_are_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="states several numbers"):
+        read_number(text, False, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("once", "twenty-first", "vingt et unième", "ti million", "one two"),
+        *("2 million three hundred thousand", "5 mil", "- 5", "tre miljoner", "un milion"),
+        *("trenta-cinc", "tre hundrede fem", "12 tysięcy", "3 milioane"),
+    ],
+)
+def test_what_is_not_wholly_understood_is_no_number(text: str) -> None:
+    with pytest.raises(ValueError, match=r"may mean|no number|goes on|may be"):
         read_number(text, False, None)
 
 
@@ -75,6 +104,11 @@ def test_whole_numbers_have_no_decimals() -> None:
         *(("12 pack of 16 oz", "oz", "16"), ("zwei Meter", "cm", "200"), ("300K", "K", "300")),
         *(("1.299,00 €", "EUR", "1299"), ("20 %", "%", "20"), ("100 km/h", "mph", "62.1")),
         *(("55 inch TV", "cm", "140"), ("20 sq ft", "m^2", "1.86"), ("2 GB", "MB", "2000")),
+        *(("1:30 h", "min", "90"), ("1:30 min", "s", "90"), ("1h30", "min", "90")),
+        *(("1h30m", "min", "90"), ("1 h 30", "min", "90"), ("6'2", "inch", "74")),
+        *(("5ft11", "inch", "71"), ("-5 °C", "°F", "23"), ("5 lb 3", "oz", "83")),
+        *(("16 fluid_ounce", "ml", "473"), ("10.5 D", "inch", "10.5"), ("5 mil", "inch", "0.005")),
+        *(("3 Fl. Oz.", "fluid_ounce", "3"), ("16 floz", "fl oz", "16")),
         *(("55 pretty", "inch", "55"), ("3 hours 20 minutes", "min", "200")),
     ],
 )
@@ -88,7 +122,14 @@ def test_a_converted_whole_number_is_rounded() -> None:
 
 @pytest.mark.parametrize(
     ("text", "unit", "names"),
-    [("4 kg", "inch", "kilogram does not convert to inch"), ("$5", "EUR", "USD does not .* EUR")],
+    [
+        ("4 kg", "inch", "kilogram does not convert to inch"),
+        ("$5", "EUR", "USD does not .* EUR"),
+        ("3 Fl Oz", "oz", "fluid_ounce does not convert to oz"),
+        ("250 count", "oz", "piece does not convert to oz"),
+        ("1 299 g", "g", "several numbers"),
+        ("1 m 80", "cm", "several numbers"),
+    ],
 )
 def test_another_kind_of_unit_is_an_error(text: str, unit: str, names: str) -> None:
     with pytest.raises(ValueError, match=names):
@@ -103,6 +144,8 @@ def test_another_kind_of_unit_is_an_error(text: str, unit: str, names: str) -> N
         ("139", ["139 cm (55 inch) television"], "inch", "54.7"),
         ("1.5", ["1,5 kg"], "g", "1500"),
         ("340", ["340 g", "coffee", "340 G"], "oz", "12"),
+        ("340.0", ["Ground coffee, 340 g"], "oz", "12"),  # as a server writes floats
+        ("1299.0", ["1'299 g and 1 299,00 g"], "kg", "1.299"),
     ],
 )
 def test_a_unit_that_the_document_states_behind_the_number(
@@ -119,12 +162,13 @@ def test_a_unit_that_the_document_states_behind_the_number(
     [
         ("55", ["139 cm (55 inch) television"], "inch"),  # in the field's own
         ("12", ["12 oz and 12 g"], "oz"),
-        ("12", ["12 pack, 12 g"], "oz"),  # once without
-        ("5", ["5 g or 5 kg"], "oz"),  # in two others
+        ("12", ["12 and 12 g"], "oz"),  # once without
         ("5", ["15 g, 5.2 g, 1/5 g, A5 g"], "oz"),  # in no place of its own
         ("5", ["5 ft 11 in"], "inch"),
+        ("3", ["3rd generation"], "inch"),  # no rods
         ("3", ["3 in 1"], "cm"),
-        ("100", ["100 EUR"], "USD"),
+        ("10.5", ["Width 10.5 D"], "inch"),
+        ("100", ["100 USD"], "USD"),
         ("5 g", ["5 g"], "oz"),
         ("5", [], "oz"),
         ("5", ["5 " * 1000], "oz"),
@@ -132,6 +176,42 @@ def test_a_unit_that_the_document_states_behind_the_number(
 )
 def test_a_number_that_is_taken_as_it_is(text: str, documents: list[str], unit: str) -> None:
     assert read_nearby(text, tuple(documents), False, unit) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "documents", "unit", "names"),
+    [
+        ("250", ["Vitamin C, 250 count"], "oz", "piece does not convert to oz"),
+        ("250.0", ["Vitamin C, 250 count"], "oz", "piece does not convert to oz"),
+        ("3", ["Shampoo, 3 Fl Oz"], "oz", "fluid_ounce does not convert to oz"),
+        ("100", ["for 100 EUR"], "USD", "EUR does not convert to USD"),
+        ("100", ["for €100"], "USD", "EUR does not convert to USD"),
+        ("5", ["5 g or 5 kg"], "oz", '"5 g" and "5 kg"'),
+        ("12", ["12 pack, 12 g"], "oz", "does not convert"),
+    ],
+)
+def test_another_unit_in_the_document_is_an_error(
+    text: str, documents: list[str], unit: str, names: str
+) -> None:
+    with pytest.raises(ValueError, match=names):
+        read_nearby(text, tuple(documents), False, unit)
+
+
+@pytest.mark.parametrize("text", ["2nd", "3rd", "the 1st", "11th place", "22ND"])
+def test_places_in_an_order_are_no_amounts(text: str) -> None:
+    """ "nd", "rd" and "st" are units of pint's: nanodays, rods and stones."""
+    number = "".join(filter(str.isdigit, text))
+    assert read_number(text, True, None).value == number
+    for unit in ("hour", "inch", "kg"):
+        with pytest.raises(ValueError, match=rf"{number}\w\w\), and no amount in {unit}"):
+            read_number(text, False, unit)
+    assert read_number(f"{text}, 15 kg", False, "kg").value == "15"
+    assert read_number(f"{text}: 7 rooms", True, None).value == "7"
+
+
+def test_stones_are_an_amount() -> None:
+    assert read_number("11 stone", False, "kg").value == "69.9"
+    assert read_number("5 rod", False, "inch").value == "990"
 
 
 @pytest.mark.parametrize("unit", ["foo", "", 5, "9**9**9", "m^3^3^3^3", "1 inch", "x" * 99])
@@ -167,7 +247,8 @@ def test_any_text_is_read_or_refused_with_a_reason(text: str, whole: bool) -> No
             reason = str(error)
         else:
             reason = "" if value == text or Decimal(value).is_finite() else value
-        assert not reason or "states several" in reason or "does not convert" in reason
+        known = ("states several", "does not convert", "may be", "may mean", "no number", "goes on")
+        assert not reason or any(said in reason for said in (*known, "place in an order"))
 
 
 @pytest.mark.parametrize(
@@ -191,6 +272,17 @@ def test_dates_in_the_usual_spellings(text: str, day: str) -> None:
 @pytest.mark.parametrize("text", ["2024-02-29", "2021", "March 2021", "55", "Feb 30, 2024", "now"])
 def test_what_states_no_whole_date_is_left_as_it_is(text: str) -> None:
     assert read_date(text, False) == (text, None)
+
+
+@pytest.mark.parametrize("time", [" 12:00:00", "T12:00", "T23:59:59.5Z", "T00:00", " 10:00+02:00"])
+def test_the_day_of_a_moment(time: str) -> None:
+    text = f"2024-06-09{time}"
+    assert read_date(text, False) == (
+        "2024-06-09",
+        f'"{text}" read as 2024-06-09 (without the time)',
+    )
+    assert read_date(text, True) == (text, None)
+    assert read_date("2024-06-09 25:00", False) == ("2024-06-09 25:00", None)
 
 
 def test_moments_and_several_dates() -> None:

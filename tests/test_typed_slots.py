@@ -19,9 +19,9 @@ from schemax import AttrSchema, DecodingConfig, Extraction, SchemaError, attr
 from schemax.attributes import compile_attributes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.grammars import slot_grammar
-from schemax.evaluation.labels import typed_labels
 from schemax.formats import get_format
 from schemax.io.table_schema import TableSchema
+from schemax.labels import typed_labels
 from schemax.report.rows import FieldSets, plain_row
 from schemax.results import SlotText, build
 from schemax.runtime.model import DecoderModel

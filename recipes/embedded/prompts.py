@@ -20,7 +20,7 @@ from recipes.embedded.questions import Question
 from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import PRESETS, DecodingConfig
-from schemax.evaluation.labels import slot_text
+from schemax.labels import slot_text
 from schemax.results.extraction import SlotText
 from schemax.schema import AttrSchema
 from schemax.training.sequences import Branch, TrainingSequence, training_sequence

@@ -7,15 +7,14 @@ A declaration holds types, bounds, patterns and choices, and Pydantic enforces t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, lru_cache
-from typing import Annotated, Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, RootModel
 
 from schemax.attributes.json_document import DATA, MOST_PARTS, Node, SchemaDocument
-from schemax.attributes.patterns import Pattern
+from schemax.attributes.json_effort import Effort, TooMuch, bounded
 from schemax.messages import clipped
 
 _BEYOND = frozenset(
@@ -23,7 +22,7 @@ _BEYOND = frozenset(
     | {"dependentRequired", "dependentSchemas", "dependencies", "minProperties", "maxProperties"}
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
-_DEEPEST = 32
+_MOST_FOLLOWED = 64
 _DECLARED_FORMATS = ("date", "date-time")
 
 
@@ -37,13 +36,15 @@ class Problem(NamedTuple):
 class Checks:
     """Judges instances of the class that was made of a document.
 
+    says_more: whether an instance may be at fault though each of its fields is as declared.
+
     Raises SchemaError for a document that the standard does not allow, or whose references lead in
     a circle, nowhere, or to too much.
     """
 
     def __init__(self, document: SchemaDocument) -> None:
         from jsonschema import SchemaError as Broken
-        from jsonschema.validators import extend, validator_for
+        from jsonschema.validators import validator_for
         from referencing import Registry
 
         kind = validator_for(document.root, default=_newest())
@@ -51,44 +52,46 @@ class Checks:
             kind.check_schema(document.root)
         except Broken as error:
             place = tuple(str(part) for part in error.absolute_path)
-            raise document.error((), f"{'/'.join(place)}: {error.message}") from error
+            raise document.error((), clipped(f"{'/'.join(place)}: {error.message}")) from error
         except RecursionError:
             raise document.error((), "the document is nested too deeply; flatten it") from None
-        self._validator = None
-        if _says_more(document.root, True):
+        self.says_more = _says_more(document.root, True)
+        if self.says_more:
+            _check_unevaluated(document)
             _Measure(document).of(document.root)
-            self._followed = _Followed()
-            references = {
-                word: self._followed.bounded(kind.VALIDATORS[word])
-                for word in ("$ref", "$dynamicRef", "$recursiveRef")
-                if word in kind.VALIDATORS
-            }
-            bounded = extend(kind, {"pattern": _search, **references})
-            self._validator = bounded(
-                document.root,
-                registry=Registry().with_resource(document.uri, document.resource),
-                format_checker=kind.FORMAT_CHECKER,
-            )
+        self._effort = Effort()
+        self._validator = bounded(kind, self._effort)(
+            document.root,
+            registry=Registry().with_resource(document.uri, document.resource),
+            format_checker=kind.FORMAT_CHECKER,
+        )
 
-    @property
-    def says_more(self) -> bool:
-        """Whether an instance may be at fault though each of its fields is as declared."""
-        return self._validator is not None
+    def forbidden(self, value: Any) -> str | None:
+        """What the document does not allow in a JSON value, formats apart, which only describe."""
+        self._effort.begin()
+        try:
+            for error in self._validator.iter_errors(value):
+                is_skipped = error.validator == "required" and not _asked(error)
+                if error.validator != "format" and not is_skipped:
+                    return clipped(f"{error.json_path}: {error.message}")
+        except TooMuch as reason:
+            return str(reason) if self.says_more else None
+        return None
 
     def problems(self, instance: BaseModel) -> Iterator[Problem]:
         """What the declaration allows, and the document does not."""
-        if self._validator is None:
+        if not self.says_more:
             return
         try:
             as_json = instance.model_dump(mode="json", by_alias=False, warnings=False)
             shown = _stated(instance, as_json)
         except Exception:  # a serializer's of the base class: what writes the row says so
             return
-        self._followed.begin()
+        self._effort.begin()
         try:
             errors = list(self._validator.iter_errors(shown))
-        except _Endless:
-            yield Problem((), "the document's conditions refer to themselves too often")
+        except TooMuch as reason:
+            yield Problem((), str(reason))
             return
         for error in errors:
             if error.validator != "format" and _BEYOND.isdisjoint(error.absolute_schema_path):
@@ -96,35 +99,6 @@ class Checks:
             for missing in _missing(error):
                 path = [*error.absolute_path, *missing]
                 yield Problem(_names(instance, path), clipped(error.message))
-
-
-class _Endless(Exception):
-    """References that judging an instance follows too deep, or too often."""
-
-
-class _Followed(threading.local):
-    """References that one thread follows to judge an instance, which may lead in circles.
-
-    Nothing else ends them: where Python runs out of stack, extension modules panic.
-    """
-
-    def begin(self) -> None:
-        self._count = self._depth = 0
-
-    def bounded(self, follow: Any) -> Any:
-        """The keyword of a reference, in bounded time."""
-
-        def counted(*arguments: Any) -> Iterator[Any]:
-            self._count += 1
-            if self._count > MOST_PARTS or self._depth == _DEEPEST:
-                raise _Endless
-            self._depth += 1
-            try:
-                yield from follow(*arguments) or ()
-            finally:
-                self._depth -= 1
-
-        return counted
 
 
 @cache
@@ -170,6 +144,7 @@ class _Measure:
         self._document = document
         self._sizes: dict[str, int | None] = {}
         self._bounds = 0  # of those around, properties that say how deep they are read
+        self._levels = 0  # of references behind references
 
     def of(self, node: Any) -> int:
         """Raises SchemaError where there are too many, or no end of them."""
@@ -190,8 +165,13 @@ class _Measure:
 
     def _behind(self, ref: str) -> int:
         if ref not in self._sizes:
+            if self._levels == _MOST_FOLLOWED:
+                reason = f"{clipped(repr(ref))} is behind more than {_MOST_FOLLOWED} references"
+                raise self._document.error((), reason)
             self._sizes[ref] = None
+            self._levels += 1
             self._sizes[ref] = self.of(self._document.target(ref, ()))
+            self._levels -= 1
         size = self._sizes[ref]
         if size is None and self._bounds:
             return 0  # an instance ends there
@@ -201,44 +181,56 @@ class _Measure:
         return size
 
 
-def _search(_validator: Any, pattern: str, text: Any, _node: Any) -> Iterator[Any]:
-    """The keyword `pattern`, in bounded time."""
-    from jsonschema import ValidationError as Mismatch
-
-    if not isinstance(text, str):
-        return
-    try:
-        _reader(pattern).validate_python(text)
-    except ValidationError as error:
-        yield Mismatch(error.errors()[0]["msg"])
-    except ValueError as error:  # a pattern that no engine takes, or that is too long
-        yield Mismatch(f"its pattern cannot be used: {error}")
+def _check_unevaluated(document: SchemaDocument) -> None:
+    """Raises SchemaError for what only an engine without bounds would judge."""
+    words = set(_words_of(document.root))
+    if "patternProperties" in words and "unevaluatedProperties" in words:
+        reason = "unevaluatedProperties in a document with patternProperties is not supported"
+        raise document.error((), f"{reason}; use additionalProperties")
 
 
-@lru_cache(maxsize=256)
-def _reader(pattern: str) -> TypeAdapter[Any]:
-    kind: Any = Annotated[str, Pattern(pattern)]
-    return TypeAdapter(kind)
+def _words_of(node: Any) -> Iterator[str]:
+    """Keywords and names of properties."""
+    for part in node if isinstance(node, list) else ():
+        yield from _words_of(part)
+    for key, part in node.items() if isinstance(node, Mapping) else ():
+        yield key
+        if key not in DATA:
+            yield from _words_of(part)
 
 
 def _stated(value: Any, shown: Any) -> Any:
     """A value as JSON, without nulls that stand for a property that is not there."""
     if isinstance(value, RootModel):
         return _stated(value.root, shown)
-    if isinstance(value, list) and isinstance(shown, list) and len(value) == len(shown):
+    if isinstance(value, (list, tuple)) and isinstance(shown, list) and len(value) == len(shown):
         return [_stated(*pair) for pair in zip(value, shown, strict=True)]
+    if isinstance(value, dict) and isinstance(shown, dict) and len(value) == len(shown):
+        both = zip(value.values(), shown.items(), strict=True)
+        return {key: _stated(one, plain) for one, (key, plain) in both}
     if not isinstance(value, BaseModel) or not isinstance(shown, dict):
         return shown
     return {
         key: _stated(getattr(value, name), shown[name])
-        for name, (key, required) in _keys_of(value).items()
+        for name, (key, required) in json_properties(type(value)).items()
         if name in shown and (required or shown[name] is not None)
     }
 
 
-def _keys_of(value: BaseModel) -> Mapping[str, tuple[str, bool]]:
+def json_properties(schema: type[BaseModel]) -> Mapping[str, tuple[str, bool]]:
     """Of every field that a document declares, its property, and whether that is required."""
-    return getattr(type(value), "__json_properties__", {})
+    found: Mapping[str, tuple[str, bool]] = getattr(schema, "__json_properties__", {})
+    return found
+
+
+def _asked(error: Any) -> bool:
+    """Whether a property that an error says is missing is one that is asked for at all."""
+    properties = error.schema.get("properties", {})
+    missing = (key for (key,) in filter(None, _missing(error)))
+    return not all(
+        isinstance(properties.get(key), Mapping) and properties[key].get("skip") is True
+        for key in missing
+    )
 
 
 def _names(instance: Any, path: Iterable[str | int]) -> tuple[str | int, ...]:
@@ -247,7 +239,7 @@ def _names(instance: Any, path: Iterable[str | int]) -> tuple[str | int, ...]:
     for step in path:
         instance = instance.root if isinstance(instance, RootModel) else instance
         if isinstance(instance, BaseModel):
-            fields = {key: name for name, (key, _) in _keys_of(instance).items()}
+            fields = {key: name for name, (key, _) in json_properties(type(instance)).items()}
             step = fields.get(str(step), str(step))
             instance = getattr(instance, step, None)
         elif isinstance(instance, list) and isinstance(step, int):

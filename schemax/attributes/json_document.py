@@ -8,32 +8,47 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import urldefrag, urljoin
 
 from pydantic import BaseModel
 
+from schemax.attributes.patterns import MOST_STATES, Pattern, states_of
 from schemax.errors import SchemaError
 from schemax.messages import clipped
 
 Node = Mapping[str, Any]
 Place = tuple[str, ...]
 
-_SETTINGS = ("category", "format", "template")
+_SETTINGS = ("category", "format", "template", "demonstrations")
 
 # Of schemax and Pydantic, beside the standard's.
 _OWN_WORDS = frozenset(
     {"category", "template", "k_max", "long", "unit", "strict", "extractive", "after"}
-    | {"max_depth", "skip"}
+    | {"max_depth", "skip", "demonstrations"}
     | {"nullable", "discriminator"}
     | {"example", "xml", "externalDocs"}  # of OpenAPI
 )
 MOST_PARTS = 20_000
 """Of a document: schemas and maps of them, in itself and with its references followed."""
+MOST_LEVELS = 32
+"""Of a document: what is within what, whoever wrote it, which could double with every level."""
+
+# Of JSON objects and lists within each other; every level of schemas is several of these.
+_MOST_NESTED = 200
+
+OWN = ("long", "unit", "strict", "extractive", "after", "max_depth")
+"""What `attr` takes, beside `k_max`."""
+
+# What a use of a type takes from the type, and what tells objects from scalars.
+_ANNOTATIONS = frozenset(OWN) | frozenset(
+    {"default", "examples", "description", "minItems", "minProperties", "k_max"}
+    | {"$ref", "type", "properties", "enum", "const"}
+)
 
 # What stands behind these is no schema.
-DATA = ("const", "enum", "default", "examples")
+DATA = ("const", "enum", "default", "examples", "demonstrations")
 
 # Keywords that say what a value consists of in a way that a declaration cannot hold.
 _UNSUPPORTED = ("additionalItems", "$dynamicRef", "$recursiveRef")
@@ -55,8 +70,13 @@ class SchemaDocument:
         self.name = name
         if not isinstance(root.get("$schema", ""), str):
             raise self.error((), "$schema must be text")
-        if _size(root) > MOST_PARTS:
+        size, levels = _extent(root)
+        if levels > _MOST_NESTED:
+            raise self.too_deep(())
+        if size > MOST_PARTS:
             raise self.error((), f"the document has more than {MOST_PARTS:,} parts")
+        self._annotated: dict[Any, Node] = {}
+        self._states = 0
         self.uri = _base_of(root, "")
         self.resource = Resource.from_contents(root, default_specification=DRAFT202012)
         self._resolver = Registry().with_resource(self.uri, self.resource).resolver(self.uri)
@@ -80,19 +100,45 @@ class SchemaDocument:
             raise self.error(place, f"$ref {shown} points to nothing in the document")
         return found
 
-    def annotations(self, node: Node, place: Place) -> Node:
-        """The node with the default, description and so on of the scalar it refers to.
+    def annotations(self, node: Node, place: Place, levels: int = 0) -> Node:
+        """The default, description and so on of a node, and of the scalar it refers to.
 
-        Those of an object or an enum describe the type, not this use of it.
+        Those of an object or an enum describe the type, not this use of it. What is behind a
+        reference is looked at once, however often the document refers to it.
         """
+        if levels == MOST_LEVELS:
+            raise self.too_deep(place)
+        found = {word: node[word] for word in node if word in _ANNOTATIONS}
         for part in node.get("allOf", ()):
-            node = {**self.annotations(part, place), **node}
-        if "$ref" not in node:
-            return node
-        target = self.annotations(self.target(node["$ref"], place), place)
+            found = {**self.annotations(part, place, levels + 1), **found}
+        if "$ref" not in found:
+            return found
+        ref, target = found["$ref"], self.target(found["$ref"], place)
+        if ref not in self._annotated:
+            self._annotated[ref] = self.annotations(target, place, levels + 1)
+        target = self._annotated[ref]
         if is_object(target) or "enum" in target or "const" in target:
-            return node
-        return {**target, **node}
+            return found
+        return {**target, **found}
+
+    def pattern(self, pattern: Any, place: Place) -> Pattern:
+        """A pattern that values are held to. Raises SchemaError, also for too many of them."""
+        try:
+            if not isinstance(pattern, str):
+                raise ValueError("it must be text")
+            found = Pattern(pattern)
+            self._states += states_of(pattern)
+            if self._states > MOST_STATES:
+                raise ValueError(f"all together have more than {MOST_STATES:,} characters")
+        except ValueError as error:
+            shown = clipped(repr(pattern))
+            raise self.error(place, f"pattern {shown} cannot be used: {error}") from error
+        return found
+
+    def too_deep(self, place: Place) -> SchemaError:
+        """The error to raise where too much is within each other."""
+        shown = (*place[:3], "...") if place else ()  # as far as it is of use to who looks for it
+        return self.error(shown, f"is nested more than {MOST_LEVELS} levels deep; flatten it")
 
     def settings(self, node: Node) -> dict[str, Any]:
         """What a node says of its class. Raises SchemaError."""
@@ -100,7 +146,21 @@ class SchemaDocument:
         for key in ("format", "template"):
             if not isinstance(found.get(key, ""), str):
                 raise self.error((), f"{key} must be text")
+        if "demonstrations" in found:
+            found["demonstrations"] = self._demonstrations(found["demonstrations"])
         return found
+
+    def _demonstrations(self, rows: Any) -> list[tuple[str, dict[str, Any]]]:
+        rows = rows if isinstance(rows, list) else [rows]
+        for place, row in enumerate(rows):
+            text, attributes = (
+                (row.get("text"), row.get("attributes")) if isinstance(row, Mapping) else (None, 0)
+            )
+            if not isinstance(text, str) or not isinstance(attributes, Mapping):
+                raise self.error(
+                    (), f'demonstrations[{place}] must be {{"text": text, "attributes": object}}'
+                )
+        return [(row["text"], nested(row["attributes"])) for row in rows]
 
     def check(self, node: Node, place: Place) -> None:
         """Raises SchemaError for keywords that are misspelt, or that a declaration cannot hold."""
@@ -108,9 +168,9 @@ class SchemaDocument:
         if word is not None:
             raise self.error(place, f"{word!r} is not supported; describe the values without it")
         for word in node:
-            if word not in _words() and (close := get_close_matches(word, _words(), 1, 0.85)):
+            if word not in _words() and (meant := _meant(word)):
                 raise self.error(
-                    place, f"unknown keyword {clipped(repr(word))}; did you mean {close[0]!r}?"
+                    place, f"unknown keyword {clipped(repr(word))}; did you mean {meant!r}?"
                 )
         parts = node.get("allOf", [])
         if not isinstance(parts, list) or not all(isinstance(part, Mapping) for part in parts):
@@ -182,20 +242,24 @@ def merged(first: Node, second: Node) -> dict[str, Any]:
         if isinstance(first.get(key), Mapping) and isinstance(second.get(key), Mapping):
             both[key] = {**first[key], **second[key]}
     if isinstance(first.get("required"), list) and isinstance(second.get("required"), list):
-        both["required"] = [*first["required"], *second["required"]]
+        names = [*first["required"], *second["required"]]
+        both["required"] = [*dict.fromkeys(name for name in names if isinstance(name, str))]
     return both
 
 
-def _size(root: Any) -> int:
-    size, parts = 0, [root]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, list):
-            parts += part
-        elif isinstance(part, Mapping):
-            size += 1
-            parts += (value for key, value in part.items() if key not in DATA)
-    return size
+def _extent(root: Any) -> tuple[int, int]:
+    """How many schemas and maps of them there are, and how many levels of JSON."""
+    size, levels, parts = 0, 0, [root]
+    while parts and levels <= _MOST_NESTED:
+        below: list[Any] = []
+        for part in parts:
+            if isinstance(part, list):
+                below += part
+            elif isinstance(part, Mapping):
+                size += 1
+                below += (value for key, value in part.items() if key not in DATA)
+        levels, parts = levels + 1, below
+    return size, levels
 
 
 def _base_of(node: Node, base: str) -> str:
@@ -219,6 +283,27 @@ def _words() -> frozenset[str]:
     return _OWN_WORDS.union(
         *(found.get("properties", ()) for found in contents if isinstance(found, Mapping))
     )
+
+
+@lru_cache(maxsize=4096)
+def _meant(word: str) -> str | None:
+    """The keyword that a word is misspelt from, if any."""
+    if len(word) > 2 * max(map(len, _words())):
+        return None
+    return next(iter(get_close_matches(word, _words(), 1, 0.85)), None)
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values under dotted names as a tree without nulls, but with its inner nodes."""
+    tree: dict[str, Any] = {}
+    for dotted, value in values.items():
+        *parents, leaf = dotted.split(".")
+        node = tree
+        for name in parents:
+            node = node.setdefault(name, {})
+        if value is not None:
+            node[leaf] = value
+    return tree
 
 
 def class_name(title: str) -> str:

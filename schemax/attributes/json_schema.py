@@ -15,6 +15,7 @@ from pydantic_core import SchemaError as CoreSchemaError
 from schemax.attributes.attributes import MOST_ATTRIBUTES, MOST_REFUSALS
 from schemax.attributes.declaration import attr
 from schemax.attributes.json_document import (
+    OWN,
     Node,
     Place,
     SchemaDocument,
@@ -32,9 +33,6 @@ from schemax.attributes.settings import spaced, words_of
 from schemax.errors import SchemaError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-
-# What `attr` takes, beside `k_max`.
-_OWN = ("long", "unit", "strict", "extractive", "after", "max_depth")
 
 
 class Builder(Types):
@@ -182,7 +180,7 @@ class Builder(Types):
         description = node.get("description")
         if description is not None and not isinstance(description, str):
             raise self._error(place, "description must be text")
-        if own := {word: node[word] for word in _OWN if word in node}:
+        if own := {word: node[word] for word in OWN if word in node}:
             options["json_schema_extra"] = own
         field = attr(description, examples=examples, k_max=node.get("k_max"), **options)
         return annotation, field

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from schemax.attributes.declaration import Distinct
 from schemax.attributes.field_type import MOST_MEMBERS
 from schemax.attributes.json_document import (
+    MOST_LEVELS,
     MOST_PARTS,
     Node,
     Place,
@@ -38,10 +39,6 @@ from schemax.attributes.json_values import (
 from schemax.attributes.kinds import MOST_KINDS
 from schemax.errors import SchemaError
 
-# Of a document, whoever wrote it: what is within what, and schemas with their references followed,
-# which could otherwise double with every level.
-MOST_LEVELS = 32
-
 
 class Types(ABC):
     """Annotations of one document's schemas.
@@ -57,6 +54,7 @@ class Types(ABC):
         # References that are being followed, and those to classes that are not made yet.
         self._open = [document.uri + "#"]
         self._later: dict[str, ForwardRef] = {}
+        self._flattened: dict[Any, Node] = {}
         self._levels = self._parts = self._entered = 0
 
     @abstractmethod
@@ -117,17 +115,29 @@ class Types(ABC):
 
     def _flat(self, node: Node, place: Place) -> Node:
         """The node with all parts of its `allOf`. A lone reference stays one, to its class."""
-        for _ in range(MOST_LEVELS):
-            if "allOf" not in node:
-                return node
+        if "allOf" not in node:
+            return node
+        with self._deeper(place):
             self._document.check(node, place)
             parts, node = node["allOf"], without(node, "allOf")
+            is_alone = len(parts) == 1 and "properties" not in node
             for part in parts:
-                if "$ref" in part and not (len(parts) == 1 and "properties" not in node):
-                    target = self._document.target(part["$ref"], place)
-                    part = {**target, **without(part, "$ref")}
+                part = self._flat(part, place)
+                if "$ref" in part and not is_alone:
+                    part = {**self._flat_behind(part["$ref"], place), **without(part, "$ref")}
                 node = merged(node, part)
-        raise self._error(place, f"allOf is nested more than {MOST_LEVELS} levels deep; flatten it")
+        return node
+
+    def _flat_behind(self, ref: Any, place: Place) -> Node:
+        """What a reference points to, without `allOf` and references: once for all its uses."""
+        target = self._document.target(ref, place)
+        if ref not in self._flattened:
+            with self._deeper(place):
+                node = self._flat(target, place)
+                if "$ref" in node:
+                    node = {**self._flat_behind(node["$ref"], place), **without(node, "$ref")}
+            self._flattened[ref] = node
+        return self._flattened[ref]
 
     def _plain_type(self, node: Node, place: Place) -> Any:
         kind = node.get("type")
@@ -245,10 +255,7 @@ class Types(ABC):
     @contextmanager
     def _deeper(self, place: Place) -> Iterator[None]:
         if self._levels == MOST_LEVELS:
-            # As far as it is of use to whoever looks for it.
-            raise self._error(
-                (*place[:3], "..."), f"is nested more than {MOST_LEVELS} levels deep; flatten it"
-            )
+            raise self._document.too_deep(place)
         self._levels += 1
         try:
             yield

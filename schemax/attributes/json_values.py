@@ -12,7 +12,6 @@ from pydantic_core import SchemaError as CoreSchemaError
 
 from schemax.attributes.field_type import MOST_CHOICES
 from schemax.attributes.json_document import Node, Place, SchemaDocument
-from schemax.attributes.patterns import Pattern
 from schemax.messages import clipped
 
 NUMERIC = {
@@ -50,14 +49,16 @@ def constrained(
 ) -> Any:
     names = {key: word for key, word in words.items() if key != "pattern"}
     options = {names[key]: node[key] for key in names if key in node} | extra
+    # Behind lengths, which are those of the text itself.
+    patterns: list[Any] = []
     if "pattern" in words and "pattern" in node:
-        annotation = Annotated[annotation, _pattern(document, node["pattern"], place)]
+        patterns.append(document.pattern(node["pattern"], place))
     if not options:
-        return annotation
+        return Annotated[annotation, *patterns] if patterns else annotation
     flag = next((key for key in words if isinstance(node.get(key), bool)), None)
     if flag is not None:
         raise document.error(place, f"{flag} must be a number, as in current JSON Schema drafts")
-    made: Any = Annotated[annotation, Field(**options)]
+    made: Any = Annotated[annotation, Field(**options), *patterns]
     try:
         TypeAdapter(made)
     except PydanticUndefinedAnnotation:  # of a class that is not made yet
@@ -67,16 +68,6 @@ def constrained(
         reason = f"Pydantic does not accept {clipped(shown)}: {error}"
         raise document.error(place, reason) from error
     return made
-
-
-def _pattern(document: SchemaDocument, pattern: Any, place: Place) -> Pattern:
-    try:
-        if not isinstance(pattern, str):
-            raise ValueError("it must be text")
-        return Pattern(pattern)
-    except ValueError as error:
-        shown = clipped(repr(pattern))
-        raise document.error(place, f"pattern {shown} cannot be used: {error}") from error
 
 
 def choices_type(document: SchemaDocument, values: Any, place: Place) -> Any:

@@ -16,16 +16,26 @@ from weakref import WeakValueDictionary
 from pydantic import BaseModel
 
 from schemax.attributes.attributes import compile_attributes, refusals_of
-from schemax.attributes.json_checks import Checks, Problem
+from schemax.attributes.json_checks import Checks, Problem, json_properties
 from schemax.attributes.json_document import (
+    MOST_LEVELS,
     SchemaDocument,
     class_name,
     parse,
     with_absolute_references,
 )
 from schemax.attributes.json_schema import Builder
-from schemax.attributes.json_types import MOST_LEVELS
 from schemax.errors import SchemaError
+
+__all__ = [
+    "MadeClass",
+    "build_model",
+    "forbidden_by_document",
+    "is_judged_whole",
+    "json_properties",
+    "problems_of",
+    "refusals_of_document",
+]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -117,6 +127,12 @@ def problems_of(instance: BaseModel) -> Iterator[Problem]:
     checks: Checks | None = getattr(type(instance), "__json_checks__", None)
     if checks is not None:
         yield from checks.problems(instance)
+
+
+def forbidden_by_document(schema: type[BaseModel], value: Any) -> str | None:
+    """Why the document of a class does not allow a JSON value; None where it does, or is none."""
+    checks: Checks | None = getattr(schema, "__json_checks__", None)
+    return None if checks is None else checks.forbidden(value)
 
 
 def is_judged_whole(schema: type[BaseModel]) -> bool:

@@ -17,13 +17,24 @@ from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandl
 from pydantic_core import PydanticKnownError, SchemaValidator, core_schema
 from pydantic_core import SchemaError as CoreSchemaError
 
+from schemax.byte_cache import cached_in_bytes
+from schemax.messages import clipped
+
 LONGEST = 10_000
 """Characters of a pattern."""
 
-# Seconds that a search may take, and characters of a pattern whose repetitions are written out,
-# which is what the engine with the time limit compiles.
+MOST_STATES = 10_000
+"""Characters of a pattern whose repetitions are written out, which is what engines compile; and of
+all patterns of a document."""
+
+# Seconds that a search may take; and bytes of compiled patterns that are kept.
 _MOST_SECONDS = 0.25
-_MOST_EXPANDED = 100_000
+_MOST_BYTES = 16_000_000
+
+# Bytes that an engine spends on a character of a pattern, on a set of very many characters, and on
+# a pattern at most.
+_STATE, _LARGE_SET, _MOST_COMPILED = 500, 85_000, 10_000_000
+_LARGE_SETS = re.compile(r"\\[wWpPdDsSbB]|\[\^")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,53 +51,76 @@ class Pattern(BaseMetadata):
             raise ValueError(
                 f"a pattern has at most {LONGEST:,} characters, this one {len(self.pattern):,}"
             )
+        if states_of(self.pattern) > MOST_STATES:
+            raise ValueError("the pattern repeats too much; use smaller numbers in its braces")
         if not _is_linear(self.pattern):
-            if _expanded(self.pattern) > _MOST_EXPANDED:
-                raise ValueError(
-                    "the pattern repeats too much; use smaller numbers in its braces, or no "
-                    "look-around and no back-references"
-                )
             try:
-                regex.compile(self.pattern)
+                _searcher(self.pattern)
             except (regex.error, RecursionError, OverflowError) as error:
                 raise ValueError(str(error)) from error
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        schema = handler(source)
-        if _is_linear(self.pattern) and schema["type"] == "str":
-            # Named here, since the class that is derived from may have chosen the other one.
-            return {**schema, "pattern": self.pattern, "regex_engine": _LINEAR}
-        return core_schema.no_info_after_validator_function(self._check, schema)
+        # Not Pydantic's own, of which every class that has the pattern would keep an automaton.
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         return {**handler(schema), "pattern": self.pattern}
 
-    def _check(self, text: str) -> str:
+    def is_in(self, text: str) -> bool:
+        """Whether the pattern is found in a text. Raises ValueError where that takes too long."""
+        if _is_linear(self.pattern):
+            return _linear(self.pattern).isinstance_python(text)
         try:
-            found = regex.search(self.pattern, text, timeout=_MOST_SECONDS)
+            return _searcher(self.pattern).search(text, timeout=_MOST_SECONDS) is not None
         except TimeoutError:
             raise ValueError(
-                f"searching for the pattern {self.pattern!r} took more than {_MOST_SECONDS} seconds"
+                f"searching for the pattern {clipped(repr(self.pattern))} took more than "
+                f"{_MOST_SECONDS} seconds"
             ) from None
-        if found is None:
+
+    def _check(self, text: str) -> str:
+        if not self.is_in(text):
             raise PydanticKnownError("string_pattern_mismatch", {"pattern": self.pattern})
         return text
+
+
+@lru_cache(maxsize=256)
+def pattern_of(pattern: str) -> Pattern:
+    """Raises ValueError as `Pattern` does."""
+    return Pattern(pattern)
 
 
 _LINEAR: Literal["rust-regex"] = "rust-regex"
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _is_linear(pattern: str) -> bool:
     try:
-        SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine=_LINEAR))
+        _linear(pattern)
     except CoreSchemaError:
         return False
     return True
+
+
+def bytes_of(pattern: str) -> int:
+    """Of a compiled pattern, at most, about."""
+    each = _LARGE_SET if _LARGE_SETS.search(pattern) else _STATE
+    return min(_MOST_COMPILED, each * states_of(pattern))
+
+
+@cached_in_bytes(_MOST_BYTES, bytes_of)
+def _linear(pattern: str) -> SchemaValidator:
+    return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine=_LINEAR))
+
+
+@cached_in_bytes(_MOST_BYTES, bytes_of)
+def _searcher(pattern: str) -> Any:
+    """Raises regex.error, RecursionError and OverflowError."""
+    return regex.compile(pattern, cache_pattern=False)
 
 
 _PART = re.compile(
@@ -98,7 +132,8 @@ _PART = re.compile(
 )
 
 
-def _expanded(pattern: str) -> int:
+@lru_cache(maxsize=1024)
+def states_of(pattern: str) -> int:
     """How many parts a pattern has with its repetitions written out, about."""
     sizes, last = [0], 0
     for part in _PART.finditer(pattern):

@@ -1,4 +1,4 @@
-"""Settings of a declared class: category, format and template."""
+"""Settings of a declared class: category, format, template and demonstrations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from schemax.messages import clipped
 
 @dataclass(frozen=True, slots=True)
 class SchemaSettings:
-    """Settings of a class. None leaves the choice of format or template to the call."""
+    """Settings of a class. None leaves the choice to the call.
+
+    demonstrations: (document, instance or mapping) pairs, as `examples=` takes them.
+    """
 
     category: str
     format: Any = None
     template: Any = None
+    demonstrations: tuple[Any, ...] | None = None
 
 
 def settings_of(model: type[Any]) -> SchemaSettings:
@@ -37,6 +41,8 @@ def settings_of(model: type[Any]) -> SchemaSettings:
         category=declared[0].get("category") or words_of(model.__name__),
         format=inherited.get("format"),
         template=inherited.get("template"),
+        # A subclass may declare other fields.
+        demonstrations=declared[0].get("demonstrations"),
     )
 
 

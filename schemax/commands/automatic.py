@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 from rich.console import Console
 
-from schemax.catalog import Match, load_schemas, match_of
+from schemax.catalog import load_schemas
 from schemax.commands.console import UsageError, say, table
 from schemax.errors import InputError
 from schemax.io.readers import Shard, Source
 from schemax.messages import counted, some_of
+from schemax.ready_made import Match, match_of
 
 AUTO = "auto"
 """What stands for SCHEMA where each row's category chooses it."""
@@ -52,7 +53,7 @@ def schemas_by_category(source: Source, key: str, *, quiet: bool) -> Mapping[str
     schemas = load_schemas(counts)
     lines = [_Line(name, rows, match_of(name)) for name, rows in counts.most_common()]
     if not schemas:
-        found = f"there are {some_of(map(repr, counts))}" if counts else "there are none"
+        found = f"it holds {some_of(map(repr, counts))}" if counts else "it holds none"
         raise UsageError(
             f"no category in the column {key!r} has a ready-made schema ({found}); name the column "
             "with --category, or schemas with CATEGORY=SCHEMA"

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from schemax.calibration import FILE, write_calibration
 from schemax.commands import options
 from schemax.commands.console import UsageError, listed, plain_warnings, say, show, table
-from schemax.commands.datasets import dataset, schemas_for
+from schemax.commands.datasets import as_shown, dataset, schemas_for
+from schemax.commands.few_shot import Shots
 from schemax.commands.option_groups import argument, grouped, option
 from schemax.commands.options import LoadingOptions
+from schemax.commands.prompted import prompted
 from schemax.config import DecodingConfig, check_numbers
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.schemas import as_declared
@@ -38,6 +40,7 @@ def calibrate(
         metavar="FOLDER",
     ),
     spec: options.Schemas = None,
+    schema_examples: options.SchemaExamples = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     *,
@@ -52,7 +55,10 @@ def calibrate(
         default="0",
     ),
     template: options.Template = None,
+    shown: options.Examples = None,
+    shots: options.Shots = None,
     decoding: options.Decoding = None,
+    prompt: options.Prompt = None,
     limit: options.Limit = None,
 ) -> None:
     """Fits confidences to how often values are right, and finds which values to leave out.
@@ -65,21 +71,39 @@ def calibrate(
     formats = [None] if format is None else [name.strip() for name in format.split(",")]
     for name in formats:
         settings = options.checked_settings(name, template, decoding)
+    if shots is not None and shown is None:
+        raise UsageError("--shots requires --examples")
     config: DecodingConfig | None = settings["decoding"]
     penalties = _penalties(null_penalty)
     found = dataset(data, "train", spec)
-    examples = read_examples(found.file)[:limit]
+    everything = read_examples(found.file)
+    examples = everything[:limit]
     _refuse_training_data(folder, found.file)
     # Imported here because it imports torch, which takes seconds.
     from schemax.evaluation.calibrate import calibrate
 
     with plain_warnings():
-        extractor = options.load_extractor(str(folder), device, dtype, **loading.named())
+        extractor = options.load_extractor(
+            str(folder), device, dtype, prompt=prompt, **loading.named()
+        )
         if (config or extractor.decoding).layout == "autoregressive":
             raise UsageError("values of the autoregressive layout have no confidence to calibrate")
         schemas = schemas_for(found.schemas, examples, [extractor])
         examples = as_declared(examples, schemas)
-        options.note_trained(str(folder), extractor, settings | {"format": format})
+        made = found.schemas is None
+        extractor = prompted(extractor, schemas, examples, found.file, made=made)
+        schemas = as_shown(schemas, found.schemas, examples, extractor, schema_examples)
+        options.note_trained(str(folder), extractor, settings | {"format": format}, shown)
+        prompts = None
+        if shown is not None:
+            there = Shots.read(shown, schemas)
+            there = there.without({example.text for example in everything}, found.file)
+            if shots is not None:
+                there.note_lacking(shots)
+                there = there.first(shots)
+            if made:
+                there = there.asked_by(schemas)
+            prompts = there.of(schemas)
         fit = calibrate(
             extractor,
             examples,
@@ -88,6 +112,7 @@ def calibrate(
             null_penalties=penalties,
             decoding=config,
             template=template,
+            shots=prompts,
             show_progress=True,
         )
     write_calibration(fit.calibration, folder)
@@ -102,6 +127,8 @@ def calibrate(
     if fit.before.values < _FEW:
         few = counted(fit.before.values, "value")
         say(f"note: a fit to {few} is noisy; use {_FEW} or more")
+    if fit.remark is not None:
+        say(f"note: {fit.remark}")
     say(f"{folder / FILE}: {calibration_line(fit)}")
 
 
@@ -132,6 +159,8 @@ def _folder(model: str | None) -> Path:
     name = model or os.environ.get("SCHEMAX_MODEL")
     if not name:
         raise UsageError("name the model's folder with --model")
+    if Path(options.model_place(name)).is_file():  # a GGUF file, beside which it is found
+        return Path(name).parent
     if not Path(options.model_place(name)).is_dir():
         raise UsageError(
             f"{name} is not a local folder, and {FILE} is written into the model's folder; "

@@ -15,7 +15,7 @@ import typer
 
 from schemax.attributes.attributes import refusals_of
 from schemax.attributes.made_classes import refusals_of_document
-from schemax.catalog import load_schema, schema_names
+from schemax.catalog import load_schema
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say
 from schemax.commands.declarations import classes_of, imported, read_schema, text_of_file
@@ -25,6 +25,7 @@ from schemax.compiler import compile_schema
 from schemax.errors import SchemaError, SchemaWarning, TemplateError
 from schemax.formats import get_format
 from schemax.messages import harmless
+from schemax.ready_made import schema_names
 from schemax.schema import AttrSchema
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from schemax.attributes import compile_attributes
 from schemax.commands.console import UsageError
 from schemax.commands.declarations import read_schemas, trained_schemas
 from schemax.errors import InputError
@@ -66,6 +67,39 @@ def declared_schemas(spec: str | None, examples: Sequence[Example]) -> dict[str,
         return annotated_schemas(examples)
     attributes = read_attributes(Path(spec)) if spec.endswith(".json") else None
     return for_categories(attributes or read_schemas(spec), examples)
+
+
+def as_shown(
+    schemas: dict[str, type[BaseModel]],
+    spec: str | None,
+    examples: Sequence[Example],
+    extractor: Extractor,
+    wanted: bool | None,
+) -> dict[str, type[BaseModel]]:
+    """The schemas for one model: without the example values of an attributes file, unless they are
+    wanted, or nothing is said and the model was trained by schemax, which showed them.
+
+    Values that a data set lists are many, and no words of its user: other models copy them.
+    Raises UsageError where the examples of a declaration are unwanted.
+    """
+    if spec is None or wanted or (wanted is None and extractor.is_trained):
+        return schemas
+    bare = read_attributes(Path(spec), values=False) if spec.endswith(".json") else None
+    if bare is None:
+        if wanted is None:
+            return schemas
+        raise UsageError(
+            f"--no-schema-examples is about files of attributes; {spec} declares its examples, so "
+            "take them out there"
+        )
+    found = for_categories(bare, examples)
+    if wanted is None and any(a.examples for s in schemas.values() for a in compile_attributes(s)):
+        warnings.warn(
+            f"the example values of {spec} are not shown to a model that schemax did not train, "
+            "since such models copy them; --schema-examples shows them",
+            stacklevel=2,
+        )
+    return found
 
 
 def schemas_for(

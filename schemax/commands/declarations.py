@@ -6,9 +6,10 @@ import importlib
 import importlib.util
 import os
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from traceback import extract_tb
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from pydantic import RootModel
@@ -146,10 +147,21 @@ def imported(place: str) -> ModuleType:
         raise UsageError(f"cannot import {where}: {reason}") from error
 
 
+class _AsWritten(SourceFileLoader):
+    """Compiles a file as it stands, at every import.
+
+    Kept bytecode counts as current if size and second of the last change are the same: a schema
+    that is saved twice in a second would be the first one.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _imported_file(path: Path) -> ModuleType:
     name = f"_schemax_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None  # a name that ends with .py always has a loader
+    spec = importlib.util.spec_from_loader(name, _AsWritten(name, str(path)))
+    assert spec is not None  # a loader that knows its file gives a spec
     assert spec.loader is not None
     if str(path.parent) not in sys.path:  # as when Python runs the file
         sys.path.insert(0, str(path.parent))

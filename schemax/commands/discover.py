@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console
 
-from schemax.catalog import match_of
 from schemax.commands import extract_options as given
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say, table
@@ -20,6 +19,7 @@ from schemax.commands.server_options import ServerOptions
 from schemax.discovery.discover import Attribute, as_json, discovered
 from schemax.documents import Shown
 from schemax.io.readers import Source
+from schemax.ready_made import match_of
 
 _MOST_LEFT_OUT = 20
 

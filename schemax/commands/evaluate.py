@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -17,11 +17,14 @@ from typer import echo
 
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say
-from schemax.commands.datasets import dataset, schemas_for
+from schemax.commands.datasets import Dataset, as_shown, dataset, schemas_for
 from schemax.commands.evaluate_tables import show_comparison, show_runs
+from schemax.commands.few_shot import Shots, counts_of
 from schemax.commands.option_groups import argument, grouped, option
 from schemax.commands.options import LoadingOptions
+from schemax.commands.prompted import prompted
 from schemax.commands.server_options import ServerOptions, by_chat, is_address
+from schemax.compiler.few_shot import FewShotExample
 from schemax.config import decoding_name
 from schemax.evaluation.comparison import compare
 from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
@@ -86,6 +89,7 @@ def evaluate(
         default=None,
     ),
     spec: options.Schemas = None,
+    schema_examples: options.SchemaExamples = None,
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -93,12 +97,20 @@ def evaluate(
     loading: LoadingOptions,
     format: options.Format = None,
     template: options.Template = None,
+    shown: options.Examples = None,
+    shots: str | None = option(
+        "The first so many of --examples of every category, 0 for none; or several numbers "
+        "separated by commas, 0,4,16, each a setting of its own. Default: all.",
+        metavar="N,N",
+        rich_help_panel=options.MODEL_PANEL,
+    ),
     decoding: str | None = option(
         "isolated, paper or autoregressive, or several separated by commas; each may have changes "
         "(isolated:layout=gapped:slots=causal) and +alone, which asks for every field separately. "
         "Default: the one that the model was trained for, else isolated; autoregressive for a "
         "server that is asked by chat."
     ),
+    prompt: options.Prompt = None,
     limit: options.Limit = None,
     judge: str | None = option(
         "A model that judges every value, annotated or not; or a server, asked by chat.",
@@ -112,7 +124,8 @@ def evaluate(
 ) -> None:
     """Scores extractions against annotations, by the protocol of ExtractGPT and strictly.
 
-    Every setting reads the same documents, in the same run; F1 counts exact matches. The strict
+    Every setting reads the same documents, in the same run; F1 counts exact matches. Examples whose
+    text is also in INPUT are left out. The strict
     score takes an attribute that is not annotated as null. Later settings are compared with the
     first one, document by document; so are several models, separated by commas: --model base,tuned.
     """
@@ -129,33 +142,56 @@ def evaluate(
     if report.details and not report.as_json:
         raise UsageError("--details requires --json")
     server.check(device, dtype, loading.named())
+    wanted = counts_of(shots)
+    if any(wanted) and shown is None:
+        raise UsageError("--shots requires --examples, but for --shots 0")
     names = [name.strip() for name in (decoding or "").split(",")]
     checked = [
         options.checked_settings(format, template, name.removesuffix(_ALONE) or None)
         for name in names
     ]
     found = dataset(data, "test", spec)
-    examples = read_examples(found.file)[:limit]
+    examples = read_examples(found.file)
+    tested = {example.text for example in examples}
+    examples = examples[:limit]
     if repeated := duplicated_ids(examples):
         say(f"note: several documents have the same id: {some_of(repeated)}")
     models = [name.strip() for name in model.split(",")] if model else [None]
     with plain_warnings(quiet=report.as_json):
-        extractors = {name: server.reader(name, device, dtype, loading.named()) for name in models}
+        extractors = {
+            name: server.reader(name, device, dtype, loading.named(), prompt) for name in models
+        }
         schemas = schemas_for(found.schemas, examples, extractors.values())
         examples = as_declared(examples, schemas)
-        runs = []
+        extractors = {
+            name: prompted(one, schemas, examples, found.file, made=found.schemas is None)
+            for name, one in extractors.items()
+        }
+        there = None if shown is None else _shots(shown, wanted, schemas, tested, found)
+        counts: Sequence[int | None] = wanted or [None if there is None else there.most]
+        asked = []
         for named, extractor in extractors.items():
-            options.note_trained(named, extractor, checked[0])
+            options.note_trained(named, extractor, checked[0], shown or shots)
+            own_schemas = as_shown(schemas, found.schemas, examples, extractor, schema_examples)
             for name, settings in zip(names, checked, strict=True):
                 own = name or decoding_name(extractor.decoding)
-                run = _measure(extractor, examples, schemas, own, settings)
-                runs.append(replace(run, model=str(named)) if len(extractors) > 1 else run)
+                for count in counts:
+                    pairs = _pairs(there, count, own_schemas)
+                    # What cannot be read is said now, and not after hours of other settings.
+                    extractor.stream(
+                        (), own_schemas, category="category", examples=pairs, **settings
+                    )
+                    asked.append((named, extractor, own_schemas, own, settings, count, pairs))
+        runs = []
+        for named, extractor, own_schemas, own, settings, count, pairs in asked:
+            run = _measure(extractor, examples, own_schemas, own, settings, count, pairs)
+            runs.append(replace(run, model=str(named)) if len(extractors) > 1 else run)
         runs = [replace(run, dollars_per_hour=report.price_per_hour) for run in runs]
         if judge is not None:
             if is_address(judge):
                 judging = by_chat(judge)
             else:
-                same = server.server is None and extractors.get(judge)
+                same = server.server is None and prompt is None and extractors.get(judge)
                 judging = same or options.load_extractor(judge, device, dtype)
             forms = get_args(JudgeForm) if report.judge_form == "both" else (report.judge_form,)
             runs = [
@@ -179,16 +215,64 @@ def evaluate(
             say(f"note: {picture} is not written: no predicted value has a confidence")
 
 
+_Pairs = Mapping[str, Sequence[FewShotExample]]
+"""Examples by category, as the extractor takes them."""
+
+
+def _shots(
+    file: Path,
+    counts: Sequence[int],
+    schemas: Mapping[str, type[BaseModel]],
+    tested: Set[str],
+    data: Dataset,
+) -> Shots:
+    """The examples of a file, without those that stand in `data`, whose texts are `tested`."""
+    there = Shots.read(file, schemas).without(tested, data.file)
+    if counts:
+        there.note_lacking(max(counts))
+        there = there.first(max(counts))
+    return there.asked_by(schemas) if data.schemas is None else there
+
+
+def _pairs(
+    there: Shots | None, count: int | None, schemas: Mapping[str, type[BaseModel]]
+) -> _Pairs | None:
+    """What prompts show of them; None where nobody said."""
+    if count is None:
+        return None
+    return {name: [] for name in schemas} if there is None else there.first(count).of(schemas)
+
+
+def _examples_of(pairs: _Pairs | None, part: Mapping[str, type[BaseModel]]) -> _Pairs | None:
+    """Of schemas that are parts of others: what the examples of these state of their fields."""
+    return pairs and {
+        category: [(text, _own(value, part[category])) for text, value in pairs[category]]
+        for category in part
+        if category in pairs
+    }
+
+
+def _own(value: Any, part: type[BaseModel]) -> Any:
+    if isinstance(value, part):
+        return value
+    stated = part.model_fields.keys() & value.model_fields_set
+    return {name: getattr(value, name) for name in stated}
+
+
 def _measure(
     extractor: Extractor,
     examples: Sequence[Example],
     schemas: Mapping[str, type[BaseModel]],
     name: str,
     settings: Mapping[str, Any],
+    shots: int | None,
+    pairs: _Pairs | None,
 ) -> EvaluationRun:
+    """shots: how many examples a prompt shows at most; pairs: these."""
     records = [shown_record(example) for example in examples]
     if sys.stderr.isatty():  # a bar would cost time that is being measured
-        say(f"{name}: {counted(len(examples), 'document')} ...")
+        behind = "" if shots is None else f" behind {counted(shots, 'example')}"
+        say(f"{name}: {counted(len(examples), 'document')}{behind} ...")
 
     asked = parts_of(schemas) if name.endswith(_ALONE) else [schemas]
 
@@ -198,7 +282,9 @@ def _measure(
         for part in asked:
             places = [n for n, record in enumerate(records[:count]) if record["category"] in part]
             chosen = [records[n] for n in places]
-            for item in extractor.stream(chosen, part, category="category", **settings):
+            own = _examples_of(pairs, part)
+            stream = extractor.stream(chosen, part, category="category", examples=own, **settings)
+            for item in stream:
                 found[places[item.index]].append(item)
         return found
 
@@ -216,11 +302,18 @@ def _measure(
         {name: field.confidence for item in parts for name, field in item.fields.items()}
         for parts in found
     ]
+    legal = [
+        field.legal_probability
+        for item in items
+        for field in item.fields.values()
+        if field.legal_probability is not None
+    ]
     ends = Counter(
         field.finish_reason for item in items for field in without_items(item.fields).values()
     )
     return EvaluationRun(
         decoding=name,
+        shots=shots,
         examples=examples,
         predictions=predictions,
         confidences=by_attribute(examples, sure, schemas),
@@ -233,6 +326,7 @@ def _measure(
         ),
         invalid_rows=sum(any(item.errors for item in parts) for parts in found),
         failed_rows=sum(not all(item.ok for item in parts) for parts in found),
+        legal_mass=mean(legal) if legal else None,
     )
 
 

@@ -101,7 +101,7 @@ _COSTS: Columns = {
 }
 _DOLLARS: Columns = {"$ per\n1,000": lambda run: f"{run.dollars_per_1000:.3g}"}
 _ENDS: Columns = {
-    "decoding": lambda run: run.decoding,
+    "setting": lambda run: run.name,
     "stop": lambda run: run.finish_reasons["stop"],
     "eos": lambda run: run.finish_reasons["eos"],
     "length": lambda run: run.finish_reasons["length"],

@@ -24,6 +24,10 @@ from schemax.commands.tokenizer_folder import TokenizerOption, codec_of, eos_ids
 from schemax.commands.visibility_picture import lines
 from schemax.compiler import compile_schema
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
+from schemax.config import resolve_decoding
+from schemax.demonstrations import usual_demonstrations
+from schemax.fitted import demonstrated
+from schemax.prompt_file import PromptFile, read_prompt_file
 from schemax.trained import FILE as TRAINED
 from schemax.trained import as_trained, read_trained
 
@@ -48,6 +52,7 @@ def explain(
     tokenizer: TokenizerOption = None,
     format: options.Format = None,
     template: options.Template = None,
+    prompt: options.Prompt = None,
     examples: options.Examples = None,
     decoding: options.Decoding = None,
     text: str = option(
@@ -61,18 +66,30 @@ def explain(
     """
     declared = read_schema(schema)
     settings = options.checked_settings(format, template, decoding)
-    settings["examples"] = few_shot(examples, declared) or ()
+    fitted = PromptFile() if prompt is None else read_prompt_file(prompt)
     folder = folder_of(model, tokenizer)
     own = folder / "prompt.jinja"
     chosen = template or settings_of(declared).template
+    if template is None and fitted.template is not None:
+        settings["template"] = fitted.template
+        chosen = str(prompt)
     if chosen is None and own.is_file():
         settings["template"] = own.read_text("utf-8")
         chosen = str(own)
     if (folder / TRAINED).is_file():
         trained = read_trained(folder / TRAINED)
-        settings["format"] = format or settings_of(declared).format or trained.format
-        if (asked := settings["decoding"] or trained.decoding) is not None:
-            settings["decoding"] = as_trained(asked, trained.decoding)
+        format = format or fitted.format or settings_of(declared).format or trained.format
+        asked = settings["decoding"] or fitted.decoding or trained.decoding
+        settings["decoding"] = asked and as_trained(asked, trained.decoding)
+    settings["format"] = format or fitted.format
+    settings["decoding"] = settings["decoding"] or fitted.decoding
+    shown = few_shot(examples, declared)
+    shown = demonstrated(fitted, declared) if shown is None else shown
+    if shown is None and not own.is_file() and not (folder / TRAINED).is_file():
+        shown = usual_demonstrations(
+            declared, settings["template"] or chosen, resolve_decoding(settings["decoding"])
+        )
+    settings["examples"] = shown or ()
     with plain_warnings(quiet=True):  # the contract has the warnings in it
         with refused_settings():
             codec = codec_of(folder)

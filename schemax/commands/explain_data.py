@@ -14,6 +14,7 @@ from schemax.commands.visibility_picture import picture, sentences
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.lists import Items, Path, asked_of, key_behind, leaves_of_item
 from schemax.compiler.skeleton import boundary_warning, skeleton_text
+from schemax.compiler.spelt_tokens import control_token_warning, marked
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, StopAt, StopRule
 from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop
@@ -82,6 +83,8 @@ def contract_of(
 
 def _warnings(compiled: CompiledSchema) -> Iterator[str]:
     yield from (f"{name}: {misfit}" for name, misfit in named_misfits(compiled.attributes))
+    if tokens := compiled.prompt.control_tokens:
+        yield control_token_warning(tokens)
     if compiled.odd_boundaries:
         yield boundary_warning(compiled.format, compiled.odd_boundaries)
     if compiled.decoding.is_branched:
@@ -116,14 +119,21 @@ def _num_documents(compiled: CompiledSchema) -> int:
 
 
 def _prompt_text(compiled: CompiledSchema) -> str:
+    """With what is data apart from what the chat template writes: see `marked`."""
     prompt = compiled.prompt
+
+    def data(text: str) -> str:
+        return marked(text, compiled.codec)
+
     count = _num_documents(compiled)
     names = [f"«text {j + 1}»" for j in range(count)] if count > 1 else ["«text»"]
     documents = "".join(
-        name.join(literals) for name, literals in zip(names, prompt.pieces, strict=True)
+        name.join(map(data, literals)) for name, literals in zip(names, prompt.pieces, strict=True)
     )
-    head = prompt.chat_prefix + prompt.instruction
-    return head + documents + prompt.closing + prompt.chat_suffix + compiled.format.opening()
+    turns = "".join(markup + data(content) for markup, content in prompt.turns)
+    head = turns + prompt.chat_prefix + data(prompt.instruction)
+    closing = data(prompt.closing)
+    return head + documents + closing + prompt.chat_suffix + compiled.format.opening()
 
 
 def _skeleton(compiled: CompiledSchema) -> tuple[str, ...]:

@@ -98,8 +98,9 @@ def extract(
 
     Rows are written in the order of the input. A record that cannot be read becomes a row that
     says why, and the others are done all the same. A run from files to a file that was stopped
-    goes on where it stopped when the same command is given again. Exit status: 0 done, 1 more
-    failed rows than --max-errors allows, 2 bad usage or input that stops the run.
+    goes on where it stopped when the same command is given again. Exit status: 0 done; 1 all rows
+    are written, and more of them failed than --max-errors allows; 2 nothing or not all was written:
+    bad usage, or input, a store or a model that stops the run; 3 the same, by a fault of schemax.
     """
     allowed = _allowance(run.max_errors)
     keys = None if files.text is None else listed(files.text)
@@ -155,6 +156,7 @@ def extract(
                 backend=partial(actors_for, prompt, pool) if pool.ray else in_process,
                 on_extraction=teller,
                 on_resume=None if quiet else _say_resumed,
+                on_finished=lambda note: None if quiet else say(f"note: {note}"),
                 # A bar would be in the way of rows on the same terminal.
                 show_progress=not quiet and not (name == STANDARD and sys.stdout.isatty()),
             ).run()

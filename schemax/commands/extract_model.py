@@ -20,6 +20,7 @@ from schemax.compiler.prompt import template_source
 from schemax.extractor import Extractor
 from schemax.io.columns import Schemas
 from schemax.io.task import Backend, Task
+from schemax.prompt_file import PromptFile, read_prompt_file
 from schemax.ray.parts import on_ray
 from schemax.ray.pool import Pool, connected, named_for_actors
 
@@ -34,7 +35,7 @@ def task_of(
     **more: Any,
 ) -> Task:
     """What to extract with a model; more: the other fields of the task."""
-    load = partial(_load, model, schemas, settings, loading, server)
+    load = partial(_load, model, schemas, settings, loading, _prompt(model), server)
     place = options.model_place(model.model) if server.server is None else None
     return Task(schemas, settings, load, place, loading=loading, **more)
 
@@ -52,10 +53,15 @@ def actors_for(model: ModelOptions, wanted: RayOptions, task: Task) -> Iterator[
             assert isinstance(template, (str, Path))
             settings["template"] = template_source(template)
         there = replace(model, model=name, device=pool.device(model.device))
-        load = partial(_load, there, task.schemas, settings, task.loading)
+        load = partial(_load, there, task.schemas, settings, task.loading, _prompt(model))
         place = options.model_place(name)
         with on_ray(replace(task, options=settings, load=load, place=place), pool) as backend:
             yield backend
+
+
+def _prompt(model: ModelOptions) -> PromptFile | None:
+    """What the prompt file says, which other machines may not have. Raises InputError."""
+    return None if model.prompt is None else read_prompt_file(model.prompt)
 
 
 def _load(
@@ -63,12 +69,15 @@ def _load(
     schemas: Schemas,
     settings: Options,
     loading: Mapping[str, Any],
+    prompt: PromptFile | None,
     server: ServerOptions | None = None,
 ) -> Extractor:
     """Raises UsageError for settings that do not go together, or not with the model."""
     place = model.model, model.device, model.dtype
-    extractor = (server or ServerOptions()).reader(*place, {"compile": model.compile, **loading})
-    options.note_trained(model.model, extractor, settings)
+    extractor = (server or ServerOptions()).reader(
+        *place, {"compile": model.compile, **loading}, prompt
+    )
+    options.note_trained(model.model, extractor, settings, settings.get("examples"))
     with refused_settings():
         if model.batch_size is not None and settings.get("decoding") is None:
             extractor = copy(extractor)

@@ -74,6 +74,7 @@ class ModelOptions:
     )
     format: options.Format = None
     template: options.Template = None
+    prompt: options.Prompt = None
     examples: options.Examples = None
     decoding: options.Decoding = None
     batch_size: int | None = option("Documents in flight. Default: what fits.", min=1)
@@ -99,7 +100,7 @@ class RunOptions:
         metavar="OUT",
     )
     overwrite: bool = option(
-        "Start anew where an unfinished run has left rows (OUT.parts).", default=False
+        "Start anew where an unfinished run has left rows (_OUT.parts).", default=False
     )
     quiet: bool = option("No progress, no notes, no summary.", "-q", default=False)
 

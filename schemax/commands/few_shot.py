@@ -2,72 +2,190 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
-from schemax.attributes import compile_attributes, settings_of
-from schemax.commands.console import UsageError
+from schemax.attributes import settings_of
+from schemax.commands.console import UsageError, listed, say
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, canonical, read_examples, row_ids
-from schemax.evaluation.labels import shown_text, slot_text, typed_labels
-from schemax.evaluation.schemas import as_declared
-from schemax.formats import get_format
-from schemax.results import build
+from schemax.evaluation.examples import (
+    Example,
+    accepted,
+    canonical,
+    read_examples,
+    row_ids,
+    shown_text,
+)
+from schemax.evaluation.schemas import as_declared, known_names
+from schemax.labels import labelled_instance
+from schemax.messages import counted, some_of
 
 Model = type[BaseModel]
+
+_NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Shots:
+    """Annotated documents that prompts are to show.
+
+    path: where they stand. rows: by the category whose prompt shows them, each with its name.
+    """
+
+    path: Path
+    rows: Mapping[str, Sequence[tuple[str, Example]]]
+
+    @classmethod
+    def read(cls, path: Path, categories: Collection[str]) -> Shots:
+        """The documents of a file that are of these categories, in whatever case.
+
+        "none" in the place of a file has none: not even those that come with a schema are shown.
+        Raises InputError for a file that cannot be read; UsageError for one without any of them.
+        """
+        path = Path(path)  # a text, where a finished run told of it
+        if str(path) == _NONE:
+            return cls(path, dict.fromkeys(categories, ()))
+        try:
+            rows = read_examples(path)
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from error
+        named = [*zip(row_ids(rows), rows, strict=True)]
+        found = {
+            category: [pair for pair in named if pair[1].category.casefold() == category.casefold()]
+            for category in categories
+        }
+        if not any(found.values()):
+            wanted, there = (
+                ", ".join(map(repr, dict.fromkeys(names)))
+                for names in (categories, [row.category for row in rows])
+            )
+            raise UsageError(f"{path} has no example of category {wanted}; it has {there}")
+        return cls(path, found)
+
+    @classmethod
+    def among(cls, examples: Sequence[Example], path: Path) -> Shots:
+        """All examples, which were read from that file."""
+        rows: dict[str, list[tuple[str, Example]]] = {}
+        for name, row in zip(row_ids(examples), examples, strict=True):
+            rows.setdefault(row.category, []).append((name, row))
+        return cls(path, rows)
+
+    @property
+    def most(self) -> int:
+        """How many the category with the most has."""
+        return max(map(len, self.rows.values()))
+
+    @property
+    def examples(self) -> list[Example]:
+        return [row for rows in self.rows.values() for _, row in rows]
+
+    def without(self, texts: Collection[str], file: Path) -> Shots:
+        """Those that do not stand among the texts of that file; notes which do.
+
+        Raises UsageError where none is left.
+        """
+        told = dict.fromkeys(
+            name for rows in self.rows.values() for name, row in rows if row.text in texts
+        )
+        if not told:
+            return self
+        say(
+            f"note: also in {file}, left out of the examples: {counted(len(told), 'document')} of "
+            f"{self.path}: {some_of(told)}"
+        )
+        left = {
+            category: [pair for pair in rows if pair[1].text not in texts]
+            for category, rows in self.rows.items()
+        }
+        if not any(left.values()):
+            raise UsageError(f"no example is left: all of {self.path} are also in {file}")
+        return replace(self, rows=left)
+
+    def first(self, count: int) -> Shots:
+        """The first so many of every category."""
+        return replace(self, rows={name: rows[:count] for name, rows in self.rows.items()})
+
+    def asked_by(self, schemas: Mapping[str, Model]) -> Shots:
+        """Without labels that these schemas, made of others' annotations, do not ask for."""
+        known = known_names(schemas)
+        dropped: dict[str, None] = {}
+        rows: dict[str, list[tuple[str, Example]]] = {}
+        for category, pairs in self.rows.items():
+            rows[category] = []
+            for name, row in pairs:
+                own = {k: v for k, v in row.attributes.items() if k in known[category]}
+                dropped |= dict.fromkeys(
+                    f"{category} > {k}" for k in row.attributes if k not in own
+                )
+                rows[category].append((name, replace(row, attributes=own)))
+        if dropped:
+            say(f"note: annotated in {self.path} and not asked for: {some_of(dropped)}")
+        return replace(self, rows=rows)
+
+    def note_lacking(self, count: int) -> None:
+        """Notes the categories that have fewer than so many."""
+        if lacking := [f"{name} ({len(r)})" for name, r in self.rows.items() if len(r) < count]:
+            wanted = counted(count, "example")
+            say(f"note: {self.path} has fewer than {wanted} of {some_of(lacking)}")
+
+    def of(self, schemas: Mapping[str, Model]) -> dict[str, list[FewShotExample]]:
+        """As the extractor takes them, by category. Raises InputError, naming the document, for
+        labels that its schema refuses."""
+        return {
+            category: [_example(self.path, name, row, schemas[category]) for name, row in rows]
+            for category, rows in self.rows.items()
+        }
+
+    def write(self, path: Path) -> None:
+        """Into a file that `read` reads."""
+        with path.open("w", encoding="utf-8") as handle:
+            for category, rows in self.rows.items():
+                for name, row in rows:
+                    handle.write(json.dumps(_row(name, category, row), ensure_ascii=False) + "\n")
 
 
 def few_shot(path: Path | None, schemas: Model | Mapping[str, Model]) -> FewShotExamples | None:
     """The examples of a file that are of these schemas, as the extractor takes them.
 
-    Categories are compared without regard to case; a single schema has the one it declares.
-    Raises InputError for a file that cannot be read and for labels that its schema refuses;
-    UsageError for a file without an example of any schema.
+    A single schema has the category that it declares. Raises as `Shots.read` and `Shots.of` do.
     """
     if path is None:
         return None
-    path = Path(path)  # a text, where a finished run told of it
-    mixed = isinstance(schemas, Mapping)
-    named = schemas if isinstance(schemas, Mapping) else {settings_of(schemas).category: schemas}
-    try:
-        rows = read_examples(path)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    examples = {
-        category: [
-            _example(path, name, row, schema)
-            for name, row in zip(row_ids(rows), rows, strict=True)
-            if row.category.casefold() == category.casefold()
-        ]
-        for category, schema in named.items()
+    if isinstance(schemas, Mapping):
+        return Shots.read(path, schemas).of(schemas)
+    category = settings_of(schemas).category
+    return Shots.read(path, [category]).of({category: schemas})[category]
+
+
+def counts_of(shots: str | None) -> list[int]:
+    """The numbers of `--shots 0,4,16`; none where it is not given. Raises UsageError."""
+    counts = [int(one) if one.isdecimal() else -1 for one in listed(shots or "")]
+    if -1 in counts or (shots is not None and not counts):
+        raise UsageError(f"--shots takes numbers, such as 4 or 0,4,16; not {shots!r}")
+    return list(dict.fromkeys(counts))
+
+
+def _row(name: str, category: str, row: Example) -> dict[str, Any]:
+    """A document as it is read again."""
+    labels = {
+        label: list(accepted(value)) if isinstance(value, tuple) else value
+        for label, value in row.attributes.items()
     }
-    if not any(examples.values()):
-        wanted, there = (
-            ", ".join(map(repr, dict.fromkeys(names)))
-            for names in (named, [row.category for row in rows])
-        )
-        raise UsageError(f"{path} has no example of category {wanted}; it has {there}")
-    return examples if mixed else next(iter(examples.values()))
+    described = {"description": row.description} if row.description else {}
+    return {"id": name, "category": category, "text": row.text, **described, "attributes": labels}
 
 
 def _example(path: Path, name: str, row: Example, schema: Model) -> FewShotExample:
     """An annotated document with the instance that extraction would build of its labels."""
-    written = get_format("json")
     (row,) = as_declared([row], {row.category: schema})
     stated = {label: canonical(value) for label, value in row.attributes.items()}
     try:
-        labels = typed_labels(name, row.category, stated, schema, written)
-        text = shown_text(name, row)
+        return shown_text(name, row), labelled_instance(name, row.category, stated, schema)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    attributes = compile_attributes(schema)
-    slots = [slot_text(item, labels.values.get(item.name), written) for item in attributes]
-    found = build(schema, attributes, slots, written, index=0, document_id=None)
-    if errors := [*labels.errors, *found.errors]:
-        where = f"{errors[0].field}: " if errors[0].field else ""
-        raise InputError(f"{path}: document {name}: {where}{errors[0].message}")
-    assert found.value is not None  # else there is an error
-    return text, found.value

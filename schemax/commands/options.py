@@ -18,8 +18,12 @@ from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.extractor import Extractor
 from schemax.formats import get_format
+from schemax.prompt_file import PromptLike, read_prompt_file
 from schemax.resources import EMBEDDED_WARNING, default_model, named_model, resource_dir
 from schemax.trained import TrainedWith
+
+EXAMPLES = "examples.jsonl"
+"""Beside the weights of a model that was trained behind examples: these."""
 
 MODEL_PANEL = "Model and prompt"
 """The heading that options of model and prompt stand under in --help."""
@@ -36,6 +40,14 @@ Schemas = Annotated[
         metavar="SCHEMAS",
         help='A file of {"categories": {category: [attribute, ...]}}, or what `extract` takes as '
         "SCHEMA. Default: attributes.json of the folder, else made of the annotations.",
+    ),
+]
+SchemaExamples = Annotated[
+    bool | None,
+    Option(
+        "--schema-examples/--no-schema-examples",
+        help="Show the model the example values of an attributes.json. Default: only a model that "
+        "schemax trained; others copy them into their answers.",
     ),
 ]
 Limit = Annotated[int | None, Option(min=1, help="Read at most this many documents.")]
@@ -80,13 +92,30 @@ Decoding = Annotated[
         "Default: the one that the model was trained for, else isolated."
     ),
 ]
-Examples = Annotated[
+Prompt = Annotated[
     Path | None,
     _option(
         metavar="FILE",
+        help="What `schemax fit` has chosen: template, decoding, demonstrations, calibration. "
+        "Other options come before what it says.",
+    ),
+]
+Examples = Annotated[
+    Path | None,
+    _option(
+        "--examples",
+        metavar="FILE",
         help='Examples for the prompt: JSONL with one {"category", "text", "attributes": '
         '{name: value}} per line, and optionally "description"; those of other categories than '
-        "the schema's are skipped.",
+        "the schema's are skipped. none: shows none, those that come with a schema included.",
+    ),
+]
+Shots = Annotated[
+    int | None,
+    _option(
+        min=0,
+        metavar="N",
+        help="The first so many of --examples of every category. Default: all.",
     ),
 ]
 
@@ -112,12 +141,20 @@ def checked_settings(
 
 
 def load_extractor(
-    model: str | None, device: str = "auto", dtype: str = "auto", **loading: Any
+    model: str | None,
+    device: str = "auto",
+    dtype: str = "auto",
+    *,
+    prompt: PromptLike | None = None,
+    **loading: Any,
 ) -> Extractor:
-    """The model that was named, else the default one. Raises UsageError, ModelError.
+    """The model that was named, else the default one. Raises UsageError, ModelError, InputError.
 
-    loading: compile, and what `LoadingOptions.named` gives.
+    prompt: a prompt file, or its path. loading: compile, and what `LoadingOptions.named` gives.
     """
+    if prompt is not None:
+        chosen = read_prompt_file(prompt)  # before the model is loaded
+        return load_extractor(model, device, dtype, **loading).with_prompt(chosen)
     hush_libraries()
     place = model_place(model)
     if model is None and device == dtype == "auto" and not any(loading.values()):
@@ -128,8 +165,11 @@ def load_extractor(
         return Extractor.from_pretrained(place, device=device, dtype=dtype, **loading)
 
 
-def note_trained(name: str | None, extractor: Extractor, settings: Mapping[str, Any]) -> None:
-    """Warns of what the model's own training decides, for want of options that do.
+def note_trained(
+    name: str | None, extractor: Extractor, settings: Mapping[str, Any], examples: Any = None
+) -> None:
+    """Warns of what the model's own training decides, for want of options that do; and of examples
+    that its prompts had, where there are none now.
 
     settings: those of `checked_settings`.
     """
@@ -147,6 +187,12 @@ def note_trained(name: str | None, extractor: Extractor, settings: Mapping[str, 
             f"otherwise: with {', '.join(used)}",
             stacklevel=2,
         )
+    own_examples = Path(str(place)) / EXAMPLES
+    if examples is None and own_examples.is_file():
+        warnings.warn(
+            f"{place} was trained behind examples, which --examples {own_examples} shows",
+            stacklevel=2,
+        )
 
 
 def model_place(model: str | None) -> str | Path:
@@ -160,7 +206,7 @@ def model_place(model: str | None) -> str | Path:
         return place
     name = place
     is_path = name.startswith((".", "~")) or Path(name).is_absolute() or name.count("/") > 1
-    if is_path and not Path(name).is_dir():
+    if is_path and not Path(name).exists():
         raise UsageError(f"no model folder {name}")
     return name
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -58,6 +60,7 @@ def serve(
     loading: LoadingOptions,
     template: options.Template = None,
     decoding: options.Decoding = None,
+    prompt: options.Prompt = None,
     listening: Listening,
     bounds: Bounds,
 ) -> None:
@@ -82,33 +85,60 @@ def serve(
             "SCHEMAX_API_KEY, or say --without-key"
         )
     settings = options.checked_settings(None, template, decoding)
-    with plain_warnings():
-        extractor = options.load_extractor(model, device, dtype, **loading.named())
-    extractor.template = template or extractor.template
-    extractor.decoding = settings["decoding"] or extractor.decoding
-    limits = Limits(
-        body_bytes=bounds.max_body,
-        stream_bytes=bounds.max_stream,
-        answer_bytes=bounds.max_answer,
-        documents=bounds.max_documents,
-        fields=bounds.max_fields,
-        queue=bounds.max_queue,
-        seconds=bounds.timeout,
-    )
-    name = Path(str(options.model_place(model))).name
-    # Without a key, anybody's page could have a name of its own lead to this machine.
-    hosts = ("localhost", "127.0.0.1", "[::1]", listening.host) if api_key is None else ("*",)
-    app = create_app(extractor, name=name, api_key=api_key, limits=limits, hosts=hosts)
-    say(f"serving {name} on http://{listening.host}:{listening.port}; stop with Ctrl+C")
-    with terminable():  # uvicorn raises the signal again when requests have ended
-        uvicorn.run(
+    with _bound(listening) as place:  # before a model is loaded
+        with plain_warnings():
+            extractor = options.load_extractor(model, device, dtype, **loading.named())
+        if prompt is not None:
+            named = {"template": template, "decoding": settings["decoding"]}
+            extractor = extractor.with_prompt(prompt, **named)
+        extractor.template = template or extractor.template
+        extractor.decoding = settings["decoding"] or extractor.decoding
+        limits = Limits(
+            body_bytes=bounds.max_body,
+            stream_bytes=bounds.max_stream,
+            answer_bytes=bounds.max_answer,
+            documents=bounds.max_documents,
+            fields=bounds.max_fields,
+            queue=bounds.max_queue,
+            seconds=bounds.timeout,
+        )
+        name = Path(str(options.model_place(model))).name
+        # Without a key, anybody's page could have a name of its own lead to this machine.
+        hosts = ("localhost", "127.0.0.1", "[::1]", listening.host) if api_key is None else ("*",)
+        app = create_app(extractor, name=name, api_key=api_key, limits=limits, hosts=hosts)
+        host = f"[{listening.host}]" if ":" in listening.host else listening.host
+        say(f"serving {name} on http://{host}:{place.getsockname()[1]}; stop with Ctrl+C")
+        config = uvicorn.Config(
             app,
-            host=listening.host,
-            port=listening.port,
             timeout_graceful_shutdown=bounds.grace,
             server_header=False,
             timeout_keep_alive=75,  # longer than clients and proxies keep connections
         )
+        # uvicorn raises the signal again when requests have ended.
+        with terminable(), suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[place])
+
+
+def _bound(listening: Listening) -> socket.socket:
+    """A socket that has its address, and takes no one in yet. Raises UsageError if it cannot."""
+    host, port = listening.host, listening.port
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        place = socket.socket(family)
+    except OSError as error:
+        raise UsageError(f"cannot listen on {host}: {error.strerror}") from error
+    try:
+        if os.name == "posix":  # a port that was in use a moment ago
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place.bind(address)
+    except OSError as error:
+        place.close()
+        reason = os.strerror(error.errno or 0)
+        raise UsageError(
+            f"cannot listen on {host}:{port}: {reason}; name another --port, or 0 for a free one"
+        ) from error
+    return place
 
 
 def _is_loopback(host: str) -> bool:

@@ -32,6 +32,7 @@ from schemax.formats import get_format
 from schemax.io.job import Job, source_of
 from schemax.io.storage import optional
 from schemax.io.task import Task
+from schemax.prompt_file import PromptFile
 from schemax.resources import resource_dir
 from schemax.results import Extraction, SlotText, build
 
@@ -140,6 +141,7 @@ class _ReadyMade:
     def __init__(self, schema: Any) -> None:
         self.decoding, self.calibration = DecodingConfig(), Calibration()
         self.format = self.template = None
+        self.prompt = PromptFile()
         self.model = SimpleNamespace(model=None, dtype="float32")
         attributes, format = compile_attributes(schema), get_format("json")
         values = (_PARTS[n % len(_PARTS)][0] for n in range(len(attributes)))
@@ -147,6 +149,9 @@ class _ReadyMade:
         self._made: Extraction[Any] = build(
             schema, attributes, slots, format, index=0, document_id=None, steps=8, texts={}
         )
+
+    def named_template(self, schema: Any) -> None:
+        """The template of a call that names none; nothing is compiled here."""
 
     def stream(
         self, records: Iterable[Any], schema: Any, *, text: Any

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +30,8 @@ _FILES = (
 
 
 def folder_of(model: str | None, tokenizer: str | None) -> Path:
-    """The folder with a tokenizer: a local one, one of the Hub's, or the embedded model's."""
+    """The folder with a tokenizer: a local one, one of the Hub's, the embedded model's, or one
+    that a GGUF file was unpacked into."""
     if model is not None and tokenizer is not None:
         raise UsageError("give --model or --tokenizer, not both")
     named = tokenizer or model
@@ -35,6 +39,8 @@ def folder_of(model: str | None, tokenizer: str | None) -> Path:
     if path.name == "tokenizer.json" and path.is_file():
         return path.parent
     place = options.model_place(named)
+    if (file := _gguf_of(str(place))) is not None:
+        return _unpacked(file)
     if Path(place).is_dir():
         return Path(place)
     name = str(place)
@@ -49,6 +55,34 @@ def folder_of(model: str | None, tokenizer: str | None) -> Path:
     except (OSError, ValueError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{name} is neither a folder nor found on the Hub: {first}") from error
+
+
+def _gguf_of(place: str) -> Path | None:
+    """The GGUF file that a name means, without the libraries that read it where it means none."""
+    path = Path(place)
+    if not (path.is_dir() and any(path.glob("*.[gG][gG][uU][fF]"))) and path.suffix != ".gguf":
+        return None
+    from schemax.runtime.loading.gguf_file import gguf_in, is_gguf
+
+    file = gguf_in(place)
+    return Path(file) if is_gguf(file) else None
+
+
+def _unpacked(file: Path) -> Path:
+    """A folder with the tokenizer of a GGUF file, and what lies beside it; for this process."""
+    from schemax.runtime.loading.gguf_file import gguf_eos_ids, gguf_tokenizer
+
+    held = TemporaryDirectory(prefix="schemax-tokenizer-", ignore_cleanup_errors=True)
+    atexit.register(held.cleanup)
+    folder = Path(held.name, file.name)  # which `explain` shows
+    folder.mkdir()
+    gguf_tokenizer(file).save_pretrained(folder)
+    ends = json.dumps({"eos_token_id": gguf_eos_ids(file)})
+    (folder / "generation_config.json").write_text(ends, "utf-8")
+    for name in ("prompt.jinja", TRAINED):
+        if (beside := file.parent / name).is_file():
+            copyfile(beside, folder / name)
+    return folder
 
 
 def eos_ids_of(folder: Path, codec: TextCodec) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from schemax.attributes import settings_of
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, say, show, table
 from schemax.commands.declarations import read_schema
+from schemax.commands.few_shot import few_shot
 from schemax.commands.option_groups import argument, grouped, option
 from schemax.commands.options import LoadingOptions
 from schemax.errors import InputError
@@ -42,7 +43,9 @@ def trace(
     loading: LoadingOptions,
     format: options.Format = None,
     template: options.Template = None,
+    examples: options.Examples = None,
     decoding: options.Decoding = None,
+    prompt: options.Prompt = None,
     output: Path | None = option(
         "A page that plays it back.", *("--output", "-o"), metavar="FILE.html"
     ),
@@ -58,9 +61,10 @@ def trace(
         raise UsageError(f"-o writes a page: {output} must end with .html")
     declared = read_schema(schema)
     settings = options.checked_settings(format, template, decoding)
+    settings["examples"] = few_shot(examples, declared)
     document = _document(text)
     with plain_warnings():
-        extractor = options.load_extractor(model, device, dtype, **loading.named())
+        extractor = options.load_extractor(model, device, dtype, prompt=prompt, **loading.named())
         from schemax.diagnosis.tracing import trace as traced  # which imports torch
 
         with refused_settings():

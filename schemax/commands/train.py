@@ -18,6 +18,7 @@ from schemax.commands.console import UsageError, listed, plain_warnings, refused
 from schemax.commands.datasets import dataset, declared_schemas
 from schemax.commands.option_groups import argument, grouped, option
 from schemax.commands.server_options import by_chat, is_address
+from schemax.commands.train_examples import card_of, left_to_train, shots_for
 from schemax.config import PRESETS, DecodingConfig, resolve_decoding
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
@@ -61,13 +62,22 @@ def train(
     ),
     format: options.Format = None,
     template: options.Template = None,
+    shown: options.Examples = None,
+    shots: int | None = option(
+        "The first so many of --examples, else of TRAIN, of every category stand in its prompt. "
+        "Default: all of --examples.",
+        min=0,
+        metavar="N",
+        rich_help_panel=options.MODEL_PANEL,
+    ),
     resume: bool = option("Resume from the last checkpoint.", "--resume", default=False),
 ) -> None:
     """Fine-tunes a model for the way it will be decoded.
 
     Documents and their values are laid out with the positions and the mask that they have when
     they are decoded, and the loss is taken on values and what ends them. FOLDER is then a model
-    like any other: `schemax evaluate TEST.jsonl --model FOLDER`.
+    like any other: `schemax evaluate TEST.jsonl --model FOLDER`. Documents that prompts show as
+    examples are not trained on; FOLDER/examples.jsonl holds them.
     """
     _check_labels(labelling)
     settings = options.checked_settings(format, template, None)
@@ -104,19 +114,28 @@ def train(
         annotated = read_training_examples(found.file, test, keep_overlap=source.keep_overlap)
         declared = declared_schemas(found.schemas, annotated)
         annotated = as_declared(annotated, declared)
+        prompts = shots_for(shown, shots, annotated, declared, found, test)
+        pairs = {} if prompts is None else prompts.of(declared)
         loading = "cpu" if _num_processes() > 1 else device
         extractor, name = _load(model, weights.from_scratch, chosen, loading, template)
-        options.note_trained(name, extractor, settings | {"decoding": decoding})
+        options.note_trained(name, extractor, settings | {"decoding": decoding}, shown or shots)
         chosen = replace(chosen, decoding=decoding or extractor.decoding)
         compiled = {
             category: extractor.compile(
-                schema, format=format, template=template, decoding=chosen.decoding
+                schema,
+                format=format,
+                template=template,
+                decoding=chosen.decoding,
+                examples=pairs.get(category, ()),
             )
             for category, schema in declared.items()
         }
+        settings |= {"examples": pairs or None}
         examples = _training_examples(
             annotated, declared, extractor, labelling, teaching, loading, settings
         )
+        if prompts is not None:
+            annotated, examples = left_to_train(prompts, annotated, examples, found)
         templates = {
             category: template or settings_of(schema).template or extractor.template
             for category, schema in declared.items()
@@ -129,8 +148,9 @@ def train(
             examples=examples,
             template=source_text,
             trained=trained,
-            options={"format": format, "template": template},
-            card=_card(found.file, test, found.schemas, labelling, name, format),
+            options={"format": format, "template": template, "examples": pairs or ()},
+            card=_card(found.file, test, found.schemas, labelling, name, format)
+            | card_of(prompts, shown),
         )
         is_first = _rank() == 0
         outcome = run_training(
@@ -153,7 +173,11 @@ def train(
                 held_out += f", F1 {outcome.held_out_f1:.3f}"
             parts = counted(outcome.steps, "step"), counted(outcome.trained, "document")
             say(f"{out}: {' on '.join(parts)}{held_out}")
-            say(f"next: schemax evaluate {test_data} --model {out}")
+            behind = ""
+            if prompts is not None:
+                prompts.write(out / options.EXAMPLES)
+                behind = f" --examples {out / options.EXAMPLES}"
+            say(f"next: schemax evaluate {test_data} --model {out}{behind}")
             _calibrate(out, annotated, declared, work, chosen, labelling.labels, loading, settings)
 
 
@@ -254,6 +278,7 @@ def _training_examples(
         get_format(reader.format or "json") if reader is not extractor else output,
         decoding or own or PRESETS["autoregressive"],
         template=settings["template"] if teacher is None else None,
+        examples=settings["examples"],
     )
 
 
@@ -319,11 +344,14 @@ def _calibrate(
             (given["format"],),
             decoding=settings.decoding,
             template=given["template"],
+            shots=given["examples"],
         )
     except InputError as error:
         say(f"not calibrated: {error}")
         return
     write_calibration(fit.calibration, out)
+    if fit.remark is not None:
+        say(f"note: {fit.remark}")
     say(calibration_line(fit))
 
 

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from collections.abc import Iterable
+from itertools import groupby
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from schemax.compiler.tokenizer import TextCodec, byte_characters
 
+_ROLES = ("system", "user", "assistant")
+_NUM_BYTES = 256
+
 
 class ByteCodec(TextCodec):
-    """Whose ids are bytes. A chat consists of the message alone, as the server is sent it."""
+    """Whose ids are bytes, and behind these one a role, which begins a message.
+
+    The chat template that the server knows stays with the server: it is sent messages.
+    """
 
     def __init__(self) -> None:
         backend = Tokenizer(models.BPE(vocab=byte_characters(), merges=[]))
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         backend.decoder = decoders.ByteLevel()
-        super().__init__(backend, chat_template="{{ messages[0].content }}")
+        backend.add_special_tokens([AddedToken(f"<|{role}|>", special=True) for role in _ROLES])
+        template = "{% for one in messages %}<|{{ one.role }}|>{{ one.content }}{% endfor %}"
+        super().__init__(backend, chat_template=template)
+
+    def messages(self, ids: Iterable[int]) -> list[dict[str, str]]:
+        """(role, content) of the messages that a prompt consists of; without a role, the user's."""
+        found: list[dict[str, str]] = []
+        for is_role, run in groupby(ids, key=lambda token: token >= _NUM_BYTES):
+            if is_role:
+                found += [{"role": _ROLES[token - _NUM_BYTES], "content": ""} for token in run]
+                continue
+            if not found:
+                found.append({"role": "user", "content": ""})
+            found[-1]["content"] = bytes(run).decode("utf-8", "replace")
+        return found

@@ -34,6 +34,7 @@ from schemax.compiler.prompt import (
 )
 from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, skeleton_text
 from schemax.compiler.slot_specs import Compiling
+from schemax.compiler.spelt_tokens import control_token_warning
 from schemax.compiler.stops import checked_eos_ids, compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
 from schemax.compiler.waves import Fields, Waves, fields_of
@@ -279,6 +280,8 @@ def _compile(
         codec=codec,
         examples=examples,
     )
+    if prompt.control_tokens:
+        warn(control_token_warning(prompt.control_tokens))
     rule = NEWLINE if config.stop == "newline" else output_format.stop
     name = schema.__name__
     compiling = Compiling(name, output_format, config, codec, vocab_size, eos_ids, rule)

@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import jinja2
 
@@ -35,6 +36,18 @@ class RenderedChat:
     def turns(self) -> tuple[tuple[str, str], ...]:
         """(markup, content) of every message but the last."""
         return tuple(zip(self.markup[:-1], self.contents, strict=False))
+
+
+@lru_cache(maxsize=8)
+def takes_turns(codec: TextCodec) -> bool:
+    """Whether the tokenizer's chat template shows answers between messages of the user."""
+    if codec.chat_template is None:
+        return False
+    try:
+        render_chat(codec, [("user", ""), ("assistant", "")])
+    except TemplateError:
+        return False
+    return True
 
 
 def render_chat(codec: TextCodec, messages: Sequence[tuple[str, str]] = ()) -> RenderedChat:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
@@ -21,10 +22,18 @@ from schemax.compiler.skeleton import render_values
 from schemax.config import DecodingConfig
 from schemax.errors import InputError, SchemaError
 from schemax.formats import DocumentKey, OutputFormat, Scalar, Writable
-from schemax.messages import one_line
+from schemax.messages import clipped, one_line
+
+
+@dataclass(frozen=True, slots=True)
+class SomeValues:
+    """Values of some attributes, by their dotted names; the keys of the others are not shown."""
+
+    values: Mapping[str, Any]
+
 
 FewShotExample: TypeAlias = tuple[str | Mapping[str, Any], Any]
-"""A document, and an instance of the schema; or a mapping that becomes one."""
+"""A document, and an instance of the schema; or a mapping that becomes one, or `SomeValues`."""
 
 
 FewShotExamples: TypeAlias = Sequence[FewShotExample] | Mapping[str, Sequence[FewShotExample]]
@@ -42,7 +51,7 @@ def read_few_shot_examples(
     mixed: whether there may be several schemas. read: the text of a document, or a ValueError.
     Raises InputError, which names the example.
     """
-    if examples is None:
+    if examples is None or examples == ():
         return {}
     if isinstance(examples, Mapping) is not mixed:
         wanted = "lists by category, as schemas are" if mixed else "a list for a single schema"
@@ -89,13 +98,23 @@ def written_examples(
         id = f"X{place + 1}" if stacked else None
         head = (DocumentKey(id),) if id else ()
         try:
-            instance = _instance_of(values, schema)
-            literals = [writable_of(attribute, instance) for attribute in attributes]
-            output = render_values(attributes, output_format, literals, head)
+            shown_of, literals = _literals(values, schema, attributes)
+            output = render_values(shown_of, output_format, literals, head)
         except (TypeError, ValueError) as error:  # Pydantic's are ValueErrors, too
             raise _misfit(schema, place, _reason_of(error)) from error
         shown.append(ShownExample(text, id, output))
     return tuple(shown)
+
+
+def _literals(
+    values: Any, schema: type[Any], attributes: Sequence[Attribute]
+) -> tuple[Sequence[Attribute], list[Writable | Rows]]:
+    """The attributes that an example shows, and what it shows of them."""
+    if isinstance(values, SomeValues):
+        some = [attribute for attribute in attributes if attribute.name in values.values]
+        return some, [writable(attribute, values.values[attribute.name]) for attribute in some]
+    instance = _instance_of(values, schema)
+    return attributes, [writable_of(attribute, instance) for attribute in attributes]
 
 
 _SEVERAL = (list, tuple, set, frozenset, deque)
@@ -116,6 +135,15 @@ def _pairs(examples: Any, schema: type[Any]) -> Sequence[tuple[Any, Any]]:
 
 def _misfit(schema: type[Any], place: int, reason: str) -> InputError:
     return InputError(f"{schema.__name__}: examples[{place}]: {reason}")
+
+
+def too_long(
+    schema: type[Any], examples: Sequence[FewShotExample], place: int, problem: str | None
+) -> InputError:
+    """What is said of the first example with which a prompt, without a document, is too long."""
+    text = clipped(repr(examples[place][0]))
+    reason = f"from this example on, {text}, the prompt {problem}; give fewer or shorter examples"
+    return _misfit(schema, place, reason)
 
 
 def _instance_of(values: Any, schema: type[Any]) -> Any:

@@ -44,12 +44,18 @@ def text_form(spelling: Spelling) -> TextForm | None:
 
 
 def text_table(
-    form: TextForm, matcher: Any, stop: StopTable, codec: TextCodec, vocab_size: int
+    form: TextForm,
+    matcher: Any,
+    stop: StopTable,
+    codec: TextCodec,
+    vocab_size: int,
+    not_first: Sequence[int] = (),
 ) -> npt.NDArray[np.int8] | None:
     """(states, V) what a token does in each state: the next state, or one of `tokens.TEXT_*`.
 
     States: so many bytes of the head are written; in the last one, the head and any characters.
     matcher: an `llguidance.LLMatcher` at the slot's beginning. None if the matcher fails.
+    not_first: tokens that no slot begins with.
     """
     steps = _steps(form, codec, vocab_size)
     table = np.full(steps.shape, TEXT_REFUSED, np.int8)
@@ -62,6 +68,8 @@ def text_table(
             return None
         mask = np.frombuffer(matcher.compute_bitmask(), np.uint8)
         allowed = np.unpackbits(mask, bitorder="little")[:vocab_size].astype(bool)
+        if not path:
+            allowed[[*not_first]] = False
         if matcher.is_error() or not allowed.any():
             return None
         ends = stop.next_state[_state_after(stop, path)] == DONE

@@ -22,6 +22,7 @@ from typing import Any
 
 from schemax.attributes import Attribute
 from schemax.attributes.constraints import LIST_KEYWORDS
+from schemax.attributes.patterns import states_of
 from schemax.compiler.free_text import TextForm, text_form
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
 from schemax.compiler.ranges import (
@@ -45,6 +46,8 @@ _LENGTH_KEYWORDS = ("minLength", "maxLength")
 _LONGEST_COUNTED = 100
 _LONGEST_COUNTED_OF_PATTERN = 32
 # Characters of a pattern, and items of a list in one slot: both are written out in the grammar.
+# Characters that repetitions in a pattern stand for: an automaton has several states for each.
+_MOST_REPEATED = 1_000
 _LONGEST_PATTERN = 10_000
 _MOST_COUNTED_ITEMS = 1_000
 
@@ -185,6 +188,8 @@ def _why_not(attribute: Attribute, keyword: str, value: Any) -> str | None:
     if kind == "string" and keyword == "pattern":
         if len(value) > _LONGEST_PATTERN:
             return f" (more than {_LONGEST_PATTERN:,} characters)"
+        if states_of(value) - len(value) > _MOST_REPEATED:
+            return f" (repetitions of more than {_MOST_REPEATED:,} characters)"
         try:
             spelled(value, lambda source: source)
             is_found(value, "")  # compiles as a whole

@@ -17,6 +17,8 @@ from typing import Literal, TypeAlias
 from pydantic_core import SchemaError as CoreSchemaError
 from pydantic_core import SchemaValidator, core_schema
 
+from schemax.attributes.patterns import bytes_of
+from schemax.byte_cache import cached_in_bytes
 from schemax.formats import Form
 
 Write: TypeAlias = Callable[[str], str]
@@ -69,7 +71,7 @@ def is_found(pattern: str, text: str) -> bool:
     return _reader(pattern).isinstance_python(text)
 
 
-@lru_cache(maxsize=256)
+@cached_in_bytes(16_000_000, bytes_of)
 def _reader(pattern: str) -> SchemaValidator:
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern))

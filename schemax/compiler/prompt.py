@@ -19,8 +19,9 @@ import jinja2
 
 from schemax.attributes import Attribute
 from schemax.compiler import sandbox
-from schemax.compiler.conversation import Conversation, render_chat
+from schemax.compiler.conversation import Conversation, render_chat, takes_turns
 from schemax.compiler.lists import asked_of, leaves_of_item
+from schemax.compiler.spelt_tokens import control_tokens_in
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import TemplateError
 from schemax.messages import warn
@@ -73,7 +74,8 @@ class PromptText:
     closing: everything after the last document.
     chat_prefix, chat_suffix: what the chat template puts around the message ("" for base models).
     fence: the closing tag that ends a document, as in `</product`, or None.
-    turns: of a conversation, (markup, content) of the messages before the document's.
+    turns: (markup, content) of the messages before the document's.
+    control_tokens: special tokens that the template spells, which are read as text.
     """
 
     instruction: str
@@ -83,6 +85,7 @@ class PromptText:
     chat_suffix: str = ""
     fence: str | None = None
     turns: tuple[tuple[str, str], ...] = ()
+    control_tokens: tuple[str, ...] = ()
 
 
 def template_names() -> tuple[str, ...]:
@@ -118,14 +121,17 @@ def render_prompt(
 ) -> PromptText:
     """Renders the prompt of a category.
 
+    Examples stand as turns where the chat template takes these: the variable `turns` says so, and
+    `turn(role)` begins a message. What stands before the first one is a message of the user.
+
     keys_given: False for the autoregressive layout, where the model writes the keys itself.
     num_documents: J for stacked documents, which are told apart by ids "1" to "J"; None for
         isolated ones, whose prompt is rendered for a single document without an id.
     examples: what the instruction shows; their texts are cleaned as those of documents are. A
         template may leave them out, `leave_out_examples(reason)`, which warns.
 
-    Raises TemplateError for a template that fails, or does not show every document in order, and
-    every example before them.
+    Raises TemplateError for a template that fails, or does not show every document in order, in the
+    last message, a user's, and every example before them.
     """
     marker = f"\ue000{uuid.uuid4().hex}"
     count = num_documents or 1
@@ -134,6 +140,14 @@ def render_prompt(
         for j in range(count)
     ]
     reasons: list[str] = []
+    roles: list[str] = []
+
+    def turn(role: str) -> str:
+        if codec.chat_template is None:
+            return ""
+        roles.append(role)
+        return f"{marker}-turn{len(roles) - 1}\ue001"
+
     compiled = load_template(template)
     variables = {
         "category": category,
@@ -146,6 +160,8 @@ def render_prompt(
         "format": format_name,
         "keys_given": keys_given,
         "chat": codec.chat_template is not None,
+        "turns": bool(examples) and num_documents is None and takes_turns(codec),
+        "turn": turn,
         "leave_out_examples": reasons.append,
     }
     is_trusted = isinstance(template, jinja2.Template)
@@ -172,17 +188,40 @@ def render_prompt(
         # What separates two documents opens the later one.
         head = literals[places[0]] if j else ""
         pieces.append((head, *(literals[place] for place in places[1:]), ""))
+    if any(f"{marker}-turn" in literal for literal in literals[1:]):
+        raise TemplateError("a template must show all documents in its last message")
     if any(marker in literal for literal in literals[1:]):
         raise _examples_not_shown()
-    chat = render_chat(codec) if codec.chat_template is not None else None
+    messages = _messages(_with_examples(literals[0], marker, examples), marker, roles)
+    *before, (role, instruction) = messages
+    if role != "user":
+        raise TemplateError(
+            f'the documents stand in a message of the role {role!r}; begin one with turn("user")'
+        )
+    chat = render_chat(codec, before) if codec.chat_template is not None else None
     return PromptText(
-        instruction=_with_examples(literals[0], marker, examples),
+        instruction=instruction,
         pieces=tuple(pieces),
-        closing=literals[-1],
-        chat_prefix=chat.markup[0] if chat else "",
+        # Behind turns a document's message ends as those of examples do.
+        closing=literals[-1].rstrip() if before else literals[-1],
+        chat_prefix=chat.markup[-1] if chat else "",
         chat_suffix=chat.suffix if chat else "",
         fence=_fence(literals[order.index(0) + order.count(0)]),
+        turns=chat.turns if chat else (),
+        control_tokens=control_tokens_in("".join(literals), codec),
     )
+
+
+def _messages(instruction: str, marker: str, roles: Sequence[str]) -> list[tuple[str, str]]:
+    """(role, content) of the messages, the last of which the documents go on with."""
+    first, *others = re.split(re.escape(marker) + r"-turn(\d+)\ue001", instruction)
+    found = [("user", first)]
+    found += [(roles[int(n)], text) for n, text in zip(others[::2], others[1::2], strict=True)]
+    # The document follows the last content as it is; white space around the others says nothing.
+    whole = [(role, content.strip()) for role, content in found[:-1]]
+    last_role, last = found[-1]
+    kept = [message for place, message in enumerate(whole) if place or message[1]]
+    return [*kept, (last_role, last.lstrip() if kept else last)]
 
 
 def _with_examples(instruction: str, marker: str, examples: Sequence[ShownExample]) -> str:

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from schemax.attributes import Attribute
+from schemax.attributes.patterns import states_of
+from schemax.byte_cache import cached_in_bytes
 from schemax.compiler.extractive import copying_of
 from schemax.compiler.free_text import TextForm, text_table
 from schemax.compiler.grammars import (
@@ -21,6 +23,7 @@ from schemax.compiler.grammars import (
     reads_texts,
     slot_grammar,
 )
+from schemax.compiler.lone_spaces import lone_spaces
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat, StopRule, Writable
@@ -44,6 +47,9 @@ class TokenGrammar:
 
     def new_matcher(self) -> Any:
         return _prototype(self.text, self.codec, self.eos_ids, self.vocab_size).deep_copy()
+
+    def not_first(self) -> tuple[int, ...]:
+        return _not_first(self)
 
     def encode(self, data: bytes) -> tuple[int, ...]:
         return _encoded(self.codec, data)
@@ -119,12 +125,17 @@ def is_typed(attribute: Attribute) -> bool:
     return attribute.kind != "string" or patterns
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
+def _not_first(grammar: TokenGrammar) -> tuple[int, ...]:
+    return lone_spaces(grammar.new_matcher(), grammar.codec, grammar.vocab_size)
+
+
+@lru_cache(maxsize=1024)
 def _text_table(
     grammar: TokenGrammar, form: TextForm, stop: StopTable
 ) -> npt.NDArray[np.int8] | None:
     matcher = grammar.new_matcher()
-    table = text_table(form, matcher, stop, grammar.codec, grammar.vocab_size)
+    table = text_table(form, matcher, stop, grammar.codec, grammar.vocab_size, grammar.not_first())
     return None if table is None else _shared(table.tobytes(), table.shape[1])
 
 
@@ -141,7 +152,12 @@ def _encoded(codec: TextCodec, data: bytes) -> tuple[int, ...]:
     return ids if data.startswith(codec.decode_bytes(ids)) else ()
 
 
-@lru_cache(maxsize=4096)
+def _automaton_bytes(grammar: str, *_: object) -> int:
+    """About: patterns in a grammar are written as everywhere."""
+    return 20_000 + 4_000 * states_of(grammar)
+
+
+@cached_in_bytes(64_000_000, _automaton_bytes)
 def _prototype(grammar: str, codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int) -> Any:
     from llguidance import LLMatcher
 

@@ -171,6 +171,10 @@ def load_codec(folder: str | Path) -> TextCodec:
     """
     folder = Path(folder)
     path = folder / "tokenizer.json"
+    if folder.is_file():
+        raise ModelError(
+            f"{folder} is a file; load it by Extractor.from_pretrained, and give its .tokenizer"
+        )
     if not path.is_file():
         raise ModelError(f"{folder} has no tokenizer.json")
     config_path = folder / "tokenizer_config.json"

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
-from schemax.catalog import words_of
 from schemax.messages import harmless, one_line
 from schemax.reading.amounts import amounts_in, currency_beside
 from schemax.reading.booleans import WORDS
 from schemax.reading.lists import items_in
 from schemax.reading.units import check_unit, unit_named
+from schemax.ready_made import words_of
 
 Kind = Literal["number", "choice", "yes or no", "list", "text"]
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from schemax.catalog import words_of
+from schemax.ready_made import words_of
 
 _MOST_WORDS, _LONGEST = 4, 40
 _LONGEST_VALUE = 100

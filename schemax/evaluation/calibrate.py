@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from schemax.calibration import Calibration, logit, per_item
+from schemax.compiler.few_shot import FewShotExamples
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, shown_record
@@ -33,6 +34,8 @@ from schemax.results import FieldResult
 THRESHOLDS = tuple(step / 20 for step in range(20))
 # As a sharper or a blunter map than this comes of data that say too little.
 _SLOPES = (0.05, 20.0)
+# Confidences that differ by less sort no values.
+_LEAST_SPREAD = 0.05
 
 
 class FitEntry(NamedTuple):
@@ -68,6 +71,7 @@ class Fit:
     """A calibration, and what it was made from.
 
     before, after: of all values, as the model's own confidences have it, and as calibrated.
+    spread: between which of the calibrated confidences nine in ten lie.
     """
 
     calibration: Calibration
@@ -75,6 +79,24 @@ class Fit:
     before: Reliability
     after: Reliability
     curve: tuple[Threshold, ...]
+    spread: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def remark(self) -> str | None:
+        """What makes its confidences of little use; None where nothing does."""
+        low, high = self.spread
+        if 1 / self.calibration.temperature <= _SLOPES[0] * 1.001:
+            return (
+                f"the temperature is at its bound, {1 / _SLOPES[0]:g}: the model's own confidences "
+                "do not tell right values from wrong ones, and calibrated ones are all about "
+                f"{(low + high) / 2:.2f}"
+            )
+        if high - low < _LEAST_SPREAD:
+            return (
+                f"calibrated confidences are nearly constant ({low:.3f} to {high:.3f}): they say "
+                "how often values are right, and hardly which"
+            )
+        return None
 
 
 def entries_of(
@@ -129,10 +151,12 @@ def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
     temperature, bias = fit_confidence(sure, right)
     curve = threshold_curve(entries)
     calibration = Calibration(temperature, bias, pick_threshold(curve))
-    after = reliability([calibration.confidence(one) for one in sure], right)
+    calibrated = [calibration.confidence(one) for one in sure]
+    after = reliability(calibrated, right)
     assert after is not None
     products = len({entry.product for entry in entries})
-    return Fit(calibration, products, before, after, curve)
+    low, high = np.quantile(calibrated, [0.05, 0.95]).tolist()
+    return Fit(calibration, products, before, after, curve, (low, high))
 
 
 def fit_confidence(confidences: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
@@ -225,13 +249,15 @@ def calibrate(
     *,
     null_penalties: Sequence[float] = (0.0,),
     decoding: DecodingConfig | None = None,
+    shots: FewShotExamples | None = None,
     show_progress: bool = False,
     **settings: Any,
 ) -> Fit:
     """A calibration for all of these formats together.
 
     examples: products that the model was not trained on. null_penalties: the products are read
-    with each, and the one of the best F1 is kept. settings: others of `Extractor.stream`.
+    with each, and the one of the best F1 is kept. shots: what prompts show, the `examples` of
+    `Extractor.stream`. settings: others of it.
 
     Raises InputError for products without an annotation, and for a model that writes no value, or
     none with a confidence, as in the autoregressive layout.
@@ -246,6 +272,7 @@ def calibrate(
             schemas,
             formats,
             decoding=replace(config, null_penalty=penalty),
+            shots=shots,
             show_progress=show_progress,
             **settings,
         )
@@ -261,6 +288,7 @@ def _calibrated(
     formats: Sequence[str | None],
     *,
     decoding: DecodingConfig,
+    shots: FewShotExamples | None,
     show_progress: bool,
     **settings: Any,
 ) -> Fit:
@@ -274,6 +302,7 @@ def _calibrated(
             category="category",
             format=format,
             decoding=decoding,
+            examples=shots,
             **settings,
         )
         if show_progress:

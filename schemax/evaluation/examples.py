@@ -10,13 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from schemax.documents import Shown, read_documents
 from schemax.errors import InputError
 from schemax.evaluation.sources import in_our_form, is_table, rows_of
-
-Label = str | None | tuple[str | None, ...]
-"""What an annotator wrote: a value, an explicit null, or several accepted ones, null perhaps among
-them, the first of which is the canonical one. An attribute without a label is not annotated, which
-is not null."""
+from schemax.labels import Label
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +101,14 @@ def shown_record(example: Example) -> dict[str, str]:
     """What the extractor is given of an example, under the key "category" and those of the file."""
     record = {"category": example.category, "text": example.text}
     return record if not example.description else record | {"description": example.description}
+
+
+def shown_text(name: str, example: Example) -> str:
+    """What the model is shown of a product, as extraction would show it. Raises InputError."""
+    (document,) = read_documents([shown_record(example)], Shown())
+    if document.text is None:
+        raise InputError(f"document {name}: {document.problem}")
+    return document.text
 
 
 def row_ids(examples: Sequence[Example]) -> tuple[str, ...]:

@@ -45,24 +45,24 @@ def f1_of(counts: Counts) -> npt.NDArray[np.float64]:
 
 def f1_interval(counts: Counts, *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
     """counts: (products, 5), as `Scores.counts` gives them."""
-    return _middle(f1_of(_resampled(counts, resamples, seed)))
+    return _middle(f1_of(resampled(counts, resamples, seed)))
 
 
 def difference_interval(first: Counts, second: Counts) -> Interval:
     """Of F1(second) - F1(first), both (products, 5) on the same products: each draw takes the same
     products for both, so that what is hard for both cancels out."""
-    drawn = _resampled(np.concatenate((first, second), axis=1))
+    drawn = resampled(np.concatenate((first, second), axis=1))
     ours, theirs = drawn[:, : len(OUTCOMES)], drawn[:, len(OUTCOMES) :]
     return _middle(f1_of(theirs) - f1_of(ours))
 
 
 def share_interval(parts: Sequence[int], wholes: Sequence[int]) -> Interval:
     """Of sum(parts) / sum(wholes), both counted by product."""
-    drawn = _resampled(np.stack((parts, wholes), axis=1).astype(np.int64))
+    drawn = resampled(np.stack((parts, wholes), axis=1).astype(np.int64))
     return _middle(drawn[:, 0] / np.maximum(1, drawn[:, 1]))
 
 
-def _resampled(counts: Counts, resamples: int = RESAMPLES, seed: int = 0) -> Counts:
+def resampled(counts: Counts, resamples: int = RESAMPLES, seed: int = 0) -> Counts:
     """(products, columns) -> (resamples, columns): sums over products drawn with replacement."""
     # Products with equal counts are one kind: drawing kinds by their shares is the same, and cheap.
     kinds, sizes = np.unique(counts, axis=0, return_counts=True)

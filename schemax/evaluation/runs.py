@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, Label, row_ids
+from schemax.evaluation.examples import Example, row_ids
 from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.judge import (
     Case,
@@ -22,6 +22,7 @@ from schemax.evaluation.judge import (
 from schemax.evaluation.pairs import PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability, reliability_of
 from schemax.evaluation.scores import Scores
+from schemax.labels import Label
 from schemax.messages import counted
 
 _BY_FORM: Mapping[tuple[str, JudgeForm], str] = {
@@ -58,6 +59,9 @@ class EvaluationRun:
     failed_rows: those of them that gave no instance at all.
     model: which one, where several read the same examples.
     dollars_per_hour: of the machine; None where nobody said.
+    shots: how many examples a prompt shows at most; None where nobody said.
+    legal_mass: how much of the model's probability fell on what the fields' types allow, on
+        average over fields; None where no field says.
     """
 
     decoding: str
@@ -74,17 +78,21 @@ class EvaluationRun:
     judged: tuple[Judged, ...] = ()
     model: str | None = None
     dollars_per_hour: float | None = None
+    shots: int | None = None
+    legal_mass: float | None = None
 
     @property
     def name(self) -> str:
         """What tables call it."""
-        return self.decoding if self.model is None else f"{self.model}, {self.decoding}"
+        shots = "" if self.shots is None else counted(self.shots, "example")
+        return ", ".join(filter(None, (self.model, self.decoding, shots)))
 
     @property
-    def names(self) -> dict[str, str]:
-        """Model, of several, and decoding."""
+    def names(self) -> dict[str, Any]:
+        """Model, of several, decoding, and the number of examples if it was asked for."""
         of_model = {} if self.model is None else {"model": self.model}
-        return of_model | {"decoding": self.decoding}
+        of_shots = {} if self.shots is None else {"examples": self.shots}
+        return of_model | {"decoding": self.decoding} | of_shots
 
     @property
     def dollars_per_1000(self) -> float | None:
@@ -126,6 +134,7 @@ class EvaluationRun:
             "seconds": self.seconds,
             "products_per_second": self.products_per_second,
             "dollars_per_1000": self.dollars_per_1000,
+            "legal_mass": self.legal_mass,
             "finish_reasons": dict(self.finish_reasons),
             "invalid": {
                 "fields": self.invalid_fields,

@@ -14,8 +14,7 @@ from schemax.attributes import Attribute, asked_fields, compile_attributes, sett
 from schemax.attributes.classes import fields_of
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, ObjectText, attribute_names, row_ids
-from schemax.evaluation.labels import as_array
-from schemax.evaluation.scores import titles_of
+from schemax.labels import as_array, titles_of
 from schemax.messages import clipped
 from schemax.schema import AttrSchema
 
@@ -37,10 +36,11 @@ def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]
     return schemas
 
 
-def read_attributes(path: Path) -> dict[str, type[BaseModel]] | None:
+def read_attributes(path: Path, *, values: bool = True) -> dict[str, type[BaseModel]] | None:
     """Schemas of a file of {"categories": {category: [attribute, ...]}}; None for another file.
 
-    An attribute is a name, or an object with "name" and, optionally, "description" and "examples".
+    An attribute is a name, or an object with "name" and, optionally, "description" and "examples",
+    which are left out without `values`.
     Raises InputError for a file of this form whose attributes cannot be read.
     """
     try:
@@ -50,12 +50,13 @@ def read_attributes(path: Path) -> dict[str, type[BaseModel]] | None:
     if not isinstance(written, dict) or not isinstance(written.get("categories"), dict):
         return None
     return {
-        category: _described(path, category, attributes)
+        category: _described(path, category, attributes, values)
         for category, attributes in written["categories"].items()
     }
 
 
-def _described(path: Path, category: str, attributes: Any) -> type[BaseModel]:
+def _described(path: Path, category: str, attributes: Any, values: bool) -> type[BaseModel]:
+    keys = ("description", "examples") if values else ("description",)
     described = {}
     for attribute in attributes if isinstance(attributes, list) else [None]:
         entry = {"name": attribute} if isinstance(attribute, str) else attribute
@@ -63,7 +64,7 @@ def _described(path: Path, category: str, attributes: Any) -> type[BaseModel]:
             raise InputError(
                 f"{path}: the attributes of {category!r} must be names, or objects with a name"
             )
-        shown = {key: entry[key] for key in ("description", "examples") if entry.get(key)}
+        shown = {key: entry[key] for key in keys if entry.get(key)}
         described[entry["name"]] = shown
     return _text_schema(category, described)
 
@@ -95,12 +96,17 @@ def for_categories(
     return {name: schemas[name] for name in found}
 
 
-def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]) -> None:
-    """Raises InputError, naming the product, for an annotated attribute that no schema has."""
-    known = {
+def known_names(schemas: Mapping[str, type[BaseModel]]) -> dict[str, set[str]]:
+    """What labels may be called, by category: names of attributes, and what the model is shown."""
+    return {
         category: {name for pair in titles_of(compile_attributes(schema)).items() for name in pair}
         for category, schema in schemas.items()
     }
+
+
+def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]) -> None:
+    """Raises InputError, naming the product, for an annotated attribute that no schema has."""
+    known = known_names(schemas)
     for name, example in zip(row_ids(examples), examples, strict=True):
         if odd := [label for label in example.attributes if label not in known[example.category]]:
             raise InputError(

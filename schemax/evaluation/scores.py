@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from enum import Enum
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.compiler.few_shot import writable
-from schemax.evaluation.examples import Example, Label
+from schemax.evaluation.examples import Example
 from schemax.evaluation.intervals import Counts, count_by_product
 from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, is_null, outcome_of
+from schemax.labels import Label, as_text, named_rows, titles_of
 from schemax.reading.scalars import read_scalar
 
 K = TypeVar("K", bound=Hashable)
@@ -152,52 +150,6 @@ def by_attribute(
         }
         for example, row in zip(examples, rows, strict=True)
     ]
-
-
-def titles_of(attributes: Sequence[Attribute]) -> dict[str, str]:
-    """What labels call attributes, by name: their titles, unless several have the same."""
-    counts = Counter(attribute.label for attribute in attributes)
-    return {a.name: a.label if counts[a.label] == 1 else a.name for a in attributes}
-
-
-def as_text(value: Any) -> str | None:
-    """A typed value as labels are written: numbers and booleans as in JSON, lists as its arrays.
-
-    An item of nested models is an object of texts, without what it does not state.
-    """
-    if isinstance(value, Enum):
-        return as_text(value.value)
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool | int | float):
-        return json.dumps(value)
-    if isinstance(value, list | tuple | set | frozenset):
-        items = [_plain(item) for item in value]
-        # Without items nothing is stated, which labels call null.
-        return json.dumps(items, ensure_ascii=False) if items else None
-    return str(value)
-
-
-def named_rows(attribute: Attribute, rows: Any) -> Any:
-    """The items of a list as objects, those of a dict by their keys; others as they are."""
-    if not attribute.fields or rows is None:
-        return rows
-    found = [
-        {
-            leaf.name: named_rows(leaf, part)
-            for leaf, part in zip(attribute.fields, row, strict=True)
-        }
-        for row in rows
-    ]
-    return sorted(found, key=lambda pair: str(pair["key"])) if attribute.is_mapping else found
-
-
-def _plain(value: Any) -> Any:
-    """An item of a list: as text; of nested models, all that is stated of them."""
-    if not isinstance(value, Mapping):
-        return as_text(value)
-    texts = {name: as_text(part) for name, part in value.items()}
-    return dict(sorted((name, text) for name, text in texts.items() if text is not None))
 
 
 def score_predictions(

@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
+from schemax.io.arrow_out import native_array
 from schemax.io.columns import Column, Schemas
 from schemax.io.rows import Details
 from schemax.io.storage import optional
@@ -50,6 +51,8 @@ def arrow_type(column: Column) -> Any:
 
 def _item_type(column: Column) -> Any:
     pyarrow = _pyarrow()
+    if column.type == "native":
+        return column.native
     if column.type == "struct":
         return pyarrow.struct([(child.name, arrow_type(child)) for child in column.children])
     if column.type == "choice":
@@ -72,6 +75,8 @@ def _item_type(column: Column) -> Any:
 
 def _array(column: Column, values: Sequence[Any]) -> Any:
     """Choices stand in front until the array is made, so that all arrays share one dictionary."""
+    if column.type == "native":
+        return native_array(column.native, values)
     first = _all_choices(column)
     return _pyarrow().array([*first, *values], arrow_type(column)).slice(len(first))
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, BinaryIO
 
 from schemax.errors import InputError
-from schemax.io.records import LONGEST, TOO_LONG, Record
+from schemax.io.records import LONGEST, TOO_LONG, Record, Unreadable
 from schemax.io.storage import optional
 from schemax.messages import clipped
 
@@ -129,7 +130,9 @@ def as_record(names: Sequence[str], cells: Sequence[Any]) -> Record:
         if isinstance(cell, str) and len(cell) > LONGEST:
             cell = InputError(f"a text {TOO_LONG}")
         if isinstance(cell, InputError):
-            return InputError(f"column {clipped(repr(name))} holds {cell}")
+            pairs = zip(names, cells, strict=True)
+            rest = {key: one for key, one in pairs if not isinstance(one, InputError)}
+            return Unreadable(f"column {clipped(repr(name))} holds {cell}", rest)
     return dict(zip(names, cells, strict=True))
 
 
@@ -139,7 +142,12 @@ def _shown(value: Any) -> Any:
         return {key: _shown(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_shown(item) for item in value]
-    return value.decode() if isinstance(value, bytes) else value
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value  # which may be kept, and not be shown
 
 
 _DAY = {unit: 86_400 * 1000**place for place, unit in enumerate(("s", "ms", "us", "ns"))}
@@ -171,6 +179,8 @@ def holds_times(kind: Any) -> bool:
     types = optional("pyarrow", "a table").types
     if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
         return True
+    if types.is_duration(kind):
+        return True
     inner = [kind.field(number).type for number in range(kind.num_fields)]
     inner += [
         found for name in ("value_type", "storage_type") if (found := getattr(kind, name, None))
@@ -183,6 +193,9 @@ def _iso(scalar: Any) -> str:
     pyarrow, kind = optional("pyarrow", "a table"), scalar.type
     is_time, nanoseconds, rest = pyarrow.types.is_time(kind), 0, timedelta()
     unit = kind.unit if is_time or pyarrow.types.is_timestamp(kind) else ""
+    if pyarrow.types.is_duration(kind):
+        seconds = Decimal(scalar.value) / (_DAY[kind.unit] // 86_400)
+        return f"PT{seconds:f}S"
     if is_time and not 0 <= scalar.value < _DAY[unit]:
         raise ValueError("a time outside a day")
     if unit == "ns":  # as_py would give a Timestamp of pandas

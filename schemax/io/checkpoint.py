@@ -1,4 +1,4 @@
-"""Finished rows of a run that is not finished: OUT.parts, from which the next run goes on.
+"""Finished rows of a run that is not finished: _OUT.parts, from which the next run goes on.
 
     manifest.json              what the rows depend on; written first
     part-00000-DIGEST.jsonl    rows of the first N records, in the order in which they finished;
@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, TypeAlias
 from schemax.errors import InputError
 from schemax.io.fingerprint import differences
 from schemax.io.records import Record
-from schemax.io.storage import Folder, is_remote
+from schemax.io.storage import Folder, is_remote, sidecar
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -80,8 +80,23 @@ class Checkpoint:
     def __init__(self, name: str) -> None:
         if not is_remote(name) and os.path.islink(name):
             name = os.path.realpath(name)  # where the whole can be put in place by renaming it
-        self.name = f"{name}.parts"
-        self.folder = Folder(self.name)
+        self._use(sidecar(name, ".parts"))
+        if not self.has_rows():
+            self._use_older(f"{name}.parts")
+
+    def _use(self, name: str) -> None:
+        self.name, self.folder = name, Folder(name)
+
+    def _use_older(self, name: str) -> None:
+        """Goes on in the folder of a run that has begun before the name began with `_`."""
+        newer = self.name
+        self._use(name)
+        try:
+            is_run = self.manifest() is not None
+        except InputError:  # somebody else's
+            is_run = False
+        if not is_run:
+            self._use(newer)
 
     def can_go_on(self, now: Mapping[str, Any]) -> bool:
         """Whether there is an unfinished run to go on with.

@@ -46,6 +46,7 @@ Type = Literal[
     "choice",
     "struct",
     "json",
+    "native",
 ]
 
 # What a decimal holds whose field does not say how many digits it has: (digits, places).
@@ -58,11 +59,13 @@ class Column:
     """One field of a row.
 
     type: of a value, or of an item of a list. "instant" is a datetime with a time zone, "json"
-        what no other type holds, written as JSON.
+        what no other type holds, written as JSON; "native" what a column of the input holds that
+        no other type keeps as it is, in the form that JSON has for it.
     choices: the texts of a "choice"; one of numbers has their type.
     is_one_or_several: of a list, whether a value may be an item, which is a list of one here.
     children: of a "struct".
     digits: of a "decimal": how many in all, and how many after the point.
+    native: of a "native" column, its type in pyarrow.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Column:
     children: tuple[Column, ...] = ()
     digits: tuple[int, int] = _DIGITS
     is_one_or_several: bool = False
+    native: Any = None
 
     def cell(self, value: Any) -> Any:
         """A value of a JSON row as the column holds it.
@@ -244,7 +248,7 @@ def cell_text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, list):
+    if isinstance(value, (list, dict)):
         return printable(json.dumps(value, ensure_ascii=False, default=cell_text))
     if isinstance(value, Decimal):  # without the zeros that fill the column's places
         return format(value.normalize(), "f")
@@ -252,9 +256,18 @@ def cell_text(value: Any) -> str:
 
 
 def _integer(column: Column, value: Any) -> int:
+    if type(value) is not int and not (isinstance(value, float) and value.is_integer()):
+        raise ValueError(f"{value!r} is no whole number")
     number = int(value)
     if not -(2**63) <= number < 2**63:
         raise ValueError("outside the range of 64 bits")
+    return number
+
+
+def _number(column: Column, value: Any) -> float:
+    number = float(value)
+    if type(value) is int and number != value:
+        raise ValueError("a whole number of more digits than a double keeps")
     return number
 
 
@@ -298,7 +311,7 @@ def _struct(column: Column, value: Any) -> dict[str, Any]:
 _CELLS: Mapping[str, Callable[[Column, Any], Any]] = {
     "string": lambda column, value: printable(value) if isinstance(value, str) else as_json(value),
     "integer": _integer,
-    "number": lambda column, value: float(value),
+    "number": _number,
     "decimal": _decimal,
     "boolean": _boolean,
     "date": lambda column, value: date.fromisoformat(value),
@@ -307,4 +320,5 @@ _CELLS: Mapping[str, Callable[[Column, Any], Any]] = {
     "choice": _one_of,
     "struct": _struct,
     "json": lambda column, value: as_json(value),
+    "native": lambda column, value: value,
 }

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from math import isfinite
 from typing import Any, BinaryIO
 from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile
@@ -115,6 +116,8 @@ class ExcelWriter:
         """What Excel cannot hold as it is becomes text, of which nothing is computed."""
         if value is None or value == []:
             return None
+        if isinstance(value, float) and not isfinite(value):
+            value = str(value)
         if isinstance(value, (bool, float)) or (
             isinstance(value, (int, Decimal))
             and len(Decimal(value).normalize().as_tuple().digits) <= _MOST_DIGITS

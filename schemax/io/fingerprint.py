@@ -7,8 +7,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import asdict
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, fields
 from hashlib import blake2b, file_digest
 from os import SEEK_END
 from pathlib import Path
@@ -25,16 +25,22 @@ from schemax.compiler import as_codec
 from schemax.compiler.few_shot import FewShotExamples
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
+from schemax.errors import InputError
 from schemax.formats import OutputFormat
 from schemax.io.columns import Schemas, named_schemas
 from schemax.io.storage import reading
+from schemax.prompt_file import PromptFile
+from schemax.trained import FILE as TRAINED
 
 # Weights, configurations, tokenizers, templates; not cards and logs.
-_MODEL_FILES = (".json", ".jinja", ".model", ".safetensors", ".tiktoken", ".txt")
+_MODEL_FILES = (".gguf", ".json", ".jinja", ".model", ".safetensors", ".tiktoken", ".txt")
 
 _EDGE = 1 << 20  # bytes of a file's beginning and end that stand for what it holds
 
-_DIGESTS = ("schema ", "template ", "examples ", "model ")
+_OUTLINE = "outline"
+_MOST_TOLD = 5
+
+_DIGESTS = ("schema ", "template ", "examples ", "prompt ", "model ")
 
 
 def of_files(files: tuple[str, ...]) -> dict[str, Any]:
@@ -46,7 +52,7 @@ def of_files(files: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _of_file(name: str) -> dict[str, Any]:
-    with reading(name) as handle:
+    with reading(name) as handle, _readable(name):
         size = handle.seek(0, SEEK_END)
         handle.seek(0)
         edges = blake2b(handle.read(_EDGE), digest_size=8)
@@ -56,11 +62,42 @@ def _of_file(name: str) -> dict[str, Any]:
     return {"bytes": size, "digest": edges.hexdigest()}
 
 
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror or error}") from error
+
+
 def of_schemas(schemas: Schemas) -> dict[str, Any]:
-    """Digests: of what is asked for, of what becomes of values, and of the code that says so."""
+    """Digests: of what is asked for, of what becomes of values, and of the code that says so.
+
+    Beside each an outline, by which `differences` tells what of it has changed.
+    """
     named = named_schemas(schemas)
     digests = {schema: _of_schema(schema) for schema in set(named.values())}
-    return {f"schema {name}".strip(): digests[schema] for name, schema in named.items()}
+    found: dict[str, Any] = {}
+    for name, schema in named.items():
+        found[f"schema {name}".strip()] = digests[schema]
+        found[f"{_OUTLINE} {name}".strip()] = _outline(schema)
+    return found
+
+
+def _outline(schema: type[Any]) -> dict[str, dict[str, str]]:
+    """What every field is declared as, in words."""
+    return {
+        attribute.name: {
+            part.name: _plain(getattr(attribute, part.name))
+            for part in fields(attribute)
+            if part.compare and part.name not in ("path", "misfits")
+        }
+        for attribute in compile_attributes(schema)
+    }
+
+
+def _plain(value: Any) -> str:
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def _of_schema(schema: type[Any]) -> str:
@@ -118,6 +155,11 @@ def of_examples(examples: FewShotExamples | None) -> str | None:
     return digest(json.dumps(to_jsonable_python(examples, fallback=str), sort_keys=True))
 
 
+def of_prompt_file(prompt: PromptFile) -> str:
+    """A digest of its demonstrations; what else a prompt file decides is known by itself."""
+    return digest(repr([asdict(one) for one in prompt.demonstrations]))
+
+
 def of_model(name: str | Path, loaded: Any) -> str:
     """The commit of a model of the Hub, else a digest of its folder's files.
 
@@ -126,6 +168,10 @@ def of_model(name: str | Path, loaded: Any) -> str:
     loaded: the model of transformers, whose configuration knows the commit.
     """
     folder = Path(name)
+    if folder.is_file():  # of a GGUF file's folder only what is read with it
+        beside = [folder.parent / file for file in ("prompt.jinja", TRAINED)]
+        files = [folder, *filter(Path.is_file, beside)]
+        return digest("\n".join(map(_digest_of_file, files)))
     if not folder.is_dir():
         return f"{name}@{getattr(loaded.config, '_commit_hash', None)}"
     files = sorted(
@@ -162,15 +208,36 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What has changed since an unfinished run, so that it cannot go on: a phrase for each."""
     found = []
     for key, value in now.items():
+        if key.partition(" ")[0] == _OUTLINE:
+            continue
         if key not in before:
             found.append(f"{key} is new")
         elif before[key] != (value := json.loads(json.dumps(value))):
             plain = not isinstance(value, dict) and not (key + " ").startswith(_DIGESTS)
-            found.append(f"{key} was {before[key]!r}, is {value!r}" if plain else f"{key} changed")
+            changed = f"{key} changed{_in_outline(key, before, now)}"
+            found.append(f"{key} was {before[key]!r}, is {value!r}" if plain else changed)
     inputs = [key for key in before if key.startswith("input ") and key not in now]
     if any(key.startswith("input ") for key in now):
         found += (f"{key} is gone" for key in inputs)
     return found
+
+
+def _in_outline(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Of a schema that changed, what did: " (brand is new)"."""
+    outline = key.replace("schema", _OUTLINE, 1)
+    if not key.startswith("schema") or outline not in before or outline not in now:
+        return ""
+    old, new = before[outline], now[outline]
+    found = [f"{name} is gone" for name in old if name not in new]
+    found += [f"{name} is new" for name in new if name not in old]
+    for name in new:
+        for part, said in new[name].items() if name in old else ():
+            if (was := old[name].get(part)) != said:
+                found.append(f"{part} of {name} was {was}, is {said}")
+    if not found:
+        moved = list(old) != list(new)
+        found = ["the order of its fields" if moved else "its code, or what values must be like"]
+    return f" ({', '.join(found[:_MOST_TOLD])}{', ...' if len(found) > _MOST_TOLD else ''})"
 
 
 def digest(text: str) -> str:

@@ -1,6 +1,6 @@
 """A finished table: its rows, which are read back, and those that failed, which are done again.
 
-OUT.run.json says what it was made with, and what became of its rows.
+_OUT.run.json says what it was made with, and what became of its rows.
 """
 
 from __future__ import annotations
@@ -18,17 +18,25 @@ from schemax.io import fingerprint
 from schemax.io.checkpoint import Checkpoint, Row
 from schemax.io.columns import Column
 from schemax.io.readers import read_file
-from schemax.io.storage import reading, writing
+from schemax.io.storage import is_file, reading, remove_file, sidecar, writing
 from schemax.io.summary import Summary
 from schemax.io.table_schema import SEPARATOR, TableSchema
 from schemax.io.writers import is_typed
-from schemax.messages import misfit_of
+from schemax.messages import counted, misfit_of
 
 _VERSION = 1
 
 
+_SUFFIX = ".run.json"
+
+
 def record_name(output: str) -> str:
-    return f"{output}.run.json"
+    return sidecar(output, _SUFFIX)
+
+
+def _older_name(output: str) -> str:
+    """Of the record of a run that was finished before the name began with `_`."""
+    return f"{output}{_SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +62,15 @@ class RunRecord:
         data = {"version": _VERSION, **asdict(self)}
         with writing(record_name(self.summary.output), scratch) as handle:
             handle.write(json.dumps(data, indent=1, default=str).encode() + b"\n")
+        remove_file(_older_name(self.summary.output))
 
 
 def read_run_record(output: str) -> RunRecord:
     """Raises InputError for a table that no run over files has made, and says so."""
     name = record_name(output)
     try:
+        if not is_file(name) and is_file(_older_name(output)):
+            name = _older_name(output)
         with reading(name) as handle:
             data = json.load(handle)
     except InputError as error:
@@ -77,6 +88,29 @@ def read_run_record(output: str) -> RunRecord:
         return TypeAdapter(RunRecord).validate_python(data)
     except ValidationError as error:
         raise InputError(f"cannot read {name}: {misfit_of(error)}") from error
+
+
+def finished_note(output: str, known: Mapping[str, Any]) -> str | None:
+    """What a user should know before a run replaces a finished table; None where there is none.
+
+    known: what the rows of the run depend on, as far as it is known before a model is loaded.
+    """
+    try:
+        if not is_file(output) or not (
+            is_file(record_name(output)) or is_file(_older_name(output))
+        ):
+            return None
+        record = read_run_record(output)
+    except InputError:  # what cannot be read is replaced
+        return None
+    rows = f"{counted(record.summary.rows, 'row')}, {record.summary.failed:,} failed"
+    said = f"{output} is complete ({rows}, finished {record.finished})"
+    if found := fingerprint.differences(record.settings, known):
+        return f"{said} and was made otherwise: {'; '.join(found)}; this run replaces it"
+    return (
+        f"{said}; this run computes all rows again and replaces it; to do the failed rows alone, "
+        f"schemax extract --retry-failed {output} (retry_failed=True)"
+    )
 
 
 def read_results(name: str, table: TableSchema | None) -> Generator[dict[str, Any], None, None]:

@@ -5,26 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 
 from schemax.documents import Shown
 from schemax.io.arrow_in import arrow_schema_of
+from schemax.io.arrow_out import is_native
 from schemax.io.columns import Column, Schemas, Type
 from schemax.io.readers import ARROW, CSV, PARQUET, Source, read_file
 from schemax.io.records import STANDARD
 from schemax.io.storage import optional, reading, suffixes
 from schemax.messages import clipped, some_of
 
-_LOOKED_AT = 1000
 _PLAIN: Mapping[type, Type] = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 def kept_columns(source: Source, keep: Sequence[str]) -> tuple[Column, ...]:
     """The columns of a source that are kept.
 
-    As they are declared in Parquet and Arrow; text in CSV; else what the first 1,000 records have.
-    Where files differ, whole numbers become numbers, and all else becomes text.
+    As they are declared in Parquet and Arrow; text in CSV; else what all records have, which are
+    read for it. Values of several types become text, but for whole numbers among others.
     """
     found: dict[str, set[Column]] = {name: set() for name in keep}
     for file in source.files if keep else ():
@@ -48,15 +47,26 @@ def _columns_of(file: str, keep: Sequence[str]) -> Iterable[Column]:
         with reading(file) as handle:
             schema = arrow_schema_of(handle, file, is_parquet=suffix in PARQUET)
         return [_of_arrow(field) for field in schema if field.name in keep]
-    records = list(islice(read_file(file), _LOOKED_AT))
-    rows = [record for record in records if isinstance(record, Mapping)]
-    return [_of_values(name, [row.get(name) for row in rows]) for name in keep]
+    kinds: dict[str, set[Any]] = {name: set() for name in keep}
+    for record in read_file(file):
+        if isinstance(record, Mapping):
+            for name in keep:
+                kinds[name].add(_kind_of(record.get(name)))
+    return [_of_kinds(name, found - {type(None)}) for name, found in kinds.items()]
 
 
-def _of_values(name: str, values: Sequence[Any]) -> Column:
-    kinds = {type(value) for value in values if value is not None}
+def _kind_of(value: Any) -> Any:
+    """Its type; "long" and "longer" for whole numbers that a double, and 64 bits, do not keep."""
+    if type(value) is not int or abs(value) <= 2**53:
+        return type(value)
+    return "long" if -(2**63) <= value < 2**63 else "longer"
+
+
+def _of_kinds(name: str, kinds: set[Any]) -> Column:
     if kinds == {int, float}:
         return Column(name, "number")
+    if kinds and kinds <= {int, "long"}:
+        return Column(name, "integer")
     plain = {_PLAIN.get(kind, "json") for kind in kinds}
     return Column(name, plain.pop() if len(plain) == 1 else "string")
 
@@ -65,24 +75,22 @@ def _of_arrow(field: Any) -> Column:
     types, kind = optional("pyarrow", "a table").types, field.type
     if types.is_dictionary(kind):
         kind = kind.value_type
-    if types.is_decimal(kind):
-        is_held = kind.precision <= 38 and 0 <= kind.scale <= kind.precision
-        return (
-            Column(field.name, "decimal", digits=(kind.precision, kind.scale))
-            if is_held
-            else Column(field.name, "string")
-        )
-    if types.is_timestamp(kind):
+    if types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision:
+        return Column(field.name, "decimal", digits=(kind.precision, kind.scale))
+    if types.is_timestamp(kind) and kind.unit == "us" and kind.tz in (None, "UTC"):
         return Column(field.name, "instant" if kind.tz else "datetime")
     plain: list[tuple[bool, Type]] = [
-        (types.is_uint64(kind), "number"),
-        (types.is_integer(kind), "integer"),
+        (types.is_integer(kind) and not types.is_uint64(kind), "integer"),
         (types.is_floating(kind), "number"),
         (types.is_boolean(kind), "boolean"),
         (types.is_date(kind), "date"),
-        (types.is_nested(kind), "json"),
+        (types.is_string(kind) or types.is_large_string(kind), "string"),
     ]
-    return Column(field.name, next((name for fits, name in plain if fits), "string"))
+    if found := next((name for fits, name in plain if fits), None):
+        return Column(field.name, found)
+    if is_native(kind):
+        return Column(field.name, "native", native=kind)
+    return Column(field.name, "json" if types.is_nested(kind) else "string")
 
 
 logger = logging.getLogger(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -18,7 +19,7 @@ from schemax.extractor import Extractor, loaded
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint
 from schemax.io.columns import Schemas
-from schemax.io.finished import Retry, RunRecord
+from schemax.io.finished import Retry, RunRecord, finished_note
 from schemax.io.input_columns import kept_columns, tell_of_columns
 from schemax.io.long_documents import TooLong
 from schemax.io.readers import Shard, Source
@@ -38,6 +39,8 @@ from schemax.results import Extraction
 
 Place: TypeAlias = str | os.PathLike[str]
 """A path, or an address such as s3://bucket/key."""
+
+logger = logging.getLogger(__name__)
 
 _Written: TypeAlias = Callable[..., AbstractContextManager[Writer]]  # `open_writer` of an output
 
@@ -64,7 +67,7 @@ def extract_files(
     """Reads the attributes of a schema from every record of some files, and writes them to a file.
 
     The job of `schemax extract`, in bounded memory. Finished rows are kept beside the output, in
-    OUTPUT.parts: if anything stops the run, the same call (or command) goes on from there. OUTPUT
+    _OUTPUT.parts: if anything stops the run, the same call (or command) goes on from there. OUTPUT
     gets its name when all rows are done. A record that fails stops nothing: its row says why.
 
     schema: a Pydantic model, or one per category.
@@ -164,6 +167,8 @@ class Job:
     retry: a finished table whose failed rows are done again; else all rows are done.
     command: what was named on the command line, to be recorded.
     on_resume: is called with the number of rows that an earlier run has finished, and their place.
+    on_finished: is called with a note before a run that replaces a finished table, whose rows it
+        computes again.
     """
 
     task: Task
@@ -174,6 +179,7 @@ class Job:
     backend: Callable[[Task], AbstractContextManager[Backend]] = in_process
     on_extraction: Callable[[Extraction[Any]], None] | None = None
     on_resume: Callable[[int, str], None] | None = None
+    on_finished: Callable[[str], None] = logger.warning
     retry: Retry | None = None
     command: Mapping[str, Any] = field(default_factory=dict)
     show_progress: bool = False
@@ -248,8 +254,10 @@ class Job:
             known["retried"] = retry.digest
             source = replace(source, only=retry.failed)
             overwrite = overwrite or retry.is_over(checkpoint)
-        if not overwrite:
-            checkpoint.can_go_on(known)  # before a model is loaded
+        goes_on = not overwrite and checkpoint.can_go_on(known)  # before a model is loaded
+        is_new = retry is None and not overwrite and not goes_on
+        if is_new and (note := finished_note(self.output, known)) is not None:
+            self.on_finished(note)
         with self.backend(self.task) as engine:
             manifest = {**known, **engine.fingerprint}
             seen = (manifest["decoding documents"], manifest["decoding slots"])
@@ -278,6 +286,8 @@ class Job:
         scratch: str,
     ) -> None:
         summary = tally.summary(self.source.files, self.output)
+        if self.retry is not None:
+            summary = summary.after(self.retry.record.summary)
         place = self.task.place
         model = None if place is None else str(place)
         schemas = self.task.schemas

@@ -182,14 +182,15 @@ def compiled_schemas(
     extractor: Extractor, schemas: Schemas, options: Options
 ) -> dict[str, CompiledSchema]:
     """What `Extractor.stream` compiles, by category, or under "". Raises what it raises."""
-    shots = shown_examples(schemas, options)
+    examples = extractor.chosen_examples(schemas, options)
+    shots = shown_examples(schemas, {**options, "examples": examples})
     return {
         name: extractor.compile(
             schema,
             format=options.get("format"),
             template=options.get("template"),
             decoding=options.get("decoding"),
-            examples=shots.get(name, ()),
+            examples=shots.get(name, None if options.get("examples") is None else ()),
         )
         for name, schema in named_schemas(schemas).items()
     }

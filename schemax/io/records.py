@@ -18,6 +18,20 @@ STANDARD = "-"
 LONGEST = 16 << 20
 """Bytes of a line of JSON Lines; characters of a row of CSV and of a cell of other tables."""
 
+
+class Unreadable(InputError):
+    """A row of which one cell cannot be read; cells: the others, which may be kept."""
+
+    def __init__(self, message: str, cells: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.cells = cells
+
+
+def cells_of(record: object) -> Mapping[str, Any]:
+    """What can be read of a record that is none."""
+    return record.cells if isinstance(record, Unreadable) else {}
+
+
 TOO_LONG = "longer than 16 MiB"
 
 _NAMES = {list: "an array", bool: "true or false", type(None): "null"}

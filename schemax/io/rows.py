@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic_core import to_jsonable_python
@@ -11,8 +13,8 @@ from pydantic_core import to_jsonable_python
 from schemax.documents import Shown
 from schemax.errors import InputError, ServerError
 from schemax.io.columns import Schemas
-from schemax.io.records import Record
-from schemax.messages import perhaps, some_of
+from schemax.io.records import Record, cells_of
+from schemax.messages import perhaps, reason_of, some_of
 from schemax.results import Extraction, failed
 from schemax.results.extraction import json_ready
 from schemax.results.lists import without_items
@@ -47,11 +49,11 @@ class RowForm:
 
     def beside(self, record: Record) -> dict[str, Any]:
         """What a row has of its record."""
-        there = record if isinstance(record, Mapping) else {}
+        there = record if isinstance(record, Mapping) else cells_of(record)
         found: dict[str, Any] = {}
         if self.keep:
             kept = {key: there.get(key) for key in self.keep}
-            found["kept"] = json_ready(to_jsonable_python(kept, fallback=str))
+            found["kept"] = _kept(kept)
         if self.categories:
             name = str(there.get(self.category))
             found["schema"] = name if name in self.categories else None
@@ -64,7 +66,7 @@ class RowForm:
         try:
             row = item.to_row(details=self.details is True)
         except Exception as error:  # a serializer's of the user's schema: costs this row only
-            reason = f"cannot be written: {type(error).__name__}: {error}"
+            reason = f"cannot be written: {reason_of(error)}"
             item = failed(item.index, item.document_id, reason, steps=item.steps)
             row = item.to_row(details=self.details is True)
         if self.details:
@@ -87,6 +89,22 @@ class RowForm:
         if item.is_gone:
             raise ServerError(item.errors[0].message, is_gone=True)
         return self.row(replace(item, index=index), beside)
+
+
+def _kept(value: Any) -> Any:
+    """In the form that JSON has for it, with words for the numbers that JSON lacks."""
+    if isinstance(value, float):
+        return value if isfinite(value) else _NOT_FINITE[str(value)]
+    if isinstance(value, bytes):
+        return {"base64": b64encode(value).decode()}
+    if isinstance(value, Mapping):
+        return {str(key): _kept(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_kept(item) for item in value]
+    return json_ready(to_jsonable_python(value, fallback=str))
+
+
+_NOT_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
 
 def check_kept(keep: Sequence[str], there: Sequence[str], what: str) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, cast
 
 from schemax.errors import InputError
+from schemax.io.stores import Store, told
 
 EXTRA = "tables"
 
@@ -53,6 +54,16 @@ def place_of(name: str) -> str | Path:
     return name if is_remote(name) else local_path(name)
 
 
+def sidecar(name: str, suffix: str) -> str:
+    """A place beside another: its name begins with `_`, so that readers of a folder leave it out.
+
+    Readers of tables (pyarrow, Spark, DuckDB's Hive layouts) take files that begin with `_` or `.`
+    for no part of the table.
+    """
+    start = 1 + max(name.rfind("/"), name.rfind(os.sep))
+    return f"{name[:start]}_{name[start:]}{suffix}"
+
+
 def is_replaceable(name: str) -> bool:
     """Whether a new file can take the place of what is there; a device or a pipe cannot go."""
     return is_remote(name) or local_path(name).is_file() or not local_path(name).exists()
@@ -67,10 +78,11 @@ def filesystem(name: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs
 
     try:
-        system, path = url_to_fs(name)
-    except (ImportError, ValueError) as error:  # unknown protocol, or its package is missing
+        with told(name):
+            system, path = url_to_fs(name)
+    except OSError as error:
         raise InputError(f"cannot reach {name}: {error}") from error
-    return system, path
+    return Store(system, name), path
 
 
 def expand(name: str) -> list[str]:
@@ -122,7 +134,7 @@ def writing(
         return
     remote = is_remote(name)
     target = name if remote else str(local_path(name))
-    partial = scratch or f"{target}.{os.getpid()}.partial"
+    partial = scratch or sidecar(target, f".{os.getpid()}.partial")
     handle = _opened(partial, "wb", name)
     try:
         with handle:
@@ -163,6 +175,19 @@ def _rename(old: str, new: str) -> None:
         shutil.copymode(new, old)
     os.replace(old, new)
     sync_folder(Path(new).parent)
+
+
+def is_file(name: str) -> bool:
+    """Whether a place can be read."""
+    system, path = filesystem(name)
+    return bool(system.isfile(path))
+
+
+def remove_file(name: str) -> None:
+    """Of a place that need not be there."""
+    system, path = filesystem(name)
+    if system.isfile(path):
+        system.rm_file(path)
 
 
 def check_folder(name: str) -> None:

@@ -6,7 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from schemax.messages import clipped, counted
@@ -58,6 +58,13 @@ class Summary:
     decoded: int
     passes: int
     tokens: int
+
+    def after(self, earlier: Summary) -> Summary:
+        """The same with what an earlier run into the same output has cost."""
+        costs = ("computed", "seconds", "decoded", "passes", "tokens")
+        return replace(
+            self, **{cost: getattr(self, cost) + getattr(earlier, cost) for cost in costs}
+        )
 
     def lines(self) -> Iterator[str]:
         """The summary as text: duplicate ids, the commonest kinds of errors, the numbers."""

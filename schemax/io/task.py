@@ -109,10 +109,12 @@ class Task:
         found = fingerprint.of_settings(config, extractor.calibration)
         for name, schema in named_schemas(self.schemas).items():
             own = settings_of(schema)
-            format = self.options.get("format") or own.format or extractor.format or "json"
-            template = self.options.get("template") or own.template or extractor.template
+            format = self.options.get("format") or extractor.prompt.format
+            format = format or own.format or extractor.format or "json"
+            template = self.options.get("template") or extractor.named_template(schema)
             said = fingerprint.of_prompt(format, template or "verbatim")
             found[f"format {name}".strip()], found[f"template {name}".strip()] = said
+        found["prompt"] = fingerprint.of_prompt_file(extractor.prompt)
         if isinstance(extractor.model, RemoteModel):
             return found | extractor.model.fingerprint()
         model = extractor.model.model

@@ -139,7 +139,7 @@ def named_for_actors(model: str | Path | None) -> str | None:
     if name == resource_dir("embedded"):
         warn(EMBEDDED_WARNING)
         return None
-    return str(Path(name).resolve() if Path(name).is_dir() else name)
+    return str(Path(name).resolve() if Path(name).exists() else name)
 
 
 class Loaded:

@@ -13,37 +13,82 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from math import gcd
 
 CURRENCIES = {
     **{"$": "USD", "US$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR", "R$": "BRL"},
     **{code: code for code in ("USD", "EUR", "GBP", "JPY", "INR", "BRL", "CHF", "CAD", "AUD")},
-    **{"CNY": "CNY", "MXN": "MXN", "SEK": "SEK", "PLN": "PLN"},
+    **{"CNY": "CNY", "MXN": "MXN", "SEK": "SEK", "PLN": "PLN", "ZŁ": "PLN", "KČ": "CZK"},
+    **{"$US": "USD", "$CA": "CAD", "$AU": "AUD"},
+    **{"A$": "AUD", "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "MX$": "MXN", "NZ$": "NZD"},
+    **{"HK$": "HKD", "CN¥": "CNY", "₽": "RUB", "₺": "TRY", "₩": "KRW", "₪": "ILS"},
 }
-"""Signs and codes of money -> code."""
+"""Signs and codes of money, in capitals -> code."""
 
 _MONEY = "|".join(re.escape(sign) for sign in sorted(CURRENCIES, key=len, reverse=True))
 _MONEY_BEFORE = re.compile(rf"(?:^|(?<![^\W\d_]))({_MONEY})\s?$", re.IGNORECASE)
 _MONEY_BEHIND = re.compile(rf"(?:,[-–])?\s?({_MONEY})(?![^\W\d_])", re.IGNORECASE)
+_MONEY_SIGNS = "$€£¥₹₽₺₩₪"
 
+_LONGEST_MONEY = 8
 _SPACES = "\u00a0\u2009\u202f"
-_AFTER_CODE = "".join(f"|(?<={code})" for code in CURRENCIES.values())
+_CODES = tuple(dict.fromkeys(CURRENCIES.values()))
+_AFTER_CODE = "".join(f"|(?<={code})" for code in _CODES)
+_BEFORE_SIGN = rf"(?:(?<![^\s(\[:=~≈<>≤≥\"'“„;|{_MONEY_SIGNS}]){_AFTER_CODE})"
+# A minus before money: "-$5", "− € 5".
+_MINUS_BEFORE = re.compile(
+    rf"(?:^|(?<=[\s(\[:=~≈<>≤≥\"'“„;|]))(?:-|−\s?)(?:[^\W\d_]{{0,3}}[{_MONEY_SIGNS}]|{_MONEY})\s?$",
+    re.IGNORECASE,
+)
+# Of what goes on behind it, a run of digits is a part: of a time, a power, a fraction, a code.
+_CODE = r"[^\W\d_]++(?!(?<=[mtn])[23](?!\w))\d"
+_ENDS = rf"(?![⁰¹²³⁴-⁹¼-¾⅐-⅞]|:\d|\s?[/⁄]\s?\d|{_CODE})"
 _AMOUNT = re.compile(
-    rf"""(?:(?<![^\W\d_]){_AFTER_CODE})(?<!\d)(?<!\d[.,/⁄])
-    (?P<sign>(?<![^\s(\[:=~≈<>{_MONEY[-1]}])[-+−])?
-    (?:(?:(?P<units>\d+)[\s-])?(?P<top>\d+)\s?[/⁄]\s?(?P<bottom>\d+)(?![\d/⁄])
+    rf"""(?:(?<![^\W\d_]){_AFTER_CODE})(?<!\d)(?<!\d[.,/⁄:^])(?<!\d\s[/⁄])(?<!\d[/⁄]\s)(?<!\d\s[/⁄]\s)
+    (?P<sign>{_BEFORE_SIGN}(?:[-+]|−\s?))?
+    (?:(?:(?P<units>\d+)(?P<gap>[\s-]))?(?P<top>\d++)\s?[/⁄]\s?(?P<bottom>\d++){_ENDS}
       |(?P<above>\d*)\s?(?P<vulgar>[¼-¾⅐-⅞])
-      |(?P<digits>\d+(?:[.,_{_SPACES}]\d+|['’]\d{{3}}(?!\d))*|[.,]\d+)(?!\s?[/⁄]\s?\d))""",
+      |(?P<digits>(?>\d++(?:[.,_{_SPACES}]\d++|['’]\d{{3}}(?!\d))*|(?<![.,])[.,]\d++)
+        (?P<power>[eE](?:[-+]\d{{1,2}}|(?<=[.]\d[eE])\d{{1,2}})(?![^\W_]))?)
+       {_ENDS})""",
     re.VERBOSE,
 )
 _SPACED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+([.,]\d{1,2})?(?![\d.,])")
 _BY = re.compile(r"(?<=\d)[xX](?=\d)")
+# As long as what they replace: signs of numbers in other scripts.
+_ALIKE = str.maketrans("٫٬．，￥", ".,.,¥")
 _FACTORS = {
-    **dict.fromkeys(("thousand", "tausend", "tsd", "mille"), 10**3),
+    **dict.fromkeys(("dozen", "dutzend", "docena", "docenas", "dúzia", "dúzias", "dozijn"), 12),
+    **dict.fromkeys(("douzaine", "douzaines", "dozzina", "dozzine"), 12),
+    **dict.fromkeys(("hundred", "hundert", "honderd"), 100),
+    **dict.fromkeys(("thousand", "tausend", "tsd", "mille", "mila", "duizend", "tys"), 10**3),
+    **dict.fromkeys(("millier", "milliers", "millares", "tusen"), 10**3),
+    **dict.fromkeys(("lakh", "lakhs", "lac"), 10**5),
+    **dict.fromkeys(("crore", "crores", "cr"), 10**7),
+    **dict.fromkeys(("miljoner", "millioner", "miliony", "milionów", "milyon"), 10**6),
+    **dict.fromkeys(("miljarder", "milliarder", "mia", "mdr", "milyar"), 10**9),
     **dict.fromkeys(("million", "millions", "millionen", "mio", "millones", "milhões"), 10**6),
-    **dict.fromkeys(("millón", "milhão"), 10**6),
+    **dict.fromkeys(("millón", "milhão", "milione", "milioni", "miljoen", "mln"), 10**6),
     **dict.fromkeys(("billion", "billions", "bn", "milliarde", "milliarden", "mrd"), 10**9),
+    **dict.fromkeys(("milliard", "milliards", "miliardo", "miliardi", "mld", "miljard"), 10**9),
+    **dict.fromkeys(("bilhão", "bilhões"), 10**9),
+    **dict.fromkeys(("trillion", "trillions", "billionen", "billones", "billón"), 10**12),
 }
-_FACTOR = re.compile(rf"(?:\s?({'|'.join(_FACTORS)})\.?|(k))(?![^\W\d_])", re.IGNORECASE)
+_OF_MONEY = {"m": 10**6, "b": 10**9, "t": 10**12, "mil": 10**3, "k": 10**3}
+_OF_MONEY |= {"md": 10**9, "mn": 10**6, "mi": 10**6, "bi": 10**9}
+# Before money, a thousand in Turkish, and a billion in English.
+_AFTER_MONEY = frozenset("bt")
+_OF_MYRIADS = {"千": 10**3, "万": 10**4, "萬": 10**4, "億": 10**8, "亿": 10**8}
+_WORDS = "|".join(sorted(_FACTORS, key=len, reverse=True))
+_FACTOR = re.compile(
+    rf"(?:[\s-]?({_WORDS})\b\.?|(k)|([{''.join(_OF_MYRIADS)}]))(?(3)|(?![^\W\d_]))",
+    re.IGNORECASE,
+)
+_FACTOR_OF_MONEY = re.compile(r"\s?(mil|md|mn|mi|bi|[mbtk])(?![^\W\d_])", re.IGNORECASE)
+_ORDINAL = re.compile(
+    r"(?:.?(?<!1)(?:1st|2nd|3rd)|.?(?:(?<=1)[1-3]|[04-9])th)(?![^\W\d_])", re.IGNORECASE | re.DOTALL
+)
+_HALVED = (2, 3, 4, 8, 16, 32, 64)
 _PARTS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 20, 25, 32, 50, 64, 100)
 # As many as a double keeps.
 _FRACTIONS = Context(prec=15)
@@ -68,12 +113,18 @@ def amounts_in(text: str, *, whole: bool, thousands: bool = True) -> list[Amount
 
     whole: of a field that takes whole numbers only. thousands: whether "k" is a factor.
     """
-    text = _joined(text)
+    text = _joined(text.translate(_ALIKE))
     return [
         amount
         for match in _AMOUNT.finditer(text)
         for amount in _read(text, match, whole, thousands)
     ]
+
+
+def is_ordinal(text: str, end: int) -> bool:
+    """Whether the number that ends here is one of an order: "2nd", "3rd", "11th"."""
+    found = _ORDINAL.match(text, max(0, end - 2))
+    return found is not None and found.end() == end + 2
 
 
 def currency_beside(text: str, start: int, end: int) -> str | None:
@@ -91,11 +142,12 @@ def plain(value: Decimal) -> str:
 def _joined(text: str) -> str:
     """With thin spaces for those that surely separate thousands, and "×" in "10x20": as long."""
     text = _BY.sub("×", text)
-    found = _SPACED.search(text)
-    if found is None:
-        return text
-    is_sure = found[1] or found[0] == text.strip() or currency_beside(text, *found.span())
-    return text.replace(found[0], found[0].replace(" ", _SPACES[-1])) if is_sure else text
+
+    def joined(found: re.Match[str]) -> str:
+        is_sure = found[1] or found[0] == text.strip() or currency_beside(text, *found.span())
+        return found[0].replace(" ", _SPACES[-1]) if is_sure else found[0]
+
+    return _SPACED.sub(joined, text)
 
 
 def _read(text: str, match: re.Match[str], whole: bool, thousands: bool) -> Iterator[Amount]:
@@ -104,23 +156,41 @@ def _read(text: str, match: re.Match[str], whole: bool, thousands: bool) -> Iter
     start, end = match.span()
     if match["bottom"]:
         top, bottom = Decimal(match["top"]), Decimal(match["bottom"])
-        if bottom not in _PARTS or (match["units"] and top >= bottom):
-            return  # "100/240", a pair of numbers
+        is_part = bottom in _PARTS and 0 < top < bottom and gcd(int(top), int(bottom)) == 1
+        if not is_part or (match["gap"] == "-" and bottom not in _HALVED):
+            return  # "100/240", "24/7" or "10/12": a pair of numbers
         value = Decimal(match["units"] or 0) + _FRACTIONS.divide(top, bottom)
     elif match["vulgar"]:
         part = Decimal(str(unicodedata.numeric(match["vulgar"])))
         value = Decimal(match["above"] or 0) + _FRACTIONS.plus(part)
     else:
         is_money = currency_beside(text, start, end) is not None
-        value, reason = _without_separators(match["digits"], whole or is_money)
+        mantissa = match["digits"].removesuffix(match["power"] or "")
+        value, reason = _without_separators(mantissa, whole or is_money)
         if value is None:
             return
+        if match["power"]:
+            value = value.scaleb(int(match["power"][1:]))
     digits = sum(character.isdigit() for character in match["digits"] or "")
-    factor = _FACTOR.match(text, end)
-    if factor and (factor[1] or thousands):
-        value *= _FACTORS[factor[1].lower()] if factor[1] else 1000
-        end = factor.end()
-    yield Amount(-value if match["sign"] in ("-", "−") else value, start, end, digits, reason)
+    factor, end = _factor(text, start, end, thousands)
+    minus = _MINUS_BEFORE.search(text, max(0, start - _LONGEST_MONEY), start)
+    is_negative = match["sign"][0] in "-−" if match["sign"] else minus is not None
+    yield Amount(-value * factor if is_negative else value * factor, start, end, digits, reason)
+
+
+def _factor(text: str, start: int, end: int, thousands: bool) -> tuple[int, int]:
+    """What the words behind a number multiply it by, and where they end."""
+    factor = 1
+    while (found := _FACTOR.match(text, end)) and (thousands or not found[2]):
+        word = found[1] or found[3] or "thousand"
+        factor *= _OF_MYRIADS.get(word) or _FACTORS[word.lower()]
+        end = found.end()
+    found = _FACTOR_OF_MONEY.match(text, end) if factor == 1 else None
+    before = _MONEY_BEFORE.search(text, max(0, start - 4), start)
+    is_money = found and (before or _MONEY_BEHIND.match(text, found.end()))
+    if found and is_money and (before or found[1].lower() not in _AFTER_MONEY):
+        return _OF_MONEY[found[1].lower()], found.end()
+    return factor, end
 
 
 def _without_separators(text: str, grouped: bool) -> tuple[Decimal | None, str | None]:

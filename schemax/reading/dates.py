@@ -8,6 +8,7 @@ date has day, month and year, or is none.
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from functools import lru_cache
 
 from schemax.reading import Reading, noted
@@ -33,7 +34,9 @@ def read_date(text: str, with_time: bool) -> Reading:
     Raises ValueError for several dates.
     """
     # A year, at least, is in digits; to look for it in words takes long.
-    if _ISO.fullmatch(text) or not _DIGIT.search(text):
+    if _ISO.fullmatch(text):
+        return Reading(text) if with_time else _day_of(text)
+    if not _DIGIT.search(text):
         return Reading(text)
     found = _parsed(text, with_time)
     if found is None:
@@ -47,6 +50,16 @@ def read_date(text: str, with_time: bool) -> Reading:
     is_doubtful = numeric and int(numeric[1]) <= 12 and int(numeric[3]) <= 12
     order = "month first" if numeric and numeric["mark"] == "/" else "day first"
     return noted(text, found, order if is_doubtful else None)
+
+
+def _day_of(text: str) -> Reading:
+    """The day of a moment in ISO 8601; any other text as it is."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return Reading(text)
+    day = moment.date().isoformat()
+    return Reading(text) if day == text else noted(text, day, "without the time")
 
 
 def _parsed(text: str, with_time: bool) -> str | None:

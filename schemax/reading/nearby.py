@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from functools import lru_cache
 from itertools import islice
 
-from schemax.reading import Reading, units
+from schemax.reading import Reading, noted, units
+from schemax.reading.amounts import Amount
 from schemax.reading.numbers import read_number
+from schemax.reading.units import unit_beside
 
-_BARE = re.compile(r"\d+(?:[.,]\d+)?")
+_BARE = re.compile(r"[-−]?\d+(?:[.,]\d+)?")
 _NUMBER = re.compile(r"\s*\d")
 # Of one number in one document.
 _MOST_PLACES = 100
@@ -18,31 +22,55 @@ _MOST_PLACES = 100
 def read_nearby(text: str, documents: tuple[str, ...], whole: bool, unit: str) -> Reading | None:
     """A bare number, in the unit that stands behind it in the documents; None to take it as it is.
 
-    It is taken as it is where any document states it in the field's own unit, without a unit, or
-    in several others.
+    It is taken as it is where any document states it in the field's own unit or without a unit, and
+    where none states it at all. Equal numbers are one: a 340.0 stands in "340 g".
+
+    Raises ValueError where all documents that state it do so in units that do not convert, or in
+    several that do.
     """
     if not _BARE.fullmatch(text):
         return None
     stated = list(islice(_stated(text, documents, unit), _MOST_PLACES))
     if not stated or "" in stated:
         return None
-    readings = [read_number(found, whole, unit) for found in dict.fromkeys(stated)]
-    return readings[0] if len({reading.value for reading in readings}) == 1 else None
+    found = [(place, read_number(place, whole, unit)) for place in dict.fromkeys(stated)]
+    values = {reading.value for _, reading in found}
+    if len(values) > 1:
+        places = " and ".join(f'"{place}"' for place, _ in found)
+        raise ValueError(f"the documents state {places}, and the value has no unit")
+    place, reading = found[0]
+    return reading if reading.note else noted(place, reading.value)
+
+
+@lru_cache(maxsize=4096)
+def places_of(text: str) -> re.Pattern[str]:
+    """Where a number stands, whatever separates its thousands and how many zeros are behind it.
+
+    text: digits with at most one sign of decimals between them.
+    """
+    whole, _, decimals = text.lstrip("-−").replace(",", ".").partition(".")
+    decimals = decimals.rstrip("0")
+    head = len(whole) % 3 or 3
+    groups = [whole[:head], *(whole[at : at + 3] for at in range(head, len(whole), 3))]
+    digits = "[.,'’ \u00a0\u2009\u202f]?".join(groups)
+    behind = rf"[.,]{decimals}0*" if decimals else r"(?:[.,]0{1,2}(?!\d))?"
+    return re.compile(rf"(?<![\w.,/'’]){digits}{behind}(?![.,/'’]?\d)")
 
 
 def _stated(text: str, documents: Iterable[str], unit: str) -> Iterator[str]:
-    """The number with its unit, once a place; without it where that is no other of its kind."""
-    digits = re.escape(text).replace(r"\.", "[.,]")
-    number = re.compile(rf"(?<![\w.,/]){digits}(?![.,/]?\d)")
+    """The number with its unit, once a place; "" where that is the field's, or there is none."""
+    number = places_of(text)
+    shown = re.sub(r"[.,]0+$", "", text)
     for document in documents:
         for match in number.finditer(document):
+            start, end = match.span()
+            amount = Amount(Decimal(0), start, end, 0)
+            found = unit_beside(document, amount, unit)
             # Not "5 ft 11 in", and not "3 in 1".
-            behind = [
-                (found, end)
-                for found, end in units.units_behind(document, match.end())
-                if units.converts(found, unit) and not _NUMBER.match(document, end)
-            ]
-            if not behind or behind[-1][0] == units.unit_named(unit):
+            is_other = found is not None and not _NUMBER.match(document, found[1])
+            if found is None or not is_other or found[0] == units.unit_named(unit):
                 yield ""
+            elif found[1] == end:  # money, whose sign may stand in front
+                yield f"{shown} {found[0]}"
             else:
-                yield document[match.start() : behind[-1][1]]
+                yield shown + document[end : found[1]]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 from schemax.reading import Reading, noted, units
-from schemax.reading.amounts import CURRENCIES, Amount, amounts_in, plain
+from schemax.reading.amounts import CURRENCIES, Amount, amounts_in, is_ordinal, plain
 from schemax.reading.number_words import in_digits
 
 _LITERAL = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
@@ -21,6 +23,44 @@ _TO = re.compile(
 _AND = re.compile(rf"\s*{_UNIT}\s*(?:and|und|et|y|e)\s*{_SIGN}\s*", re.IGNORECASE)
 _BETWEEN = re.compile(r"\b(?:between|zwischen|entre)\b[^\d]*$", re.IGNORECASE)
 _TIMES = re.compile(rf"\s*{_UNIT}\s*[x×*]\s*", re.IGNORECASE)
+_DEGREES = r"(?:°|º|degrees?|grad|degrés?|grados|graus|gradi|graden)?\s*[cfk]?"
+_BELOW = re.compile(
+    rf"\s*{_DEGREES}\s+(?:below zero|unter null|sous zéro|bajo cero|abaixo de zero|sotto zero)\b",
+    re.IGNORECASE,
+)
+# As people write them, with what reads alike to `amounts_in`.
+_INVISIBLE = re.compile("[\u200b-\u200f\u061c\u2066-\u2069\ufeff]")
+_MINUS = re.compile(
+    r"(?<!\d )\b(?:minus|negative|moins|menos|meno)\s+(?=[^\W\d_]{0,3}[$€£¥₹]?\s?[\d.,])",
+    re.IGNORECASE,
+)
+_POWER = re.compile(
+    r"(?<=\d)\s?[x×·*]\s?10\s?(?:(?:\^|\*\*)\s?([-−+]?\d{1,2})|([⁻]?[⁰¹²³⁴-⁹]{1,2}))"
+)
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻−", "0123456789--")
+_HALF = re.compile(
+    r"(?<=\d)\s+(?:and an?|and one|and|et|y|und ein|e|en een|en)\s+"
+    r"(?:(half|demie?|medi[oa]|mei[oa]|mezz[oa]|halbe?s?|halve)\b|(quarter\b)|(?=\d\s?[/⁄]\s?\d|[¼-¾⅐-⅞]))",
+    re.IGNORECASE,
+)
+_BULLET = re.compile(r"\s*[-‐–—]\s+(?=\D{0,3}\d)")
+_HOURS = r"h|hrs?|hours?|std|stunden?|heures?|horas?|ore|uur"
+_CLOCK = re.compile(
+    rf"(?<![\w:.,])(\d{{1,3}}):([0-5]\d)(?::([0-5]\d))?\s*({_HOURS}|min|minutes?|minuten|minutos)\b\.?",
+    re.IGNORECASE,
+)
+_RUN_TOGETHER = re.compile(
+    r"(?<=\d)\s?(h|hrs?|min|ft|feet|lbs?|st|kg)(?=\d{1,3}(?:[.,]\d+)?(?!\d)\s?(?:m|min|mn|s|sec|in|oz|lbs?|g|['\"”″]|$|[\s,;)]))",
+    re.IGNORECASE,
+)
+_MINUTES = re.compile(r"(?<=\d)\s?m(?![^\W_])", re.IGNORECASE)
+_SMALLER = {
+    "foot": "inch",
+    "hour": "minute",
+    "minute": "second",
+    "pound": "ounce",
+    "stone": "pound",
+}
 _JOINED = re.compile(r"\s*(?:,|and|und|et|y|e)?\s*", re.IGNORECASE)
 
 
@@ -37,12 +77,18 @@ def read_number(text: str, whole: bool, unit: str | None) -> Reading:
     if _LITERAL.fullmatch(text) and not (whole and "." in text):
         return Reading(text)
     thousands = unit is None or not units.converts(units.unit_named("kelvin"), unit)
-    shown = text
+    shown, text = text, _spelt_usually(text, unit)
     amounts = amounts_in(text, whole=whole, thousands=thousands)
-    if not amounts and (text := in_digits(text)) != shown:
+    is_in_words = False
+    if not any(character.isdigit() for character in text):
+        written = _spelt_usually(in_digits(text), unit)
+        is_in_words, text = written != text, written
         amounts = amounts_in(text, whole=whole, thousands=thousands)
     if not amounts:
         return Reading(shown)
+    amounts = _without_ordinals(text, amounts, unit)
+    _check_understood(text, amounts, unit)
+    amounts = [_below_zero(text, amount) for amount in amounts]
     if unit is None:
         amount, reason = _one_of(text, amounts)
         value = amount.value
@@ -52,8 +98,85 @@ def read_number(text: str, whole: bool, unit: str | None) -> Reading:
             value = Decimal(round(value))
     if _LITERAL.fullmatch(shown) and Decimal(shown) == value:
         return Reading(plain(value))
-    in_words = None if text == shown else "number words"
+    in_words = "number words" if is_in_words else None
     return noted(shown, plain(value), amount.reason, in_words, reason)
+
+
+def _spelt_usually(text: str, unit: str | None) -> str:
+    """With signs, powers, halves and times in the one spelling that amounts are looked for in."""
+    text = _INVISIBLE.sub("", text)
+    text = _MINUS.sub("-", text)
+    text = _POWER.sub(lambda f: "e" + _signed((f[1] or f[2]).translate(_RAISED)), text)
+    text = _HALF.sub(lambda f: " 1/2" if f[1] else " 1/4" if f[2] else " ", text)
+    if unit is not None and units.converts(units.unit_named("hour"), unit):
+        text = _RUN_TOGETHER.sub(r" \1 ", _CLOCK.sub(_in_parts, text))
+        return _MINUTES.sub(" min", text)
+    return _RUN_TOGETHER.sub(r" \1 ", text)
+
+
+def _signed(power: str) -> str:
+    return power if power[0] in "+-" else f"+{power}"
+
+
+def _in_parts(found: re.Match[str]) -> str:
+    """ "1:30 h" as "1 h 30 min"."""
+    is_hours = found[3] or re.fullmatch(_HOURS, found[4], re.IGNORECASE)
+    names = ("h", "min", "s") if is_hours else ("min", "s", "")
+    parts = zip(found.groups()[:3], names, strict=True)
+    return " ".join(f"{number} {name}" for number, name in parts if number)
+
+
+def _below_zero(text: str, amount: Amount) -> Amount:
+    is_below = amount.value > 0 and _BELOW.match(text, amount.end)
+    return replace(amount, value=-amount.value) if is_below else amount
+
+
+def _check_understood(text: str, amounts: Sequence[Amount], unit: str | None) -> None:
+    """Raises ValueError for a number beside which something stands that may change it."""
+    if (found := _BULLET.match(text)) and found.end() >= amounts[0].start - 3:
+        raise ValueError("begins with a hyphen, which may be a minus")
+    for amount in amounts:
+        word = _WORD.match(text, amount.end)
+        if word is None:
+            continue
+        name = word[1].lower()
+        if name == "mil" and (unit is None or not units.converts(units.unit_named("mil"), unit)):
+            raise ValueError('"mil" may be a thousand, or the thousandth of an inch')
+        if _SCALE.match(name) and units.unit_named(name) is None:
+            raise ValueError(f'"{word[1]}" may be a factor, in a language that is not read')
+        if " " in word[0] and name != "mil" and _is_number_word(name):
+            raise ValueError(f'"{word[1]}" goes on with the number in words')
+
+
+_SCALE = re.compile(
+    r"mil[ijy]|mill?[iy]|[bt]il[ijy]|bill?[iy]|tys|tus[ie]n|hund|(?:md|mrd|mlj?n|mld)$"
+)
+_WORD = re.compile(r"\s?([^\W\d_]+)")
+
+
+def _is_number_word(word: str) -> bool:
+    try:
+        return word not in _ARTICLES and in_digits(word) != word
+    except ValueError:
+        return word not in _ARTICLES
+
+
+_ARTICLES = frozenset(
+    {"a", "an", "en", "e", "y", "et", "und", "um", "un", "una", "uma", "uno", "ein", "eine", "een"}
+    | {"one", "half", "once", "single", "double"}
+)
+
+
+def _without_ordinals(text: str, amounts: list[Amount], unit: str | None) -> list[Amount]:
+    """Amounts beside which "2nd" and the like count for nothing; alone, these are numbers too.
+
+    Raises ValueError where nothing else is stated for a field with a unit.
+    """
+    others = [amount for amount in amounts if not is_ordinal(text, amount.end)]
+    if not others and unit is not None:
+        stated = ", ".join(text[amount.start : amount.end + 2] for amount in amounts)
+        raise ValueError(f"states a place in an order ({stated}), and no amount in {unit}")
+    return others or amounts
 
 
 def _one_of(text: str, amounts: Sequence[Amount]) -> tuple[Amount, str | None]:
@@ -76,6 +199,7 @@ def _in_unit(text: str, amounts: Sequence[Amount], unit: str) -> tuple[Amount, D
         # "50 to 55 cm": both of them are in centimetres.
         first, last = amounts
         stated[first] = stated[first] or stated[last]
+    _take_smaller(text, amounts, stated, unit)
     fitting = {a: found for a, found in stated.items() if found and units.converts(found[0], unit)}
     if not fitting:
         bare = [amount for amount, found in stated.items() if found is None]
@@ -96,6 +220,34 @@ def _in_unit(text: str, amounts: Sequence[Amount], unit: str) -> tuple[Amount, D
     how = None if found == units.unit_named(unit) else f"{found} in {unit}"
     why = "; ".join(filter(None, (reason, how)))
     return amount, units.converted(amount, found, unit), why or None
+
+
+def _take_smaller(
+    text: str,
+    amounts: Sequence[Amount],
+    stated: dict[Amount, tuple[Any, int] | None],
+    unit: str,
+) -> None:
+    """A bare number at the end of a larger part is in the next smaller unit: 6'2, 1 h 30.
+
+    Raises ValueError for one that may be the front of a number: "1 299 g".
+    """
+    for one, other in pairwise(amounts):
+        found = stated[one]
+        if stated[other] is None and found is not None and units.converts(found[0], unit):
+            between, rest = text[found[1] : other.start], text[other.end :]
+            if between.strip() or _GOES_ON.match(rest):
+                continue
+            smaller = _SMALLER.get(str(found[0]))
+            if smaller is None:
+                raise _several([one, other])
+            stated[other] = units.unit_named(smaller), other.end
+        elif found is None and _GROUPED.fullmatch(text[one.start : other.end]):
+            raise _several([one, other])
+
+
+_GOES_ON = re.compile(r"\s*[^\W_]")
+_GROUPED = re.compile(r"\d{1,3} \d{3}")
 
 
 def _compound(text: str, fitting: dict[Amount, tuple[object, int]]) -> list[Amount]:

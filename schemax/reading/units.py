@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from schemax.reading.amounts import CURRENCIES, Amount, currency_beside
+from schemax.reading.amounts import CURRENCIES, Amount, currency_beside, is_ordinal
 
 # What pint takes for something else, or does not know; in lower case.
 _SPELLINGS = {
@@ -16,6 +16,13 @@ _SPELLINGS = {
     **dict.fromkeys(("pulgada", "pulgadas", "polegada"), "inch"),
     **dict.fromkeys(("'", "’", "′", "fuß", "pied", "pieds"), "foot"),
     **dict.fromkeys(("fl oz", "fl. oz", "fl.oz", "fluid ounces"), "fluid_ounce"),
+    **dict.fromkeys(("floz", "fl ozs", "fl. ozs", "fl.oz.", "fl oz.", "fluid oz"), "fluid_ounce"),
+    **dict.fromkeys(("fluid ounce", "us fl oz", "oz fl", "oz. fl"), "fluid_ounce"),
+    **dict.fromkeys(("ozs", "onces", "onza", "onzas", "unze", "unzen"), "ounce"),
+    **dict.fromkeys(("lbs", "libra", "libras", "livre", "livres"), "pound"),
+    **dict.fromkeys(("cc", "ccm"), "cubic_centimeter"),
+    **dict.fromkeys(("mil", "mils"), "thou"),
+    **{"kb": "kilobyte", "mb": "megabyte", "gb": "gigabyte", "tb": "terabyte"},
     **dict.fromkeys(("gr", "g", "gramm", "gramme", "grammes", "gramos", "gramas"), "gram"),
     **dict.fromkeys(("kilo", "kilos", "kgs"), "kilogram"),
     **dict.fromkeys(("ltr", "litro", "litros"), "liter"),
@@ -51,14 +58,52 @@ _DEFINITIONS = (
     "frame = [frame]",
     *(f"{code} = [money_{code}]" for code in sorted(set(CURRENCIES.values()))),
 )
-_LETTERS = r"""(?:[^\W\d_]|[%°"'’″′”²³/.])+"""
-_WORD = rf"{_LETTERS}[23]?"
+_LETTERS = r"""(?:[^\W\d_]|[%°"'’″′”²³/._])+"""
+_WORD = rf"{_LETTERS}(?:(?<=[^\W\d_])[23])?"
 # No more than that reaches pint, which would compute 9**9**9.
 _NAME = re.compile(
     rf"[$€£¥₹]|{_LETTERS}(?:(?:\^|\*\*)?[23])?(?:[\s*·]+{_LETTERS}(?:(?:\^|\*\*)?[23])?){{0,3}}|R\$|US\$"
 )
 _BEHIND = re.compile(rf"[\s‐-–-]*({_WORD})(?:\s+({_WORD}))?(?:\s+({_WORD}))?")
 _LONGEST = 24
+
+# Units that a number of a shop's text may have, without their prefixes. pint knows many more, which
+# any word may spell: "D" is a debye, "fl" a femtolitre, "men" nothing, "at" a technical atmosphere.
+_PREFIX = re.compile(
+    r"^(?:kilo|hecto|deci|centi|milli|micro|nano|mega|giga|tera|kibi|mebi|gibi|tebi)"
+)
+_USUAL = frozenset(
+    {"gram", "metric_ton", "ounce", "pound", "stone", "liter", "gallon", "quart", "pint", "cup"}
+    | {"tablespoon", "teaspoon", "fluid_ounce", "cubic_centimeter", "meter", "inch", "foot", "yard"}
+    | {"mile", "hour", "minute", "second", "day", "week", "month", "year", "watt", "volt", "ampere"}
+    | {"ampere_hour", "watt_hour", "hertz", "bit", "byte", "percent", "degree_Celsius", "kelvin"}
+    | {"degree_Fahrenheit", "piece", "frame", "lumen", "decibel", "pixel", "dot", "horsepower"}
+    | {
+        "british_thermal_unit",
+        "calorie",
+        "joule",
+        "newton",
+        "pascal",
+        "bar",
+        "pound_force_per_square_inch",
+    }
+    | {
+        "square_foot",
+        "square_inch",
+        "acre",
+        "hectare",
+        "knot",
+        "degree",
+        "carat",
+        "kilometer_per_hour",
+        "mile_per_hour",
+    }
+    | set(CURRENCIES.values())
+)
+# Letters that name units more often than sizes, classes and versions.
+_ONE_LETTER = frozenset("glmvwhs\"'’″′”%$€£¥₹°")
+_WORDS_TOO = frozenset({"in", "in."})
+_GOES_ON = re.compile(r"\s+[^\W\d_]")
 
 
 @lru_cache(maxsize=1)
@@ -102,19 +147,36 @@ def unit_beside(text: str, amount: Amount, wanted: str) -> tuple[Any, int] | Non
     """The unit that a text states with an amount, and where it ends; None if it states none.
 
     Of several readings ("in", "in a") the longest that converts to the wanted unit, else the
-    shortest: "fl" is a femtolitre.
+    longest that shops write.
     """
     code = currency_beside(text, amount.start, amount.end)
     if code is not None:
         return unit_named(code), amount.end
-    found = list(units_behind(text, amount.end))
+    return unit_behind(text, amount.end, wanted)
+
+
+def unit_behind(text: str, end: int, wanted: str) -> tuple[Any, int] | None:
+    """The unit that a text names from some place on, and where it ends; None if it names none."""
+    found = list(units_behind(text, end))
     fitting = [pair for pair in found if converts(pair[0], wanted)]
-    return next(iter(fitting[-1:] or found), None)
+    usual = [pair for pair in found if _is_usual(pair[0], text, end, pair[1])]
+    return next(iter(fitting[-1:] or usual[-1:]), None)
+
+
+def _is_usual(unit: Any, text: str, start: int, end: int) -> bool:
+    """Whether a unit that does not convert is one all the same, and no word of another sense."""
+    name = text[start:end].strip(" \u00a0-‐–.").lower()
+    if len(name) == 1 and name not in _ONE_LETTER:
+        return False
+    if name in _WORDS_TOO and _GOES_ON.match(text, end):
+        return False
+    return all(part in _USUAL or _PREFIX.sub("", part) in _USUAL for part in unit._units)
 
 
 def units_behind(text: str, end: int) -> Iterator[tuple[Any, int]]:
     """Units that a text may name from some place on, and where each ends; ever longer ones."""
-    match = _BEHIND.match(text, end)
+    # "nd", "rd", "st" and "th" are units of pint's.
+    match = None if is_ordinal(text, end) else _BEHIND.match(text, end)
     for last in (1, 2, 3):
         if match and match[last] and match.end(last) - match.start(1) <= _LONGEST:
             unit = unit_named(text[match.start(1) : match.end(last)])

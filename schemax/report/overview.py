@@ -8,6 +8,7 @@ from typing import Any
 
 from schemax.io.finished import RunRecord
 from schemax.io.summary import Tally
+from schemax.messages import counted
 from schemax.results import Extraction
 from schemax.results.lists import without_items
 
@@ -74,10 +75,10 @@ class Overview:
 
 
 def facts_of(record: RunRecord, price_per_hour: float | None = None) -> list[tuple[str, str]]:
-    """What a run was made with, and what the last call for it has cost."""
+    """What a run was made with, and what it has cost, retries included."""
     summary, settings = record.summary, record.settings
     hours = summary.seconds / 3600
-    cost = f"{hours:,.3g} hours for {summary.computed:,} of the rows"
+    cost = f"{hours:,.3g} hours for {counted(summary.computed, 'computed row')}"
     if price_per_hour is not None:
         cost += f", {hours * price_per_hour:,.2f} at {price_per_hour:g} an hour"
     return [

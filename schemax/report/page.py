@@ -13,7 +13,7 @@ from string import Template
 from typing import Any
 
 from schemax.errors import InputError
-from schemax.io.storage import writing
+from schemax.io.storage import filesystem, is_remote, local_path, writing
 from schemax.report.overview import Overview
 from schemax.report.rows import FieldSets, plain_row, to_json
 from schemax.results import Extraction
@@ -102,21 +102,30 @@ def page_of(
 def open_report(name: str, title: str) -> Iterator[Report]:
     """A report that is written in the end, even if an error or an interrupt is that end.
 
-    Raises InputError at once where nothing could be written.
+    name: a path, or an address such as s3://bucket/page.html.
+
+    Raises InputError at once where nothing could be written, as far as that can be told.
     """
-    path = Path(name)
-    if path.is_dir() or not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
-        raise InputError(f"cannot write {name}: it must be a file in a writable folder")
+    _check_writable(name)
     report = Report(title)
     try:
         yield report
     except BaseException as error:
         if report.total:
             report.cut = True
-            write_whole(path, report.html())
+            write_whole(name, report.html())
             error.add_note(f"report of the rows so far: {name}")
         raise
-    write_whole(path, report.html())
+    write_whole(name, report.html())
+
+
+def _check_writable(name: str) -> None:
+    if is_remote(name):
+        filesystem(name)
+        return
+    path = local_path(name)
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"cannot write {name}: it must be a file in a writable folder")
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from schemax.attributes import Attribute
 from schemax.formats import OutputFormat
 from schemax.reading.markup import plain_text
+from schemax.results.echoes import echo_note, is_echo
 from schemax.results.extraction import Extraction, FieldResult, LaterResults, SlotText, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
 from schemax.results.finals import MOVED, final, of_other_kinds
@@ -33,14 +34,16 @@ def build(
     steps: int = 0,
     texts: Mapping[str, str] | None = None,
     strict: bool = False,
+    prompt: str = "",
 ) -> Extraction[T]:
     """One document's slots as an instance of `schema`, or as a failed row that says why.
 
     `slots` is aligned with `attributes`; None is a field that the output did not mention, and
     counts as null. `texts` are the document's, by field; without them no result has spans.
-    `strict` reads literals alone, whatever the fields say. Nothing that the slots' texts or the
-    schema's validators do is raised; ValueError only if the slots do not fit the attributes, or
-    these the schema.
+    `strict` reads literals alone, whatever the fields say. `prompt` is what the model read before
+    the document: texts that stand there and not in the document are noted. Nothing that the slots'
+    texts or the schema's validators do is raised; ValueError only if the slots do not fit the
+    attributes, or these the schema.
     """
     row = row_of(schema, attributes, slots, format, texts, strict)
     instance = instance_of(row, schema)
@@ -52,7 +55,7 @@ def build(
             name: result
             for attribute, slot in zip(attributes, slots, strict=True)
             for name, result in _results(
-                row, source, row.tree.leaves[attribute.path], slot, instance, aside
+                row, source, row.tree.leaves[attribute.path], slot, instance, aside, prompt
             )
         }
 
@@ -97,16 +100,17 @@ def _results(
     slot: SlotText | None,
     instance: Any,
     aside: Collection[int],
+    prompt: str,
 ) -> Iterator[tuple[str, FieldResult]]:
     """Of the leaf, and of all leaves of the nested models that it is a list of.
 
     aside: indices of leaves of kinds that were not chosen.
     """
-    result = _result(row, source, leaf, slot, instance, leaf.index in aside)
+    result = _result(row, source, leaf, slot, instance, leaf.index in aside, prompt)
     yield leaf.attribute.name, result
     for inner, one in row.items.get(leaf.index, ()):
         if inner.number is None:
-            yield from _results(row, source, inner, one, instance, aside)
+            yield from _results(row, source, inner, one, instance, aside, prompt)
 
 
 def _result(
@@ -116,6 +120,7 @@ def _result(
     slot: SlotText | None,
     instance: Any,
     is_aside: bool,
+    prompt: str,
 ) -> FieldResult:
     path = leaf.attribute.path
     value = MOVED if instance is None else final(row, instance, path)
@@ -130,6 +135,8 @@ def _result(
         return FieldResult(raw=None, value=value, finish_reason="eos", tokens=0)
     spans = () if value is None else _spans(row, source, leaf, instance)
     slot = taken_together(slot)
+    if echoed := echo_note(_echoes(row, leaf, spans, prompt)):
+        note = f"{note}; {echoed}" if note else echoed
     return FieldResult(
         raw=slot.raw,
         value=value,
@@ -145,6 +152,15 @@ def _result(
         finish_reason=slot.finish_reason,
         tokens=slot.tokens,
     )
+
+
+def _echoes(row: Row, leaf: Leaf, spans: Sequence[Span | None], prompt: str) -> list[str]:
+    """Texts of the leaf's value that stand in the prompt alone. Choices all stand there."""
+    is_text = any(one.kind == "string" for one in leaf.attribute.variants)
+    if not prompt or not is_text or leaf.choices is not None:
+        return []
+    stated = zip(row.stated[leaf.index], spans, strict=False)
+    return [text for text, span in stated if span is None and is_echo(text, prompt)]
 
 
 def _spans(row: Row, source: Source | None, leaf: Leaf, instance: Any) -> tuple[Span | None, ...]:

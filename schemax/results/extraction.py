@@ -71,7 +71,8 @@ class FieldResult:
         a default, and for bool, which has no text of its own.
     note: what was read into the text, '"140 cm" read as 55.1 (centimeter in inch)'; of a list, into
         all items; and of a value that was refused and asked for again, the first one with what was
-        said of it. None where the text is a literal already, or could not be read.
+        said of it; and of a text that stands in the prompt and not in the document, that. None
+        where the text is a literal already, or could not be read.
     finish_reason: "eos" also for a field that the output did not mention.
     tokens: how many were decoded for it, delimiter included.
     """
@@ -201,6 +202,7 @@ class SlotText:
 
     raw: its text, delimiter dropped.
     complete: whether its stop rule was met, so that nothing of the value can be missing.
+    is_loop: whether it ends in the same few tokens over and over.
     left_out: whether the value is too improbable to be taken for one.
     items: of a list in two phases, whose raw text is the count, the slots of every item.
     repaired: what was written when the value was asked for again, until one of both is taken.
@@ -223,6 +225,7 @@ class SlotText:
     repaired: SlotText | None = None
     refused: tuple[str, str] | None = None
     note: str | None = None
+    is_loop: bool = False
 
     @property
     def is_cut(self) -> bool:

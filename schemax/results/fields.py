@@ -16,6 +16,7 @@ from schemax.attributes.annotations import annotation_of
 from schemax.attributes.classes import complete
 from schemax.attributes.field_settings import max_depth_of
 from schemax.attributes.field_type import FieldType
+from schemax.attributes.json_checks import json_properties
 from schemax.attributes.kinds import KindName, Kinds, kinds_of
 from schemax.attributes.recursion import asked_type, root_type
 from schemax.attributes.unions import is_bare
@@ -105,12 +106,16 @@ def _field_tree_of(schema: Any) -> FieldTree:
     )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def part_of(schema: Any, name: str) -> type[BaseModel]:
     """A model of one of the schema's own fields, to read it before the others are there."""
     field = schema.model_fields[name]
     fields: Any = {name: (field.annotation, field)}
-    return create_model(schema.__name__, __config__=schema.model_config, **fields)
+    made: Any = create_model(schema.__name__, __config__=schema.model_config, **fields)
+    if own := json_properties(schema).get(name):
+        made.__json_properties__ = {name: own}
+    part: type[BaseModel] = made
+    return part
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def _read_below(row: Row, node: Leaf | Group) -> Any:
     return one_or_several(node, list(stated.values())) if node.is_list else stated
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def _adapter(schema: Any, name: str) -> TypeAdapter[Any]:
     return TypeAdapter(annotation_of(fields_of(schema)[name]))
 

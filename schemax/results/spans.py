@@ -19,12 +19,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 
 from rapidfuzz import fuzz
 
 from schemax.reading.folding import Folded, bare, folded, is_mark, loose, occurrences, units_of
 from schemax.reading.likeness import numbers_in, reads_alike
 from schemax.reading.markup import MarkedUp, plain_text
+from schemax.reading.nearby import places_of
 from schemax.results.extraction import Span
 
 # Values of so few characters stand inside the words of any longer text by chance. They count only
@@ -70,10 +72,12 @@ class Source:
     def _located(self, value: str) -> Span | None:
         value = value.strip()
         short = len(value) <= _SHORT
-        allowed = _NUMBER_AND_UNIT if short else _THROUGH
+        is_number = _NUMERIC.fullmatch(value) is not None
+        allowed = _NUMBER_AND_UNIT if short or is_number else _THROUGH
         return (
             self._best(self._exact(value), allowed)
             or self._best(self._loose(value), allowed)
+            or (self._best(self._numbers(value), allowed) if is_number else None)
             or self._best(self._bare(value), _NUMBER_AND_UNIT)
             or (None if short else self._fuzzy(value))
         )
@@ -94,6 +98,13 @@ class Source:
         for field, text in self._texts.items():
             for start, end in occurrences(value, text):
                 yield Span(start, end, field)
+
+    def _numbers(self, value: str) -> Iterator[Span]:
+        """Equal numbers: 1299.0 stands in "1,299"."""
+        number = places_of(value)
+        for field, text in self._texts.items():
+            for found in islice(number.finditer(text), _MOST_NUMBERS):
+                yield Span(*found.span(), field)
 
     def _loose(self, value: str) -> Iterator[Span]:
         wanted = folded(value, loose).strip()
@@ -151,6 +162,8 @@ def _cut(text: str, at: int) -> int:
     before, after = text[at - 1], text[at]
     if is_mark(after):
         return _THROUGH
+    if _DIGIT.search(text, max(0, at - 2), at + 2) and _is_inside_number(text, at):
+        return _THROUGH
     if before in ".," or after in ".,":
         return _THROUGH if _NUMBER_GOES_ON.match(text, at - (before in ".,") - 1) else _BETWEEN
     if before in "'’":  # men stand in "men's", but no s
@@ -162,6 +175,29 @@ def _cut(text: str, at: int) -> int:
     return _THROUGH
 
 
+def _is_inside_number(text: str, at: int) -> bool:
+    start = max(0, at - _LONGEST_NUMBER)
+    window = _SEPARATED.finditer(text, start, at + _LONGEST_NUMBER)
+    return any(found.start() < at < found.end() for found in window)
+
+
+_DIGIT = re.compile(r"\d")
+_NUMERIC = re.compile(r"[-−]?\d+(?:[.,]\d+)?")
+_LONGEST_NUMBER = 32
+_MOST_NUMBERS = 1000
+# Numbers with separators that might also stand between two numbers: what decides is how many digits
+# follow, and what the number is of.
+_UNITS = r"[kmcd]?[gml]|oz|lbs?|inch|in|Zoll|ft|k?W|V|h|USD|EUR|GBP|CHF|PLN|kr|zł"
+_OF = rf"""(?=\s?(?:[$€£¥₹%°"″]|(?:{_UNITS})\b))"""
+_SEPARATED = re.compile(
+    rf"""(?<![\d.,'’])(?:\d{{1,3}}(?:[\u00a0\u2009\u202f'’]\d{{3}})+(?!\d)(?:[.,]\d+)?
+    |\d{{1,3}}(?:\ \d{{3}})+(?!\d)(?:[.,]\d{{2}}(?!\d)|{_OF})
+    |(?<=[$€£¥₹])\d{{1,3}}(?:\ \d{{3}})+(?!\d)
+    |\d+,\d(?![\d,])
+    |(?<=[$€£¥₹])\d+,\d\d(?!\d)
+    |\d+,\d{{1,2}}(?!\d){_OF})""",
+    re.VERBOSE,
+)
 _NUMBER_GOES_ON = re.compile(r"\d(\.\d|,\d{3}(?!\d))")
 
 

@@ -56,6 +56,9 @@ def count_of(slot: SlotText, format: OutputFormat) -> int | None:
 
 def _check_whole(slot: SlotText) -> None:
     if slot.is_cut:
+        if slot.is_loop:
+            said = f"repeated itself for {counted(slot.tokens, 'token')}, so it was cut (truncated)"
+            raise ValueError(said)
         raise ValueError(f"ran out of its budget of {counted(slot.tokens, 'token')} (truncated)")
 
 

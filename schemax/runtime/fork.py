@@ -9,7 +9,7 @@ equally long, so that nothing is ever padded and no mask is needed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, count, groupby, islice
 from typing import Any
@@ -23,6 +23,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.branches import Branch, branches_of, child_of, wave_of
 from schemax.runtime.children import called_for
+from schemax.runtime.endings import end_loops
 from schemax.runtime.language_model import LanguageModel, PromptSize
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
 from schemax.runtime.outputs import joined, with_called
@@ -227,6 +228,10 @@ def _grow(
     table = SlotTable()
     sampler = Sampler(table, config, model.vocab_size)
     slots = _begin(table, sampler, requests, branches)
+
+    def request_of(slot: int) -> Request:
+        return requests[branches[slot].request]
+
     key, key_length = _padded([branch.key for branch in branches], device)
     owner = torch.tensor([branch.request for branch in branches], device=device)
     stems = torch.tensor([[*r.prefix, *r.stem.tolist()] for r in requests], device=device)
@@ -246,7 +251,7 @@ def _grow(
                 index, step = stage([table.index[mine], table.step[mine]], device)
                 trace(index, step, writing)
             watched = _watched(table, mine, writing, requests, branches)
-            ids, grows = _write(table, sampler, mine, writing)
+            ids, grows = _write(table, sampler, mine, writing, request_of)
             if watched is not None:
                 for watcher, (steps, others) in watched.steps().items():
                     watcher.saw(steps, others, {})
@@ -294,7 +299,11 @@ def _begin(
 
 
 def _write(
-    table: SlotTable, sampler: Sampler, slots: Ints, logits: Tensor
+    table: SlotTable,
+    sampler: Sampler,
+    slots: Ints,
+    logits: Tensor,
+    request_of: Callable[[int], Request],
 ) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """One token for each of (s,) slots, and whether each goes on behind it.
 
@@ -303,6 +312,7 @@ def _write(
     """
     chosen = sampler.choose(logits, slots)
     table.write(slots, *chosen)
+    end_loops(table, slots, request_of)
     growing = table.is_growing(slots)
     sampler.grammars.settle(slots[growing], chosen.ids[growing], defers=True)
     return chosen.ids, table.is_growing(slots)

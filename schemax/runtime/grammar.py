@@ -92,6 +92,21 @@ class Automaton:
         self._idle: list[Any] = []
         self._num_nodes = 0
         self._has_failed = False
+        self._not_first: Ids | None = None
+
+    @property
+    def not_first(self) -> Ids:
+        """Tokens that no slot begins with; of few grammars any."""
+        if self._not_first is None:
+            self._not_first = self.grammar.not_first()
+        return self._not_first
+
+    def bound_first(self, bits: Bits) -> None:
+        """Narrows what a matcher allows at its beginning, (ceil(V / 32),), in place, to what slots
+        may begin with."""
+        words = bits.view(np.uint32)
+        for token in self.not_first:
+            words[token >> 5] &= np.uint32(0xFFFF_FFFF ^ (1 << (token & 31)))
 
     def grow(self) -> bool:
         """Whether one more node may stay; a tree that is too large begins anew."""
@@ -148,6 +163,8 @@ class Automata:
                 node.automaton.fail("its matcher refuses what it allowed")
                 continue
             row = next(found)
+            if not node.path:
+                node.automaton.bound_first(row)
             if matcher.is_error() or not row.any():
                 node.known = True
                 node.automaton.fail(matcher.get_error().strip().partition("\n")[0])

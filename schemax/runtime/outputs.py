@@ -9,6 +9,8 @@ from schemax.tokens import SlotOutput, SlotSpec
 
 NO_MEMORY = "there is not enough memory for a document of this length; shorten the text"
 
+TOO_LONG = "the document is too long"
+
 
 @dataclass(frozen=True, slots=True)
 class DocumentOutput:
@@ -64,7 +66,7 @@ def too_long(problem: str, num_tokens: int) -> DocumentOutput:
     return DocumentOutput(
         (),
         0,
-        f"the document is too long: its prompt {problem} ({num_tokens:,} tokens are the text "
+        f"{TOO_LONG}: its prompt {problem} ({num_tokens:,} tokens are the text "
         "itself, the others the instruction, keys and budgets); shorten what is long or choose a "
         "model with a longer context",
     )

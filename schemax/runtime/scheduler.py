@@ -15,6 +15,7 @@ import numpy as np
 from schemax.runtime.batch import OWN_ONLY, Places
 from schemax.runtime.children import ChildQueue
 from schemax.runtime.document_rows import DocumentRows, RunningRequest
+from schemax.runtime.endings import end_loops
 from schemax.runtime.limits import AdmissionControl
 from schemax.runtime.outputs import with_called
 from schemax.runtime.plan import Ints
@@ -252,6 +253,7 @@ class Scheduler:
         table, slots = self.table, self.growing
         self.entering = []
         table.write(slots, *chosen)
+        end_loops(table, slots, self._request_of)
         growing = table.is_growing(slots)
         self._sampler.grammars.settle(slots[growing], chosen.ids[growing])
         growing = table.is_growing(slots)
@@ -270,6 +272,9 @@ class Scheduler:
                 outputs = running.request.settled(outputs)
                 self._let_go(running)
                 yield running.request, outputs
+
+    def _request_of(self, slot: int) -> Request:
+        return self.rows.running[int(self.table.request[slot])].request
 
     def _goes_on(self, running: RunningRequest) -> bool:
         """Whether a request, whose slots are all done, is asked for more."""

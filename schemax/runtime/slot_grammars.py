@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemax.runtime.copies import Copies
-from schemax.runtime.grammar import Automata, Bits, Node, allowed_ids, are_few, packed
+from schemax.runtime.grammar import Automata, Automaton, Bits, Node, allowed_ids, are_few, packed
 from schemax.runtime.plan import Ints
 from schemax.runtime.slot_table import SlotTable
 from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, CopySource, SlotSpec, StopTable
@@ -92,8 +92,7 @@ class SlotGrammars:
             self._deferred.pop(slot, None)  # where a budget ends before them
         for slot in slots[modes == MATCHER].tolist():
             if (matcher := self._matchers.pop(slot, None)) is not None:
-                grammar = self._table.specs[slot].grammar
-                self._automata.of(grammar).give(matcher)
+                self._automaton(slot).give(matcher)
 
     def _ways_of(self, specs: Sequence[SlotSpec], stop: StopTable) -> _Ways:
         known = self._ways.get(id(specs))
@@ -148,6 +147,8 @@ class SlotGrammars:
         bound: list[int] = []
         masks = self._automata.masks(matchers)
         for row, matcher, mask in zip(asked, matchers, masks, strict=True):
+            if self._is_first(int(slots[row])):
+                self._automaton(int(slots[row])).bound_first(mask)
             if matcher.is_error() or not mask.any():
                 self.give_up(int(slots[row]), matcher)
                 modes[row] = UNBOUND
@@ -206,15 +207,26 @@ class SlotGrammars:
                 if not self._take_matcher(int(mine[place]), int(tokens[place])):
                     refused.append(int(rows[place]))
         for place in np.flatnonzero(~by_table).tolist():
-            matcher = self._matchers.get(int(mine[place]))
-            if matcher is not None and matcher.try_consume_tokens([int(tokens[place])]) != 1:
+            slot, token = int(mine[place]), int(tokens[place])
+            matcher = self._matchers.get(slot)
+            if matcher is None:
+                continue
+            is_refused = self._is_first(slot) and token in self._automaton(slot).not_first
+            if is_refused or matcher.try_consume_tokens([token]) != 1:
                 refused.append(int(rows[place]))
         return sorted(refused)
+
+    def _is_first(self, slot: int) -> bool:
+        """Whether nothing is written of a slot's value."""
+        return not (self._table.step[slot] or self._table.specs[slot].begun)
+
+    def _automaton(self, slot: int) -> Automaton:
+        return self._automata.of(self._table.specs[slot].grammar)
 
     def _take_matcher(self, slot: int, token: int) -> bool:
         """Gives a slot of free text a matcher, which has read all of it and one more token."""
         table = self._table
-        automaton = self._automata.of(table.specs[slot].grammar)
+        automaton = self._automaton(slot)
         if (matcher := automaton.take(table.ids(slot))) is None:
             self.give_up(slot)
             return True
@@ -225,10 +237,9 @@ class SlotGrammars:
     def give_up(self, slot: int, matcher: Any = None) -> None:
         """Lets a slot go on without its grammar, which has failed."""
         self._copies.end(np.array([slot]))
-        grammar = self._table.specs[slot].grammar
         matcher = self._matchers.pop(slot, matcher)
         reason = "" if matcher is None else matcher.get_error().strip().partition("\n")[0]
-        self._automata.of(grammar).fail(reason)
+        self._automaton(slot).fail(reason)
         self._nodes.pop(slot, None)
         self._deferred.pop(slot, None)
         self._table.mode[slot] = UNBOUND

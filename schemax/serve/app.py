@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import prometheus_client
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import Response
+from fastapi.security import HTTPBearer
 
-from schemax.catalog import schema_names
 from schemax.extractor import Extractor
+from schemax.messages import clipped
+from schemax.ready_made import schema_names
 from schemax.serve import errors
 from schemax.serve.chat import chat_routes
 from schemax.serve.extraction import extraction_routes
@@ -37,6 +39,7 @@ def create_app(
     name: of the model, as clients see it. api_key: what clients have to send; None asks for none.
     hosts: by which the app may be called, so that no page of the web can have its name lead here.
     """
+    model = {"id": name, "object": "model", "created": 0, "owned_by": "schemax"}
     service = Service(extractor, name, limits or Limits())
 
     @asynccontextmanager
@@ -48,18 +51,31 @@ def create_app(
     app.add_middleware(Gate, api_key=api_key, limits=service.limits, metrics=service.metrics)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     errors.install(app)
-    app.include_router(chat_routes(service))
-    app.include_router(responses_routes(service))
-    app.include_router(extraction_routes(service))
-    app.include_router(playground_routes(service))
+    # For what /openapi.json says; the gate is what asks for the key.
+    keyed = [] if api_key is None else [Depends(HTTPBearer(auto_error=False))]
+    app.include_router(chat_routes(service), dependencies=keyed)
+    app.include_router(responses_routes(service), dependencies=keyed)
+    app.include_router(extraction_routes(service), dependencies=keyed)
+    app.include_router(playground_routes(service), dependencies=keyed)
 
-    @app.get("/v1/models", tags=["OpenAI"])
+    @app.get("/v1/models", tags=["OpenAI"], dependencies=keyed)
     async def models() -> dict[str, Any]:
         """The one model that is served."""
-        model = {"id": name, "object": "model", "created": 0, "owned_by": "schemax"}
         return {"object": "list", "data": [model]}
 
-    @app.get("/v1/schemas", tags=["schemax"])
+    @app.get("/v1/models/{id:path}", tags=["OpenAI"], dependencies=keyed)
+    async def model_of(id: str) -> dict[str, Any]:
+        """That model, by its name."""
+        if id != name:
+            raise errors.ApiError(
+                404,
+                f"the model {clipped(repr(id))} is not served; {name!r} is",
+                param="model",
+                code="model_not_found",
+            )
+        return model
+
+    @app.get("/v1/schemas", tags=["schemax"], dependencies=keyed)
     async def schemas() -> dict[str, Any]:
         """The names of the ready-made schemas."""
         return {"schemas": schema_names()}
@@ -69,7 +85,7 @@ def create_app(
         """That the server answers."""
         return {"status": "ok"}
 
-    @app.get("/metrics", tags=["schemax"], response_class=Response)
+    @app.get("/metrics", tags=["schemax"], response_class=Response, dependencies=keyed)
     async def metrics() -> Response:
         """Figures for Prometheus."""
         text = prometheus_client.generate_latest(service.metrics.registry)

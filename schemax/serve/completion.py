@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -10,12 +11,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from schemax.attributes import asked_fields
-from schemax.attributes.made_classes import is_judged_whole
+from schemax.attributes.made_classes import forbidden_by_document, is_judged_whole
 from schemax.compiler import CompiledSchema
 from schemax.documents import Shown, read_documents
 from schemax.readout import read_part
 from schemax.results import Extraction
+from schemax.runtime.outputs import TOO_LONG
 from schemax.runtime.watching import Progress
+from schemax.serve.errors import ApiError
 from schemax.serve.messages import Message, as_prompt
 from schemax.serve.output import Piece, behind, inner, pieces, refusal, written
 from schemax.serve.schemas import ClientSchema
@@ -53,7 +56,7 @@ class Completion(Part):
 
     @property
     def text(self) -> str:
-        return "".join(text for text, _ in self.pieces)
+        return _text(self.pieces)
 
 
 async def complete(
@@ -128,13 +131,20 @@ class _Asked:
         return cls(text, schema, options, compiled, is_short)
 
     def completion(self, item: Extraction[Any], sent: str) -> Completion:
-        """sent: the text of the parts so far."""
+        """sent: the text of the parts so far. Raises ApiError where nothing was read at all."""
+        if not item.slots:
+            raise _unread(item)
         is_cut = self.is_short and any(s.finish_reason == "length" for s in item.slots if s)
         usage = _usage(self.compiled, self.text, item)
         if item.value is None:
             return Completion((), item, refusal(item), is_cut, usage)
-        found = behind(sent, pieces(item.value, self.schema))
-        return Completion(found, item, None, is_cut, usage)
+        found = pieces(item.value)
+        # Of conditions that no other value of a field could mend, as the item's errors tell.
+        forbidden = forbidden_by_document(self.schema.model, json.loads(_text(found)))
+        if forbidden is not None:
+            reason = f"the output is not what the schema allows: {forbidden}"
+            return Completion((), item, reason, is_cut, usage)
+        return Completion(behind(sent, found), item, None, is_cut, usage)
 
 
 class _Writer:
@@ -167,10 +177,23 @@ class _Writer:
                 self._fields.clear()
                 return
             del self._fields[0]
-            found = inner(pieces(item.value, self._asked.schema), is_first=not self.text)
+            found = inner(pieces(item.value), is_first=not self.text)
             if found:
-                self.text += "".join(text for text, _ in found)
+                self.text += _text(found)
                 yield Part(found, item)
+
+
+def _unread(item: Extraction[Any]) -> ApiError:
+    """Clients ask again where the server is at fault, and nowhere else."""
+    message = refusal(item)
+    if item.is_gone:
+        return ApiError(503, message, headers={"Retry-After": "1"})
+    code = "context_length_exceeded" if message.startswith(TOO_LONG) else None
+    return ApiError(400, message, param="messages", code=code)
+
+
+def _text(found: Sequence[Piece]) -> str:
+    return "".join(text for text, _ in found)
 
 
 def _usage(compiled: CompiledSchema, text: str, item: Extraction[Any]) -> dict[str, Any]:

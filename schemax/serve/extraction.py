@@ -17,6 +17,7 @@ from schemax.io.rows import RowForm, check_kept
 from schemax.reading.markup import Html
 from schemax.serve.completion import Sampling
 from schemax.serve.errors import ApiError
+from schemax.serve.json_text import json_text
 from schemax.serve.lines import Lines, Rows
 from schemax.serve.service import Service
 from schemax.serve.streams import LINES, line_stream, while_connected
@@ -145,7 +146,7 @@ async def _whole(rows: AsyncGenerator[Mapping[str, Any]], most: int) -> bytes:
     size = 0
     async with aclosing(rows):
         async for row in rows:
-            found[row["index"]] = data = json.dumps(row, ensure_ascii=False).encode()
+            found[row["index"]] = data = json_text(row).encode()
             size += len(data)
             if size > most:
                 raise ApiError(

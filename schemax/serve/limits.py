@@ -19,8 +19,9 @@ class Limits:
     """body_bytes: of a request, and of a line of a longer one; stream_bytes: of a request of many
     lines; answer_bytes: of an answer, and of lines of one that wait to be read; documents: of a
     request that is no stream; fields: of a schema, those of lists' items included;
-    schema_characters: of a JSON Schema document; queue: documents of all requests; seconds: that a
-    request may take, and that nothing may come for in a stream."""
+    schema_characters: of a JSON Schema document; cache_bytes: of declarations that are kept; queue:
+    documents of all requests; seconds: that a request may take, and that nothing may come for in a
+    stream."""
 
     body_bytes: int = 8_000_000
     stream_bytes: int = 1_000_000_000
@@ -28,6 +29,7 @@ class Limits:
     documents: int = 1_000
     fields: int = 256
     schema_characters: int = 100_000
+    cache_bytes: int = 32_000_000
     queue: int = 2_000
     seconds: float = 120.0
 

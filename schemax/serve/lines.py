@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from schemax.io.rows import RowForm
 from schemax.results import failed
 from schemax.serve.errors import ApiError
+from schemax.serve.json_text import json_text
 from schemax.serve.limits import Limits
 from schemax.serve.schemas import ClientSchema
 from schemax.serve.service import Service
@@ -164,7 +165,15 @@ class Rows:
             document = documents.get(index)
             id = document.get(self._options["id"]) if isinstance(document, dict) else None
             row = failed(index, None if id is None else str(id), message).to_row()
-            await self._spool.put(_line(row | self._form.beside(document or {})))
+            await self._put(index, row, document)
+
+    async def _put(self, index: int, row: Mapping[str, Any], document: Any) -> None:
+        """Puts a row. What of its document is no JSON costs this row alone."""
+        try:
+            line = _line({**row, "index": index} | self._form.beside(document))
+        except (ValueError, RecursionError) as error:
+            line = _line(failed(index, None, f"the row cannot be written: {error}").to_row())
+        await self._spool.put(line)
 
     async def _rows(self, documents: dict[int, Any]) -> None:
         """Puts the rows of documents, and takes these out."""
@@ -178,8 +187,8 @@ class Rows:
         async with aclosing(items):
             async for item in items:
                 index = places[item.index]
-                row = item.to_row(details=bool(self._form.details)) | {"index": index}
-                await self._spool.put(_line(row | self._form.beside(documents[index])))
+                row = item.to_row(details=bool(self._form.details))
+                await self._put(index, row, documents[index])
                 del documents[index]
 
 
@@ -191,4 +200,4 @@ class _Duplex(StreamingResponse):
 
 
 def _line(row: Mapping[str, Any]) -> bytes:
-    return (json.dumps(row, ensure_ascii=False) + "\n").encode()
+    return (json_text(row) + "\n").encode()

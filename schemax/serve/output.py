@@ -2,65 +2,64 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel, RootModel
 
+from schemax.attributes.made_classes import json_properties
 from schemax.results import Extraction, SlotText
-from schemax.serve.schemas import ClientSchema
+from schemax.serve.json_text import json_text
 
 Piece = tuple[str, str | None]
 """JSON text, and the dotted name of the field whose value it is; None for keys and punctuation."""
 
 
-def pieces(value: BaseModel, schema: ClientSchema) -> list[Piece]:
+def pieces(value: BaseModel) -> list[Piece]:
     """The JSON text of an instance, piece by piece, under the document's own names."""
     plain = value.model_dump(mode="json", by_alias=True, warnings=False)
+    return list(_merged(_value(value, plain, ())))
+
+
+def _value(value: Any, plain: Any, path: tuple[str, ...]) -> Iterator[Piece]:
+    """value: of which plain is the JSON value, whose nulls may stand for what is not there."""
     if isinstance(value, RootModel):
-        value = value.root
-    return list(_merged(_object(value, plain, schema, schema.document, ())))
-
-
-def _object(
-    value: BaseModel,
-    plain: Mapping[str, Any],
-    schema: ClientSchema,
-    node: Mapping[str, Any],
-    path: tuple[str, ...],
-) -> Iterator[Piece]:
-    node = schema.node_of(node)
-    required, properties = node.get("required", ()), node.get("properties", {})
-    opening = "{"
-    for name, field in type(value).model_fields.items():
-        label = field.serialization_alias or field.alias or name
-        if plain[label] is None and label not in required:
-            continue  # which a schema without null may not hold
-        yield f"{opening}{json.dumps(label)}: ", None
-        opening = ", "
-        yield from _value(
-            getattr(value, name), plain[label], schema, properties.get(label, {}), (*path, name)
-        )
-    yield ("}" if opening == ", " else "{}"), None
-
-
-def _value(
-    value: Any, plain: Any, schema: ClientSchema, node: Mapping[str, Any], path: tuple[str, ...]
-) -> Iterator[Piece]:
-    if isinstance(value, BaseModel):
-        yield from _object(value, plain, schema, node, path)
+        yield from _value(value.root, plain, path)
+    elif isinstance(value, BaseModel):
+        # Without null where a schema may not hold it.
+        names = json_properties(type(value))
+        shown = [
+            (name, key)
+            for name, (key, is_required) in names.items()
+            if is_required or plain[key] is not None
+        ]
+        members = ((key, getattr(value, name), plain[key], name) for name, key in shown)
+        yield from _members(members, path)
+    elif isinstance(plain, dict) and any(isinstance(one, BaseModel) for one in value.values()):
+        both = zip(value.values(), plain.items(), strict=True)
+        yield from _members(((key, one, shown, key) for one, (key, shown) in both), path)
     elif isinstance(plain, list) and any(isinstance(item, BaseModel) for item in value):
-        items = schema.node_of(node).get("items", {})
         yield "[", None
         for n, (item, shown) in enumerate(zip(value, plain, strict=True)):
             if n:
                 yield ", ", None
-            yield from _value(item, shown, schema, items, (*path, str(n)))
+            yield from _value(item, shown, (*path, str(n)))
         yield "]", None
     else:
-        yield json.dumps(plain, ensure_ascii=False), ".".join(path)
+        yield json_text(plain), ".".join(path)
+
+
+def _members(
+    members: Iterable[tuple[str, Any, Any, str]], path: tuple[str, ...]
+) -> Iterator[Piece]:
+    """An object. members: keys, values, the same as JSON, and names of fields."""
+    opening = "{"
+    for key, value, plain, name in members:
+        yield f"{opening}{json_text(key)}: ", None
+        opening = ", "
+        yield from _value(value, plain, (*path, name))
+    yield ("}" if opening == ", " else "{}"), None
 
 
 def _merged(found: Iterator[Piece]) -> Iterator[Piece]:

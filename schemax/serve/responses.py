@@ -33,6 +33,14 @@ class Text(BaseModel):
     format: TextFormat | None = None
 
 
+class Tool(BaseModel):
+    """A function, whose arguments are filled in; what is none has no name."""
+
+    type: str
+    name: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
 class ResponsesRequest(Sampling):
     """A request of OpenAI's responses. What is not named here is ignored."""
 
@@ -40,7 +48,8 @@ class ResponsesRequest(Sampling):
     input: str | list[Message]
     instructions: str | None = None
     text: Text = Text()
-    tools: list[Any] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Any = None
     max_output_tokens: int | None = Field(None, ge=1)
     stream: bool | None = None
 
@@ -53,6 +62,28 @@ class ResponsesRequest(Sampling):
             return said
         return [Message(role="system", content=self.instructions), *said]
 
+    def schema_asked(self) -> tuple[dict[str, Any] | None, str, str | None]:
+        """The schema, the parameter that it came with, and the function that is called.
+
+        Raises ApiError (400) where there is none, or several.
+        """
+        if self.tools and self.tool_choice != "none":
+            (tool, *others) = self.tools
+            if others or tool.type != "function" or tool.name is None:
+                raise ApiError(
+                    400, "tools must be one function: its arguments are filled in", param="tools"
+                )
+            return tool.parameters, "tools[0].parameters", tool.name
+        wanted = self.text.format
+        if wanted is None or wanted.type != "json_schema":
+            raise ApiError(
+                400,
+                "a schema is missing: send text.format of type json_schema, or tools with one "
+                "function; this server fills in declared fields and writes no other text",
+                param="text.format",
+            )
+        return wanted.document, "text.format.schema", None
+
 
 def responses_routes(service: Service) -> APIRouter:
     """The route, for a service."""
@@ -60,22 +91,11 @@ def responses_routes(service: Service) -> APIRouter:
 
     @router.post("/v1/responses", response_model=None)
     async def responses(body: ResponsesRequest, request: Request) -> Any:
-        """Structured outputs of `text.format`; no tools."""
-        if body.tools:
-            raise ApiError(
-                400, "tools are not supported here; use /v1/chat/completions", param="tools"
-            )
-        wanted = body.text.format
-        if wanted is None or wanted.type != "json_schema":
-            raise ApiError(
-                400,
-                "a schema is missing: send text.format of type json_schema; this server fills in "
-                "declared fields and writes no other text",
-                param="text.format",
-            )
-        schema = await service.schemas.of(wanted.document, "text.format.schema")
+        """Structured outputs of `text.format`, or the arguments of the one function of `tools`."""
+        document, param, function = body.schema_asked()
+        schema = await service.schemas.of(document, param)
         asked = service, body.messages(), schema, body, body.max_output_tokens
-        answer = _Answer(service.name, body)
+        answer = (_Answer if function is None else _Call)(service.name, body, function)
         if body.stream:
             return await event_stream(request, answer.events(parts(*asked)))
         done = await while_connected(request, complete(*asked))
@@ -87,7 +107,8 @@ def responses_routes(service: Service) -> APIRouter:
 class _Answer:
     """A completion in the form of this endpoint."""
 
-    def __init__(self, model: str, body: ResponsesRequest) -> None:
+    def __init__(self, model: str, body: ResponsesRequest, function: str | None) -> None:
+        self._function = function
         self._id = f"msg_{uuid.uuid4().hex}"
         self._number = itertools.count()
         self._head = {
@@ -107,13 +128,12 @@ class _Answer:
 
     def whole(self, done: Completion, text: str) -> dict[str, Any]:
         """text: all of it, of which the completion may have the rest alone."""
-        content = _text(text) if done.refusal is None else _refusal(done.refusal)
         usage = done.usage
         return {
             **self._head,
             "status": "incomplete" if done.is_cut else "completed",
             "incomplete_details": {"reason": "max_output_tokens"} if done.is_cut else None,
-            "output": [self._message("completed", content)],
+            "output": self._output(done, text),
             "usage": {
                 "input_tokens": usage["prompt_tokens"],
                 "input_tokens_details": usage["prompt_tokens_details"],
@@ -122,6 +142,10 @@ class _Answer:
                 "total_tokens": usage["total_tokens"],
             },
         }
+
+    def _output(self, done: Completion, text: str) -> list[dict[str, Any]]:
+        content = _text(text) if done.refusal is None else _refusal(done.refusal)
+        return [self._message("completed", content)]
 
     async def events(
         self, found: AsyncGenerator[Part | Completion]
@@ -135,10 +159,9 @@ class _Answer:
                     for event in self._opening():
                         yield event
                 for piece, _ in part.pieces:
-                    if not text:
-                        yield self._event("content_part.added", part=_text(""))
+                    for event in self._delta(piece, is_first=not text):
+                        yield event
                     text += piece
-                    yield self._event("output_text.delta", delta=piece, logprobs=[])
                 if isinstance(part, Completion):
                     for event in self._end(part, text):
                         yield event
@@ -151,7 +174,15 @@ class _Answer:
                 "sequence_number": next(self._number),
                 "response": begun,
             }
-        yield self._event("output_item.added", item=self._message("in_progress"))
+        yield self._event("output_item.added", item=self._begun_item())
+
+    def _begun_item(self) -> dict[str, Any]:
+        return self._message("in_progress")
+
+    def _delta(self, piece: str, *, is_first: bool) -> Iterator[dict[str, Any]]:
+        if is_first:
+            yield self._event("content_part.added", part=_text(""))
+        yield self._event("output_text.delta", delta=piece, logprobs=[])
 
     def _end(self, done: Completion, text: str) -> Iterator[dict[str, Any]]:
         if text:
@@ -165,7 +196,10 @@ class _Answer:
             yield self._event("content_part.done", place, part=_refusal(done.refusal))
         whole = self.whole(done, text)
         yield self._event("output_item.done", item=whole["output"][0])
-        yield {
+        yield self._last(whole)
+
+    def _last(self, whole: dict[str, Any]) -> dict[str, Any]:
+        return {
             "type": f"response.{whole['status']}",
             "sequence_number": next(self._number),
             "response": whole,
@@ -189,6 +223,54 @@ class _Answer:
             **place,
             **data,
         }
+
+
+class _Call(_Answer):
+    """The same as a call of a function; what is refused is a message behind it."""
+
+    def _output(self, done: Completion, text: str) -> list[dict[str, Any]]:
+        status = "incomplete" if done.is_cut or done.refusal is not None else "completed"
+        if done.refusal is None:
+            return [self._call(status, text)]
+        refused = self._message("completed", _refusal(done.refusal))
+        return [self._call(status, text), refused] if text else [refused]
+
+    def _begun_item(self) -> dict[str, Any]:
+        return self._call("in_progress", "")
+
+    def _delta(self, piece: str, *, is_first: bool) -> Iterator[dict[str, Any]]:
+        yield self._argument_event("delta", delta=piece)
+
+    def _end(self, done: Completion, text: str) -> Iterator[dict[str, Any]]:
+        whole = self.whole(done, text)
+        yield self._argument_event("done", arguments=text, name=self._function)
+        called = whole["output"][0]
+        if called["type"] != "function_call":  # refused before its first letter
+            called = self._call("incomplete", text)
+        yield self._event("output_item.done", item=called)
+        for item in whole["output"]:
+            if item["type"] == "message":
+                for name in ("added", "done"):
+                    yield self._event(f"output_item.{name}", item=item) | {"output_index": 1}
+        yield self._last(whole)
+
+    def _argument_event(self, kind: str, /, **data: str | None) -> dict[str, Any]:
+        event = self._event(f"function_call_arguments.{kind}")
+        del event["content_index"]
+        return event | {"item_id": self._call_id("fc")} | data
+
+    def _call(self, status: str, arguments: str) -> dict[str, Any]:
+        return {
+            "id": self._call_id("fc"),
+            "call_id": self._call_id("call"),
+            "type": "function_call",
+            "name": self._function,
+            "arguments": arguments,
+            "status": status,
+        }
+
+    def _call_id(self, kind: str) -> str:
+        return self._id.replace("msg", kind, 1)
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
+from schemax.byte_cache import ByteCache
 from schemax.catalog import load_schema
 from schemax.compiler import CompiledSchema
 from schemax.schema import AttrSchema
@@ -19,40 +20,28 @@ from schemax.serve.limits import Limits
 
 _Key: TypeAlias = tuple[type, str]
 
+# What a declaration takes in memory: classes, grammars, compiled prompts; by characters of its
+# document, about.
+_SCHEMA_BYTES, _CHARACTER_BYTES = 200_000, 500
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientSchema:
-    """A declaration, and the document that it was made of.
+    """A declaration, made of a document.
 
     compiled: by template and decoding, as far as these are named.
     """
 
     model: type[BaseModel]
-    document: Mapping[str, Any]
     compiled: dict[Any, CompiledSchema] = field(default_factory=dict)
-
-    def node_of(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a node of the document refers to, null apart."""
-        for _ in range(32):
-            if "$ref" in node:
-                found: Any = self.document
-                for step in str(node["$ref"]).split("/")[1:]:
-                    found = found[step.replace("~1", "/").replace("~0", "~")]
-                node = found
-                continue
-            some = next((node[word] for word in ("allOf", "anyOf", "oneOf") if word in node), None)
-            if some is None:
-                break
-            node = next((part for part in some if part.get("type") != "null"), {})
-        return node
 
 
 class Schemas:
     """Declarations of documents, those used last kept, so that each is read and compiled once."""
 
-    def __init__(self, limits: Limits, size: int = 128) -> None:
-        self._limits, self._size = limits, size
-        self._kept: dict[_Key, ClientSchema] = {}
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._kept = ByteCache[ClientSchema](limits.cache_bytes)
         self._coming: dict[_Key, asyncio.Task[ClientSchema]] = {}
 
     async def of(self, document: Mapping[str, Any] | str | None, param: str) -> ClientSchema:
@@ -64,9 +53,9 @@ class Schemas:
         if not isinstance(document, (str, Mapping)):
             raise ApiError(400, f"{param} must be a JSON Schema object", param=param)
         try:
-            text = document if isinstance(document, str) else json.dumps(document)
+            text = document if isinstance(document, str) else _written(document, param)
             key = type(document), text
-            found = self._kept.pop(key, None)
+            found = self._kept.get(key)
             if found is None:
                 # One client that leaves takes the declaration from no other.
                 found = await asyncio.shield(self._coming.get(key) or self._start(key))
@@ -74,13 +63,10 @@ class Schemas:
             raise ApiError(error.status, str(error), param=param) from error
         except RecursionError:
             raise ApiError(400, f"{param} is nested too deep", param=param) from None
-        self._keep(key, found)
         return found
 
     def _keep(self, key: _Key, found: ClientSchema) -> None:
-        self._kept[key] = found
-        if len(self._kept) > self._size:
-            del self._kept[next(iter(self._kept))]
+        self._kept.put(key, found, _SCHEMA_BYTES + _CHARACTER_BYTES * len(key[1]))
 
     def _start(self, key: _Key) -> asyncio.Task[ClientSchema]:
         """Has a declaration read, for all who ask for it meanwhile."""
@@ -98,7 +84,7 @@ class Schemas:
         return task
 
     def _named(self, name: str) -> ClientSchema:
-        return ClientSchema(load_schema(name), {})
+        return ClientSchema(load_schema(name))
 
     def _read(self, text: str) -> ClientSchema:
         if len(text) > self._limits.schema_characters:
@@ -117,7 +103,14 @@ class Schemas:
             raise ApiError(
                 422, f"the schema has {count:,} fields; at most {self._limits.fields:,} are read"
             )
-        return ClientSchema(model, document)
+        return ClientSchema(model)
+
+
+def _written(document: Mapping[str, Any], param: str) -> str:
+    try:
+        return json.dumps(document, allow_nan=False)
+    except ValueError:
+        raise ApiError(400, f"{param} has a number that is no JSON", param=param) from None
 
 
 def _fields(attribute: Attribute) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 
 from schemax.serve.errors import ApiError
+from schemax.serve.json_text import json_text
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ async def event_stream(
 
     def event(data: Mapping[str, Any]) -> str:
         name = f"event: {data['type']}\n" if "type" in data else ""
-        return f"{name}data: {json.dumps(data, ensure_ascii=False)}\n\n"
+        return f"{name}data: {json_text(data)}\n\n"
 
     last = "" if end is None else f"data: {end}\n\n"
     return await _stream(request, events, event, last, "text/event-stream")
@@ -41,7 +41,7 @@ async def line_stream(
     """Newline-delimited JSON; what goes wrong on the way is the last line."""
 
     def line(row: Mapping[str, Any]) -> str:
-        return json.dumps(row, ensure_ascii=False) + "\n"
+        return json_text(row) + "\n"
 
     return await _stream(request, rows, line, "", LINES)
 

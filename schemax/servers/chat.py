@@ -5,7 +5,7 @@ For servers that offer nothing else, and for models whose tokens are not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import nan
 from typing import Any
 
@@ -33,9 +33,13 @@ class ChatModel(RemoteModel):
 
     def __init__(self, client: Client, served: Served, codec: ByteCodec) -> None:
         super().__init__(client, served, codec)
+        self._messages = codec.messages
         self.max_positions = None  # of tokens, which are not known
         self._opening = get_format("json").opening()
-        self._left_out: dict[str, int] = {}
+        self._left_out = {
+            "logprobs": 0 if served.tells else 1,
+            "response_format": served.dialect.response_format,
+        }
 
     def _refusal(self, config: DecodingConfig) -> str | None:
         if (config.layout, config.documents) == ("autoregressive", "isolated"):
@@ -46,20 +50,27 @@ class ChatModel(RemoteModel):
         )
 
     async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
-        ids = [*request.prefix, *request.stem.tolist()]
-        text = bytes(ids).decode("utf-8", "replace").removesuffix(self._opening)
+        messages = self._messages([*request.prefix, *request.stem.tolist()])
+        last = messages[-1]
+        last["content"] = last["content"].removesuffix(self._opening)
         schema = request.layout.specs[0].json_schema
         tokens = max(_FEWEST_TOKENS, int(request.budgets[0]))
         while True:
             left_out = self._left_out.copy()
-            body = self._body(text, schema, tokens, config)
+            body = self._body(messages, schema, tokens, config)
             try:
                 return (_output(await self.client.ask("/chat/completions", body)),)
             except ServerError as error:
                 if not self._leave_out(error, left_out):
                     raise
 
-    def _body(self, text: str, schema: Any, tokens: int, config: DecodingConfig) -> dict[str, Any]:
+    def _body(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        schema: Any,
+        tokens: int,
+        config: DecodingConfig,
+    ) -> dict[str, Any]:
         named = {"name": "output", "strict": True, "schema": schema}
         sampling = {"top_p": config.top_p, "seed": config.seed} if config.temperature > 0 else {}
         optional: dict[str, list[dict[str, Any]]] = {
@@ -74,7 +85,7 @@ class ChatModel(RemoteModel):
         }
         if schema is None:  # of a format other than JSON
             del optional["response_format"]
-        body = {"model": self.served.model, "messages": [{"role": "user", "content": text}]}
+        body: dict[str, Any] = {"model": self.served.model, "messages": messages}
         for name, ways in optional.items():
             if (place := self._left_out.get(name, 0)) < len(ways):
                 body |= ways[place]

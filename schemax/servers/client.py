@@ -28,6 +28,8 @@ TRIES = 8
 MOST_BYTES = 64_000_000
 """Of an answer. A larger one is the failure of its row."""
 
+# Of a connection to a server that has never answered: a wrong address more likely than a pause.
+_FIRST_TRIES = 3
 # Of a request that the server fails at, or takes too long for: it may be the request's own fault.
 _FEW_TRIES = 3
 _FIRST_DELAY, _LONGEST_DELAY, _LONGEST_WISH = 0.5, 30.0, 300.0
@@ -46,7 +48,7 @@ class Client:
     concurrency: requests in flight at most. timeout: seconds that the server may be silent for.
 
     A request that finds no server, or a busy one, is made again, after a pause that doubles, or
-    that the server asks for (Retry-After).
+    that the server asks for (Retry-After). Where no server has ever answered, that soon ends.
 
     usage: tokens so far, by the server's own count and under its names.
 
@@ -82,7 +84,7 @@ class Client:
         )
         self._http = http
         self._room = asyncio.Semaphore(concurrency)
-        self._is_gone = False
+        self._is_gone = self._has_answered = False
         self.usage = Counter[str]()
         loop = asyncio.new_event_loop()
         self._loop = loop
@@ -129,12 +131,12 @@ class Client:
         try:
             method = "GET" if body is None else "POST"
             async with self._http.stream(method, f"{self.url}{path}", json=body) as response:
+                self._has_answered = True
                 data = await _read(response)
         except httpx2.ReadTimeout as error:
             raise _Failure("did not answer in time", tries=2) from error
         except httpx2.TransportError as error:
-            reason = clipped(str(error) or type(error).__name__)
-            raise _Failure(f"does not answer ({reason})", TRIES, is_gone=True) from error
+            raise self._unanswered(error) from error
         except httpx2.DecodingError as error:
             raise _Failure("sent what cannot be read", _FEW_TRIES) from error
         status = response.status_code
@@ -151,6 +153,15 @@ class Client:
         if not isinstance(found, dict):
             raise _Failure("sent something other than a JSON object", _FEW_TRIES)
         return found
+
+    def _unanswered(self, error: httpx2.TransportError) -> _Failure:
+        said = f"does not answer ({clipped(str(error) or type(error).__name__)})"
+        if self._has_answered or not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+            return _Failure(said, TRIES, is_gone=True)
+        # Waiting for the connection took its time already.
+        most = 1 if isinstance(error, httpx2.ConnectTimeout) else _FIRST_TRIES
+        asked = "is the server running, and is this its address?"
+        return _Failure(f"{said}; {asked}", most, is_gone=True)
 
     async def _error(self, path: str, failure: _Failure) -> ServerError:
         """What is to be said of a request, and whether it was at fault or the server."""

@@ -39,6 +39,11 @@ class CompletionsModel(RemoteModel):
         self._way = find_completions(client, served, codec.encode("a"), "a")
         self._automata = Automata(codec.vocab_size)
 
+    @property
+    def takes_ids(self) -> bool:
+        """Whether prompts are sent as token ids; else as text, which the server reads anew."""
+        return self._way.takes_ids
+
     def _refusal(self, config: DecodingConfig) -> str | None:
         if config.layout != "gapped":
             return None
@@ -58,13 +63,16 @@ class CompletionsModel(RemoteModel):
     async def _slots(
         self, request: Request, branches: Sequence[Branch], config: DecodingConfig
     ) -> list[SlotOutput]:
-        """The first one goes ahead, so that the others find in the cache what it has read."""
+        """The first one goes ahead, so that the others find in the cache what it has read.
+
+        A server of slots remembers the newest prompt of each alone: there all go one by one.
+        """
         tasks: list[asyncio.Task[SlotOutput]] = []
         try:
             for branch in branches:
                 tasks.append(asyncio.create_task(self._slot(request, branch, config)))
-                if len(tasks) == 1:
-                    await tasks[0]
+                if len(tasks) == 1 or self.served.slots is not None:
+                    await tasks[-1]
             return await asyncio.gather(*tasks)
         finally:
             for task in tasks:
@@ -79,6 +87,7 @@ class CompletionsModel(RemoteModel):
             branch.budget,
             self._automata,
             ends_at_stops=config.layout == "autoregressive",
+            read=request.stem.tolist() if request.retries else None,
         )
         choices = branch.spec.branching
         grammar = gbnf(choices.choices) if isinstance(choices, Branches) else None

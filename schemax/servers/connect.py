@@ -9,11 +9,12 @@ from typing import Any
 from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.tokenizer import as_codec
 from schemax.errors import ModelError
+from schemax.messages import warn
 from schemax.runtime.loading.load import Loaded, load_tokenizer
 from schemax.servers.chat import ChatModel
 from schemax.servers.client import Client
 from schemax.servers.completions import CompletionsModel
-from schemax.servers.dialects import find_served
+from schemax.servers.dialects import Served, find_served
 
 
 def connect(
@@ -23,6 +24,7 @@ def connect(
     tokenizer: Any = None,
     api_key: str | None = None,
     kind: str = "auto",
+    probabilities: bool | None = None,
     concurrency: int = 32,
     timeout: float = 600.0,
 ) -> Loaded:
@@ -32,13 +34,24 @@ def connect(
     cannot be read, ValueError for settings that do not fit.
     """
     client = Client(url, api_key=api_key, concurrency=concurrency, timeout=timeout)
-    served = find_served(client, model, kind)
+    served = find_served(client, model, kind, probabilities)
     if tokenizer is None and served.kind == "openai":
-        unknown = ByteCodec()
-        return Loaded(ChatModel(client, served, unknown), unknown)
-    found = _tokenizer(tokenizer, served.model)
+        return _by_chat(client, served)
+    try:
+        found = _tokenizer(tokenizer, served.model)
+    except ModelError as error:
+        if tokenizer is not None or served.slots is None:
+            raise
+        # Servers of GGUF files name their models after these, or as they are told to.
+        warn(f"{client.url} is asked by chat: {error}")
+        return _by_chat(client, served)
     codec = as_codec(found.tokenizer)
     return replace(found, model=CompletionsModel(client, served, codec), tokenizer=codec)
+
+
+def _by_chat(client: Client, served: Served) -> Loaded:
+    unknown = ByteCodec()
+    return Loaded(ChatModel(client, served, unknown), unknown)
 
 
 def _tokenizer(tokenizer: Any, model: str) -> Loaded:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from schemax.errors import ServerError
 from schemax.servers.client import Client
 
-Kind = Literal["vllm", "sglang", "llama.cpp", "openai"]
+Kind = Literal["vllm", "sglang", "llama.cpp", "llama-cpp-python", "openai"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,18 @@ class Dialect:
 
     always: sent with every one. most_top: log-probabilities that are told of a token, at most.
     grammar: the fields that hold a grammar in GBNF; None where there are none.
+    slots: how many prompts the server remembers, each until a request takes its slot; None for a
+        prefix cache, which finds the beginnings of all prompts again.
+    tells: whether it is asked for probabilities where nobody says so.
+    response_format: which of the ways to send a schema to a chat it is known to take.
     """
 
     most_top: int
     always: Mapping[str, Any] = field(default_factory=dict)
     grammar: Callable[[str], dict[str, Any]] | None = None
+    slots: int | None = None
+    tells: bool = True
+    response_format: int = 0
 
 
 DIALECTS: Mapping[Kind, Dialect] = MappingProxyType(
@@ -43,6 +50,16 @@ DIALECTS: Mapping[Kind, Dialect] = MappingProxyType(
             # Where the server's own default would not leave probabilities as they are.
             {"cache_prompt": True, "repeat_penalty": 1.0},
             lambda grammar: {"grammar": grammar},
+            slots=1,  # unless it says otherwise
+        ),
+        "llama-cpp-python": Dialect(
+            20,
+            {"repeat_penalty": 1.0},
+            lambda grammar: {"grammar": grammar},
+            slots=1,
+            # It sorts the vocabulary in Python for every token, and the prompt's logits are kept.
+            tells=False,
+            response_format=1,
         ),
         "openai": Dialect(5),
     }
@@ -53,7 +70,7 @@ _OWNERS: Mapping[str, Kind] = {
     "vllm": "vllm",
     "sglang": "sglang",
     "llamacpp": "llama.cpp",
-    "me": "llama.cpp",  # as llama-cpp-python calls itself
+    "me": "llama-cpp-python",  # as it calls itself
 }
 # What servers say of a field that they do not take; llama-cpp-python fails at it.
 NOT_TAKEN = (400, 415, 422, 500, 501)
@@ -63,12 +80,16 @@ NOT_TAKEN = (400, 415, 422, 500, 501)
 class Served:
     """A model as a server offers it.
 
-    context: its tokens, prompt and output; None if the server does not say.
+    context: its tokens, prompt and output; None if the server does not say. slots: how many prompts
+    the server remembers, one for each request that it works on; None for a prefix cache.
+    tells: whether it is asked for probabilities.
     """
 
     model: str
     kind: Kind
     context: int | None
+    slots: int | None = None
+    tells: bool = True
 
     @property
     def dialect(self) -> Dialect:
@@ -86,8 +107,12 @@ class Completions:
     top: int | None
 
 
-def find_served(client: Client, model: str | None, kind: str) -> Served:
+def find_served(
+    client: Client, model: str | None, kind: str, probabilities: bool | None = None
+) -> Served:
     """Asks a server what it is. model: as the server names it; None takes its first.
+
+    probabilities: whether it is to tell them; None leaves that to the kind of server.
 
     Raises ServerError where there is no server, or one without models; ValueError for an unknown
     kind.
@@ -105,7 +130,23 @@ def find_served(client: Client, model: str | None, kind: str) -> Served:
     entry = next((item for item in entries if item.get("id") == model), {})
     found = _OWNERS.get(str(entry.get("owned_by")), "openai") if kind == "auto" else kind
     size = entry.get("max_model_len") or (entry.get("meta") or {}).get("n_ctx")
-    return Served(model, found, size if isinstance(size, int) else None)  # type: ignore[arg-type]
+    dialect = DIALECTS[found]  # type: ignore[index]
+    return Served(
+        model,
+        found,  # type: ignore[arg-type]
+        size if isinstance(size, int) else None,
+        (_told_slots(client) if found == "llama.cpp" else None) or dialect.slots,
+        dialect.tells if probabilities is None else probabilities,
+    )
+
+
+def _told_slots(client: Client) -> int | None:
+    """How many slots llama-server tells of; None for one that does not."""
+    try:
+        found = client.call("/../props").get("total_slots")  # which stands beside /v1
+    except ServerError:
+        return None
+    return found if isinstance(found, int) and found > 0 else None
 
 
 def find_completions(client: Client, served: Served, ids: Sequence[int], text: str) -> Completions:
@@ -114,8 +155,9 @@ def find_completions(client: Client, served: Served, ids: Sequence[int], text: s
     ids, text: a prompt in both forms. Raises ServerError for a server without completions.
     """
     refused: ServerError | None = None
+    tops = dict.fromkeys((served.dialect.most_top, 5, None)) if served.tells else (None,)
     for takes_ids in (True, False):
-        for top in dict.fromkeys((served.dialect.most_top, 5, None)):
+        for top in tops:
             way = Completions(takes_ids, top)
             prompt = list(ids) if takes_ids else text
             try:

@@ -31,6 +31,7 @@ class RemoteModel(ABC):
     """What both ways to ask a server have in common.
 
     codec: of the prompts. max_positions: the context that the server states; None for no word.
+    at_once: documents in flight at most, of which each needs a slot of a server that has slots.
     usual_decoding: where nothing else is asked for.
     """
 
@@ -41,6 +42,7 @@ class RemoteModel(ABC):
         self.name = served.model
         self.vocab_size = codec.vocab_size
         self.max_positions = served.context
+        self.at_once = min(client.concurrency, served.slots or client.concurrency)
 
     def refusal(self, config: DecodingConfig) -> str | None:
         """Why the server cannot decode with these settings; None if it can."""
@@ -48,6 +50,11 @@ class RemoteModel(ABC):
             return (
                 f"{self.client.url} chooses tokens by itself, so that null cannot be penalised; "
                 "leave `null_penalty` out"
+            )
+        if config.extractive:
+            return (
+                f"{self.client.url} chooses tokens by itself, so that texts cannot be held to "
+                "their document; leave `extractive` out"
             )
         return self._refusal(config)
 
@@ -87,7 +94,7 @@ class RemoteModel(ABC):
         requests: an iterator that may have nothing for now and go on later, as long as something is
         in flight. cancelled: requests that nobody waits for any more.
         """
-        most = self.client.concurrency if config.batch_size == "auto" else config.batch_size
+        most = self.at_once if config.batch_size == "auto" else config.batch_size
         done: SimpleQueue[Future[Filled]] = SimpleQueue()
         under_way: dict[Future[Filled], Request] = {}
         try:

@@ -8,11 +8,12 @@ asked to go on behind that. So values are those of the engine in this process.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
+from schemax.loops import is_loop
 from schemax.runtime.grammar import Automata, Bits, Node, allowed_ids
 from schemax.runtime.plan import Ids
 from schemax.servers.answers import Answer, Step
@@ -45,6 +46,7 @@ class SlotWriter:
 
     budget: tokens, retries included. automata: of the grammars of all slots.
     ends_at_stops: whether a stop string ends it for good, as it does a whole output.
+    read: of the document, where a value that goes round in circles ends early; see `loops`.
     """
 
     def __init__(
@@ -55,8 +57,10 @@ class SlotWriter:
         automata: Automata,
         *,
         ends_at_stops: bool = False,
+        read: Sequence[int] | None = None,
     ) -> None:
         self._ends_at_stops = ends_at_stops
+        self._read = None if spec.grammar is not None and spec.grammar.strict else read
         self._stop, self._budget, self._null_id = stop, budget, spec.null_id
         self._automata, self._grammar = automata, spec.grammar
         self._state = 0
@@ -73,11 +77,11 @@ class SlotWriter:
         self._node: Node | None = None
         self._matcher: Any = None
         if spec.grammar is not None:
-            automaton = automata.of(spec.grammar)
+            self._automaton = automata.of(spec.grammar)
             if spec.grammar.strict:
-                self._node = automaton.root
+                self._node = self._automaton.root
             else:
-                self._matcher = automaton.take(())
+                self._matcher = self._automaton.take(())
 
     @property
     def ask(self) -> Ask | None:
@@ -129,10 +133,16 @@ class SlotWriter:
         """Whether what the server wrote behind the token may be of use."""
         if self._node is not None:
             return self._write_typed(step, biased, self._node)
-        if self._matcher is not None and self._matcher.try_consume_tokens([step.token]) != 1:
+        if self._matcher is not None and not self._accepts(step.token):
             return self._replace(step, biased)
         self._add(step.token, step.logprob, step.top, 0.0)
         return True
+
+    def _accepts(self, token: int) -> bool:
+        """Whether a free text may go on with the token, as its matcher then has."""
+        if not self._ids and token in self._automaton.not_first:
+            return False
+        return bool(self._matcher.try_consume_tokens([token]) == 1)
 
     def _write_typed(self, step: Step, biased: Mapping[int, float], node: Node) -> bool:
         """One of the allowed tokens, probable among these; and what it forces."""
@@ -167,6 +177,8 @@ class SlotWriter:
     def _replace(self, step: Step, biased: Mapping[int, float]) -> bool:
         """The most probable token that a free text allows, in the place of one that it does not."""
         (bits,) = self._automata.masks([self._matcher])
+        if not self._ids:
+            self._automaton.bound_first(bits)
         allowed = _Bits(bits)
         legal = {token: value for token, value in step.top.items() if token in allowed}
         if not allowed:
@@ -221,8 +233,11 @@ class SlotWriter:
             self._reason = "eos"
         elif self._state == DONE:
             self._reason = "stop"
-        elif len(self._ids) >= self._budget:
+        elif len(self._ids) >= self._budget or self._is_loop():
             self._reason = "length"
+
+    def _is_loop(self) -> bool:
+        return self._read is not None and is_loop(self._ids, self._read)
 
     def _allowed(self, node: Node) -> Set[int] | None:
         """None where the grammar has failed."""

@@ -19,7 +19,7 @@ from pydantic.errors import PydanticUserError
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.compiler import CompiledSchema
-from schemax.compiler.prompt import template_source
+from schemax.compiler.prompt import DEFAULT_TEMPLATE, template_source
 from schemax.errors import InputError, SchemaError
 from schemax.schema import AttrSchema
 from schemax.trained import FILE, TrainedWith
@@ -48,21 +48,22 @@ def versions() -> dict[str, str]:
 def trained_with(
     compiled: Mapping[str, CompiledSchema], templates: Mapping[str, Any]
 ) -> tuple[TrainedWith, str | None]:
-    """What a model is trained with, and the template that all its categories share; None for none.
+    """What a model is trained with, and the text of the template that all its categories share;
+    None where they differ.
 
-    compiled, templates: by category; None is the default template. What cannot be written down,
-    such as a template that was given as an object, is warned of and left out.
+    compiled, templates: by category; None is the default template, whose text may change with
+    another version of schemax. What cannot be written down, such as a template that was given as an
+    object, is warned of and left out.
     """
     decoding = next(iter(compiled.values())).decoding
-    if not re.fullmatch(r"[\w-]*", decoding.template or ""):  # a path or a text
-        templates = {name: one or decoding.template for name, one in templates.items()}
+    default = decoding.template or DEFAULT_TEMPLATE
+    if not re.fullmatch(r"[\w-]*", default):  # a path or a text
         decoding = replace(decoding, template=None)
     sources: dict[str, str | None] = {}
     for category, template in templates.items():
-        sources[category] = None
-        if isinstance(template, (str, Path)):
-            sources[category] = template_source(template)
-        elif template is not None:
+        used = template or default
+        sources[category] = template_source(used) if isinstance(used, (str, Path)) else None
+        if sources[category] is None:
             _warn_unwritten("the template", category)
     formats = {item.format.name for item in compiled.values()}
     shared = len(set(sources.values())) == 1

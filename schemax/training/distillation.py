@@ -11,16 +11,15 @@ from pydantic import BaseModel, ValidationError
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.classes import validated
-from schemax.compiler.few_shot import writable_of
+from schemax.compiler.few_shot import FewShotExamples, writable_of
 from schemax.compiler.lists import leaves_of_item
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record
-from schemax.evaluation.labels import as_stated, flat, slot_text
-from schemax.evaluation.scores import as_text
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
 from schemax.io.records import bounded_lines, read_records
+from schemax.labels import as_stated, as_text, flat, slot_text
 from schemax.progress import track
 from schemax.results import FieldError, SlotText
 from schemax.training.training_examples import TrainingExample, training_example
@@ -34,9 +33,11 @@ def examples_by_model(
     decoding: DecodingConfig,
     *,
     template: Any = None,
+    examples: FewShotExamples | None = None,
 ) -> list[TrainingExample]:
     """Training examples from what a model reads; the labels of `annotated` are not used.
 
+    examples: what the model's prompts show, by category.
     Values that were cut off or do not fit their type are left out as unknown; products that could
     not be read at all are left out.
     """
@@ -48,9 +49,10 @@ def examples_by_model(
         format=output,
         template=template,
         decoding=decoding,
+        examples=examples,
     )
     names = row_ids(annotated)
-    examples: dict[int, TrainingExample] = {}
+    found: dict[int, TrainingExample] = {}
     for item in track(stream, total=len(records)):
         attributes = compile_attributes(schemas[annotated[item.index].category])
         bad = _lists(item.errors)
@@ -63,10 +65,8 @@ def examples_by_model(
         }
         if written:
             place = item.index
-            examples[place] = _example(
-                names[place], annotated[place], written, bad, schemas, output
-            )
-    return [examples[place] for place in sorted(examples)]
+            found[place] = _example(names[place], annotated[place], written, bad, schemas, output)
+    return [found[place] for place in sorted(found)]
 
 
 def _lists(errors: Iterable[FieldError]) -> set[str]:

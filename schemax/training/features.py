@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from schemax.compiler import CompiledSchema
 from schemax.compiler.prompt import clean_document
 from schemax.errors import InputError
-from schemax.evaluation.labels import slot_text
+from schemax.labels import slot_text
 from schemax.messages import some_of
 from schemax.runtime.language_model import LanguageModel
 from schemax.runtime.plan import Plan, plan_prompt

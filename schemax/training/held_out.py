@@ -61,6 +61,7 @@ def scorer(
     examples: Sequence[TrainingExample],
     schemas: Mapping[str, type[BaseModel]],
     decoding: DecodingConfig,
+    /,
     **settings: Any,
 ) -> Callable[[], float]:
     """What measures F1 of the weights as they are, on the first examples; every value counts.
@@ -81,7 +82,11 @@ def scorer(
                 made.append(Extractor(model, extractor.tokenizer, eos_ids=extractor.eos_ids))
             (reader,) = made
             stream = reader.stream(
-                records, schemas, category="category", decoding=config, **settings
+                records,
+                schemas,
+                category="category",
+                decoding=config,
+                **{"examples": (), **settings},  # as in training
             )
             items = sorted(stream, key=lambda item: item.index)
         values = [{name: one.value for name, one in item.fields.items()} for item in items]

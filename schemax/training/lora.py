@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from schemax.runtime.loading.refusals import need, refusing
+from schemax.runtime.loading.rounding import merge_adapters
 from schemax.training.settings import TrainingSettings
 
 EXTRA = "'.[train]' in a checkout of schemax"
@@ -47,4 +48,4 @@ def merge_lora(tuned: Any, keep: Path | None) -> Any:
         warnings.simplefilter("ignore")
         if keep is not None:
             tuned.save_pretrained(keep)
-        return tuned.merge_and_unload(safe_merge=True)
+        return merge_adapters(tuned)

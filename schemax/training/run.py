@@ -20,6 +20,7 @@ from schemax.extractor import Extractor
 from schemax.messages import counted
 from schemax.runtime.loading import pick_device
 from schemax.runtime.loading.refusals import need
+from schemax.runtime.loading.rounding import round_weights
 from schemax.runtime.model import DecoderModel
 from schemax.trained import TrainedWith, write_trained
 from schemax.training.card import begin_run, versions, write_card
@@ -69,10 +70,10 @@ class TrainingJob:
     """What a run trains and on what.
 
     name: of the model, as cards and adapters call it; compiled: by category.
-    template: source of the prompt, written beside the weights; None for the default one.
+    template: source of the prompt, written beside the weights; None where categories differ in it.
     trained: what else is written there.
     card: what else the card should say, data digests for one.
-    options: format and template, as `Extractor.stream` takes them.
+    options: format, template and examples, as `Extractor.stream` takes them.
     """
 
     extractor: Extractor
@@ -241,7 +242,7 @@ def _save(
         if settings.lora is not None and settings.quantization is None:
             model = merge_lora(tuned, out / ADAPTER if settings.keep_adapter else None)
         if settings.bf16 and settings.quantization is None:
-            model.to(torch.bfloat16)
+            round_weights(model, torch.bfloat16)
         model.save_pretrained(out)  # into weights of 4 bits nothing is merged: the adapter alone
     if trainer.is_world_process_zero():
         work.extractor.tokenizer.save_pretrained(out)

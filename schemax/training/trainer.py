@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerCallback
 
@@ -96,6 +97,19 @@ class ParallelTrainer(Trainer):
         # The schedule has been shuffled already.
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset
         return SequentialSampler(dataset)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """With the rates of this run's schedule; those that were saved are of a run that may have
+        been planned shorter, and of one that is finished they are 0."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        scheduler = self.lr_scheduler
+        if checkpoint is None or not isinstance(scheduler, LambdaLR):  # DeepSpeed has its own
+            return
+        pairs = zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)
+        rates = [peak * share(scheduler.last_epoch) for peak, share in pairs]
+        for group, rate in zip(scheduler.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        scheduler._last_lr = rates
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device

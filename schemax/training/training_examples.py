@@ -13,15 +13,15 @@ from schemax.compiler.lists import Rows
 from schemax.errors import InputError
 from schemax.evaluation.examples import (
     Example,
-    Label,
     canonical,
     duplicated_ids,
     overlap,
     read_examples,
     row_ids,
+    shown_text,
 )
-from schemax.evaluation.labels import Stated, shown_text, typed_labels
 from schemax.formats import OutputFormat, Writable
+from schemax.labels import Label, Stated, typed_labels
 from schemax.messages import counted, some_of
 from schemax.results import FieldError
 

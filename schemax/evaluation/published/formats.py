@@ -9,8 +9,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, Label
+from schemax.evaluation.examples import Example
 from schemax.evaluation.pairs import is_null
+from schemax.labels import Label
 from schemax.messages import counted
 
 Labels = dict[str, list[str | None]]

@@ -15,6 +15,7 @@ from schemax.errors import ModelError
 from schemax.hub import cached_folder
 from schemax.runtime.loading.files import read_object
 from schemax.runtime.loading.refusals import NOT_FOUND, need, refusing, some
+from schemax.runtime.loading.rounding import merge_adapters
 from schemax.trained import FILE as TRAINED
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -86,7 +87,7 @@ def put_adapter(model: Any, folder: Path) -> Any:
         if getattr(model, "is_quantized", False):
             return tuned.get_base_model()
         _untie(model)
-        return tuned.merge_and_unload(safe_merge=True)
+        return merge_adapters(tuned)
 
 
 def _check_kind(name: str, settings: dict[str, Any]) -> None:

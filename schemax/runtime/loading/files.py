@@ -12,10 +12,10 @@ from transformers.utils.hub import cached_file
 def find_file(name: str, file: str, revision: str | None) -> Path | None:
     """A file of a folder or of a repository on the Hub, None if that lacks it or is out of reach.
 
-    Raises OSError for what is no repository.
+    name: of the folder, of a file in it, or of the repository. Raises OSError for what is none.
     """
-    if Path(name).is_dir():
-        path = Path(name) / file
+    if Path(name).exists():
+        path = (Path(name) if Path(name).is_dir() else Path(name).parent) / file
         return path if path.is_file() else None
     found = cached_file(
         name,

@@ -1,4 +1,4 @@
-"""Loading a causal language model: local folder or Hub id, safetensors only, no remote code."""
+"""Loading a causal language model: folder, GGUF file or Hub id; no pickles, no remote code."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from schemax.calibration import Calibration, read_calibration
 from schemax.errors import ModelError
 from schemax.runtime.loading.adapters import put_adapter
 from schemax.runtime.loading.files import find_file
+from schemax.runtime.loading.gguf_file import gguf_tokenizer, gguf_weights, is_gguf
 from schemax.runtime.loading.hub_kernels import guard_hub_kernels
 from schemax.runtime.loading.quantization import DeviceMap, Quantization, placement
 from schemax.runtime.loading.refusals import NOT_FOUND, brief, refusing, some
@@ -38,6 +39,11 @@ class Loaded:
     calibration: Calibration | None = None
     trained: TrainedWith = field(default_factory=TrainedWith)
 
+    @property
+    def is_trained(self) -> bool:
+        """Whether the folder says how the model is to be prompted, as what schemax trained does."""
+        return self.template is not None or self.trained != TrainedWith()
+
 
 def load(
     name: str | Path,
@@ -53,7 +59,7 @@ def load(
 ) -> Loaded:
     """Loads weights and tokenizer.
 
-    name: a model, or a LoRA adapter that names its base model.
+    name: a model, or a LoRA adapter that names its base model; a GGUF file, or a folder of one.
     device: "auto" takes CUDA or MPS where there is one.
     dtype: "auto" takes the model's own on an accelerator and float32 on a CPU.
     device_map: spreads the model over devices instead; see transformers. Needs accelerate.
@@ -127,10 +133,14 @@ def _pick_attention(config: Any) -> str | None:
 def load_tokenizer(name: str | Path) -> Loaded:
     """All but the weights of a model, which are None; the tokenizer is the folder that holds it.
 
-    name: a folder or Hub id. Raises ModelError where there is no fast tokenizer, and for a broken
-    calibration.json.
+    name: a folder, Hub id or GGUF file; of that the tokenizer is an object of transformers.
+
+    Raises ModelError where there is no fast tokenizer, and for a broken calibration.json.
     """
     source = Source.of(str(name), None)
+    if source.gguf is not None:
+        tokenizer = gguf_tokenizer(source.gguf)
+        return Loaded(None, tokenizer, _template(source), _calibration(source), _trained(source))
     with refusing(str(name), NOT_FOUND):
         for file in ("tokenizer_config.json", "chat_template.jinja"):
             source.find(file)  # beside it, for the codec to read
@@ -185,6 +195,8 @@ def _pick_dtype(dtype: str | torch.dtype, device: torch.device, config: Any) -> 
 
 def _tokenizer(source: Source, config: Any) -> Any:
     name, revision = source.holder("tokenizer.json")
+    if is_gguf(name):
+        return gguf_tokenizer(Path(name))
     with refusing(name):
         return AutoTokenizer.from_pretrained(
             name, config=config, revision=revision, trust_remote_code=False
@@ -239,15 +251,23 @@ def _weights(
             f"attention implementation {attn_implementation!r} is code on the Hub, which is never "
             'executed here; use "sdpa", "eager" or "flex_attention"'
         )
+    if source.gguf is not None and quantization is not None:
+        raise ModelError(f"{name} is stored quantized already; leave `quantization` out")
     options = placement(name, config, place, dtype, device_map, quantization)
+    attention = attn_implementation or _pick_attention(config)
     with refusing(name), _no_bars():
+        if source.gguf is not None:
+            more = {"attn_implementation": attention, **options}
+            model, report = gguf_weights(source.gguf, config, dtype, **more)
+            _check_loaded(name, model, report)
+            return model if options else model.to(place)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=config,
             revision=source.revision,
             dtype=dtype,
             # Given even if None: else the model's own config could name code on the Hub.
-            attn_implementation=attn_implementation or _pick_attention(config),
+            attn_implementation=attention,
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,

@@ -1,7 +1,7 @@
 """Where the parts of a model come from, and whether these are complete and safe to read.
 
-Safetensors only, and no code but that of transformers: whatever a folder, a repository or the
-config in it asks for beyond that is refused before it is loaded.
+Safetensors or GGUF only, and no code but that of transformers: whatever a folder, a repository or
+the config in it asks for beyond that is refused before it is loaded.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from schemax.runtime.loading.adapters import (
     fetch_adapter,
 )
 from schemax.runtime.loading.files import find_file, read_object
+from schemax.runtime.loading.gguf_file import gguf_config, gguf_in, is_gguf
 from schemax.runtime.loading.refusals import NOT_FOUND, refusing, some
 
 _INDEX = "model.safetensors.index.json"
@@ -29,7 +30,7 @@ _INDEX = "model.safetensors.index.json"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A base model (folder or Hub id), and the folder of an adapter for it."""
+    """A base model (folder, GGUF file or Hub id), and the folder of an adapter for it."""
 
     name: str
     revision: str | None
@@ -37,9 +38,18 @@ class Source:
 
     @classmethod
     def of(cls, name: str, revision: str | None, adapter: Path | None = None) -> Source:
-        """Where the Hub does not answer, out of its cache. Raises ModelError, see `schemax.hub`."""
-        folder = None if Path(name).is_dir() else cached_folder(name, revision)
+        """Where the Hub does not answer, out of its cache.
+
+        Raises ModelError as `schemax.hub` does, and as `gguf_in` does.
+        """
+        name = gguf_in(name)
+        folder = None if Path(name).exists() else cached_folder(name, revision)
         return cls(name, revision, adapter) if folder is None else cls(str(folder), None, adapter)
+
+    @property
+    def gguf(self) -> Path | None:
+        """The file that holds all of the base model, if it is one of that format."""
+        return Path(self.name) if is_gguf(self.name) else None
 
     def find(self, file: str) -> Path | None:
         """A file of the base model. Raises what `find_file` raises."""
@@ -62,7 +72,11 @@ def find_source(name: str, adapter: str | None, revision: str | None) -> Source:
     """
     named = Source.of(name, revision)
     with refusing(name, NOT_FOUND):
-        is_adapter = named.find("config.json") is None and named.find(ADAPTER_CONFIG) is not None
+        is_adapter = (
+            named.gguf is None
+            and named.find("config.json") is None
+            and named.find(ADAPTER_CONFIG) is not None
+        )
     if is_adapter and adapter is not None:
         raise ModelError(
             f"{name} is an adapter itself; name its base model to put {adapter} on that, or leave "
@@ -82,6 +96,8 @@ def load_config(source: Source) -> Any:
     Raises ModelError for models that transformers does not know, or only with remote code, and for
     weights in other formats than safetensors.
     """
+    if source.gguf is not None:
+        return _of_causal_model(source.name, gguf_config(source.gguf))
     name = source.name
     with refusing(name):
         path = source.find("config.json")
@@ -99,12 +115,16 @@ def load_config(source: Source) -> Any:
                 "transformers)"
             )
         config = AutoConfig.from_pretrained(name, revision=source.revision, trust_remote_code=False)
+    _check_weights_format(source, _of_causal_model(name, config))
+    return config
+
+
+def _of_causal_model(name: str, config: Any) -> Any:
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelError(
             f"{name} has the model type {config.model_type!r}, for which transformers has no "
             "causal language model; choose a decoder-only model"
         )
-    _check_weights_format(source, config)
     return config
 
 
@@ -122,6 +142,8 @@ def _source_of_adapter(folder: Path) -> Source:
 def _check_base(source: Source) -> None:
     """Raises ModelError for a base model that brings an adapter, or lacks something."""
     name = source.name
+    if source.gguf is not None:
+        return
     with refusing(name, NOT_FOUND):
         own = source.find(ADAPTER_CONFIG)
     if own is not None:

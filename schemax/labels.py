@@ -7,6 +7,7 @@ which extraction would refuse.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
@@ -19,15 +20,17 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.annotations import text_of
 from schemax.compiler.lists import Rows, leaves_of_item, limits_of
-from schemax.documents import Shown, read_documents
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, Label, shown_record
-from schemax.evaluation.scores import as_text, named_rows, titles_of
-from schemax.formats import OutputFormat, Scalar, Writable
+from schemax.formats import OutputFormat, Scalar, Writable, get_format
 from schemax.messages import counted
 from schemax.results import FieldError, SlotText, build
 from schemax.results.fields import Leaf, field_tree_of
 from schemax.results.values import readings_of
+
+Label: TypeAlias = str | None | tuple[str | None, ...]
+"""What an annotator wrote: a value, an explicit null, or several accepted ones, null perhaps among
+them, the first of which is the canonical one. An attribute without a label is not annotated, which
+is not null."""
 
 Stated: TypeAlias = "str | Sequence[Stated] | Mapping[str, Stated] | None"
 """What a label says before it has a type: text, a list, an item of nested models by the names of
@@ -84,12 +87,24 @@ def typed_labels(
     return TypedLabels(values, tuple(errors))
 
 
-def shown_text(name: str, example: Example) -> str:
-    """What the model is shown of a product, as extraction would show it. Raises InputError."""
-    (document,) = read_documents([shown_record(example)], Shown())
-    if document.text is None:
-        raise InputError(f"document {name}: {document.problem}")
-    return document.text
+def labelled_instance(
+    name: str, category: str, stated: Mapping[str, Stated], schema: type[BaseModel]
+) -> Any:
+    """The instance that extraction would build of a document's labels; what they leave out is null.
+
+    The parameters are those of `typed_labels`. Raises InputError, naming the document, for labels
+    that the schema does not have or refuses.
+    """
+    written = get_format("json")
+    labels = typed_labels(name, category, stated, schema, written)
+    attributes = _attributes_of(schema)
+    slots = [slot_text(item, labels.values.get(item.name), written) for item in attributes]
+    found = build(schema, attributes, slots, written, index=0, document_id=None)
+    if errors := [*labels.errors, *found.errors]:
+        where = f"{errors[0].field}: " if errors[0].field else ""
+        raise InputError(f"document {name}: {where}{errors[0].message}")
+    assert found.value is not None  # else there is an error
+    return found.value
 
 
 @lru_cache(maxsize=256)
@@ -304,3 +319,49 @@ def as_stated(value: Any) -> Stated:
     if isinstance(value, list) and not any(isinstance(item, list) for item in value):
         return [as_stated(item) for item in value if item is not None] or None
     raise ValueError(f"a value is text, a number, a boolean, null or a list, not {value!r}")
+
+
+def titles_of(attributes: Sequence[Attribute]) -> dict[str, str]:
+    """What labels call attributes, by name: their titles, unless several have the same."""
+    counts = Counter(attribute.label for attribute in attributes)
+    return {a.name: a.label if counts[a.label] == 1 else a.name for a in attributes}
+
+
+def as_text(value: Any) -> str | None:
+    """A typed value as labels are written: numbers and booleans as in JSON, lists as its arrays.
+
+    An item of nested models is an object of texts, without what it does not state.
+    """
+    if isinstance(value, Enum):
+        return as_text(value.value)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [_plain(item) for item in value]
+        # Without items nothing is stated, which labels call null.
+        return json.dumps(items, ensure_ascii=False) if items else None
+    return str(value)
+
+
+def named_rows(attribute: Attribute, rows: Any) -> Any:
+    """The items of a list as objects, those of a dict by their keys; others as they are."""
+    if not attribute.fields or rows is None:
+        return rows
+    found = [
+        {
+            leaf.name: named_rows(leaf, part)
+            for leaf, part in zip(attribute.fields, row, strict=True)
+        }
+        for row in rows
+    ]
+    return sorted(found, key=lambda pair: str(pair["key"])) if attribute.is_mapping else found
+
+
+def _plain(value: Any) -> Any:
+    """An item of a list: as text; of nested models, all that is stated of them."""
+    if not isinstance(value, Mapping):
+        return as_text(value)
+    texts = {name: as_text(part) for name, part in value.items()}
+    return dict(sorted((name, text) for name, text in texts.items() if text is not None))

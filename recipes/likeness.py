@@ -1,0 +1,122 @@
+"""Demonstrations chosen for each document by likeness, beside the same for all documents.
+
+python -m recipes.likeness LABELS TEST --model FOLDER [--shots 4,8] [--limit 24]
+
+After ExtractGPT (Brinkmann et al., 2024), which shows every document the labelled ones that are
+most like it. Every document then has an instruction of its own, which nothing shares: the price
+stands beside F1. Likeness is that of words, whatever their order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from rapidfuzz import fuzz, process
+
+from schemax.attributes import compile_attributes
+from schemax.compiler.few_shot import FewShotExample
+from schemax.config import resolve_decoding
+from schemax.evaluation.examples import Example, canonical, read_examples
+from schemax.evaluation.intervals import f1_interval
+from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.scores import Scores, labelled, score_predictions
+from schemax.extractor import Extractor
+from schemax.fitting.demonstrations import coverage_order
+from schemax.labels import labelled_instance, titles_of
+
+
+def alike(pool: Sequence[Example], document: Example, count: int) -> list[int]:
+    """The labelled documents of its category that are most like it, the most like last."""
+    texts = {
+        row: example.text
+        for row, example in enumerate(pool)
+        if example.category == document.category and example.text != document.text
+    }
+    found = process.extract(document.text, texts, scorer=fuzz.token_set_ratio, limit=count)
+    return [row for _, _, row in reversed(found)]
+
+
+def same(pool: Sequence[Example], document: Example, count: int, names: Sequence[str]) -> list[int]:
+    """Those of its category that show most."""
+    rows = [row for row, example in enumerate(pool) if example.category == document.category]
+    labels = {row: {k: canonical(v) for k, v in pool[row].attributes.items()} for row in rows}
+    return coverage_order(rows, labels, names)[:count]
+
+
+def read(
+    extractor: Extractor,
+    documents: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    shown: Mapping[int, Sequence[FewShotExample]],
+    *,
+    shared: bool,
+) -> tuple[Scores, float]:
+    """Scores, and seconds a document. shared: whether a category has one instruction."""
+    names = [one.category if shared else f"{n}" for n, one in enumerate(documents)]
+    asked = {name: schemas[one.category] for name, one in zip(names, documents, strict=True)}
+    examples = {name: list(shown[n]) for n, name in enumerate(names)}
+    records = [
+        {"category": name, "text": one.text} for name, one in zip(names, documents, strict=True)
+    ]
+    started = time.perf_counter()
+    stream = extractor.stream(
+        records,
+        asked,
+        category="category",
+        examples=examples,
+        decoding=resolve_decoding("isolated:extractive=true"),
+    )
+    items = sorted(stream, key=lambda item: item.index)
+    seconds = (time.perf_counter() - started) / len(documents)
+    values = [{name: one.value for name, one in item.fields.items()} for item in items]
+    return score_predictions(documents, labelled(documents, values, schemas)), seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("labels", type=Path)
+    parser.add_argument("test", type=Path)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--shots", default="4,8")
+    parser.add_argument("--limit", type=int)
+    options = parser.parse_args()
+    pool, documents = read_examples(options.labels), read_examples(options.test)[: options.limit]
+    schemas = annotated_schemas(pool)
+    documents = [one for one in documents if one.category in schemas]
+    extractor = Extractor.from_pretrained(options.model, dtype="bfloat16")
+
+    def shot(row: int) -> FewShotExample:
+        one = pool[row]
+        stated: dict[str, Any] = {k: canonical(v) for k, v in one.attributes.items()}
+        instance = labelled_instance(f"#{row + 1}", one.category, stated, schemas[one.category])
+        return one.text, instance
+
+    names = {
+        category: list(titles_of(compile_attributes(schema)).values())
+        for category, schema in schemas.items()
+    }
+    print("| shown | demonstrations | F1 | strict F1 | seconds a document |\n|---|---|---|---|---|")
+    for count in map(int, options.shots.split(",")):
+        chosen: dict[str, list[list[int]]] = {
+            "the same": [same(pool, one, count, names[one.category]) for one in documents],
+            "the most alike": [alike(pool, one, count) for one in documents],
+        }
+        for name, rows in chosen.items():
+            shown = {n: [shot(row) for row in some] for n, some in enumerate(rows)}
+            is_shared = name == "the same"
+            scores, seconds = read(extractor, documents, schemas, shown, shared=is_shared)
+            low, high = f1_interval(scores.counts())
+            print(
+                f"| {name} | {count} | {scores.protocol.f1:.3f} ({low:.3f} to {high:.3f}) "
+                f"| {scores.strict.f1:.3f} | {seconds:.2f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""A JSON Schema validator whose work is counted: strangers write what it judges by, and by what.
+
+`jsonschema` follows references in circles, judges the same part again and again, and searches with
+Python's `re`, which knows no bounds. Here every step counts, and every pattern, wherever it stands,
+goes to the engine of `Pattern`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from schemax.attributes.json_document import MOST_PARTS
+from schemax.attributes.patterns import pattern_of
+from schemax.messages import clipped
+
+# Schemas that one instance is held against, references behind references, and seconds that all
+# searches in an instance may take.
+_MOST_STEPS = 200_000
+_DEEPEST = 32
+_MOST_SECONDS = 1.0
+
+_REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
+
+
+class TooMuch(Exception):
+    """An instance cannot be judged within bounds; says why."""
+
+
+class Effort(threading.local):
+    """What one thread has spent on the instance that it judges."""
+
+    def begin(self) -> None:
+        self._steps = self._references = self._depth = 0
+        self._seconds = 0.0
+
+    def step(self) -> None:
+        """Counts a schema that is entered."""
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise TooMuch(f"the document's conditions take more than {_MOST_STEPS:,} steps")
+
+    def following(self, follow: Any) -> Any:
+        """The keyword of a reference, in bounded time.
+
+        Nothing else ends circles: where Python runs out of stack, extension modules panic.
+        """
+
+        def counted(*arguments: Any) -> Iterator[Any]:
+            self._references += 1
+            if self._references > MOST_PARTS or self._depth == _DEEPEST:
+                raise TooMuch("the document's conditions refer to themselves too often")
+            self._depth += 1
+            try:
+                yield from follow(*arguments) or ()
+            finally:
+                self._depth -= 1
+
+        return counted
+
+    def is_in(self, pattern: str, text: str) -> bool:
+        """Whether a pattern is found in a text. Raises ValueError where it cannot be used."""
+        began = time.perf_counter()
+        try:
+            return pattern_of(pattern).is_in(text)
+        except ValueError as error:  # of a pattern that no engine takes, or that takes too long
+            raise ValueError(f"its pattern cannot be used: {clipped(str(error))}") from None
+        finally:
+            self._seconds += time.perf_counter() - began
+            if self._seconds > _MOST_SECONDS:
+                raise TooMuch(f"searching for patterns took more than {_MOST_SECONDS:g} second")
+
+
+def bounded(kind: Any, effort: Effort) -> Any:
+    """A class of validators like `kind`, of a draft of the standard, that spends such an effort."""
+    import attrs
+    from jsonschema.validators import extend
+
+    patterns = _Patterns(effort)
+    words: dict[str, Callable[..., Iterator[Any]]] = {
+        **kind.VALIDATORS,
+        "pattern": patterns.pattern,
+        "patternProperties": patterns.pattern_properties,
+        "additionalProperties": patterns.additional_properties,
+        "multipleOf": _multiple_of,
+    }
+    for word in words.keys() & _REFERENCES:
+        words[word] = effort.following(words[word])
+    made = extend(kind, {word: _nullable(judge) for word, judge in words.items()})
+
+    def evolve(self: Any, **changes: Any) -> Any:
+        # Not as jsonschema's own, which has a part with a `$schema` judged by a class without
+        # bounds.
+        effort.step()
+        return attrs.evolve(self, **changes)
+
+    made.evolve = evolve
+    return made
+
+
+def _nullable(judge: Any) -> Any:
+    """A keyword that says nothing of null where the schema is OpenAPI's `nullable`."""
+
+    def judged(validator: Any, said: Any, instance: Any, node: Any) -> Iterator[Any]:
+        if instance is not None or node.get("nullable") is not True:
+            yield from judge(validator, said, instance, node) or ()
+
+    return judged
+
+
+def _multiple_of(validator: Any, step: float, value: Any, _node: Any) -> Iterator[Any]:
+    """As decimal numbers, of which 19.99 is a multiple of 0.01."""
+    from jsonschema import ValidationError
+
+    if not validator.is_type(value, "number") or not math.isfinite(value):
+        return
+    if (_exact(value) / _exact(step)).denominator != 1:
+        yield ValidationError(f"{value!r} is not a multiple of {step!r}")
+
+
+def _exact(number: float) -> Fraction:
+    """A number as it is written."""
+    return Fraction(number if isinstance(number, int) else repr(number))
+
+
+class _Patterns:
+    """The keywords that search texts."""
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+
+    def pattern(self, validator: Any, pattern: str, text: Any, _node: Any) -> Iterator[Any]:
+        from jsonschema import ValidationError
+
+        if not validator.is_type(text, "string"):
+            return
+        try:
+            if not self._effort.is_in(pattern, text):
+                yield ValidationError(f"String should match pattern {clipped(repr(pattern))}")
+        except ValueError as error:
+            yield ValidationError(str(error))
+
+    def pattern_properties(
+        self, validator: Any, schemas: Mapping[str, Any], instance: Any, _node: Any
+    ) -> Iterator[Any]:
+        from jsonschema import ValidationError
+
+        for pattern, schema in schemas.items() if isinstance(instance, dict) else ():
+            try:
+                found = [key for key in instance if self._effort.is_in(pattern, key)]
+            except ValueError as error:
+                yield ValidationError(str(error))
+                continue
+            for key in found:
+                yield from validator.descend(instance[key], schema, path=key, schema_path=pattern)
+
+    def additional_properties(
+        self, validator: Any, schema: Any, instance: Any, node: Mapping[str, Any]
+    ) -> Iterator[Any]:
+        from jsonschema import ValidationError
+
+        if not isinstance(instance, dict):
+            return
+        named, patterns = node.get("properties", {}), node.get("patternProperties", ())
+        try:
+            extra = [
+                key
+                for key in instance
+                if key not in named and not any(self._effort.is_in(one, key) for one in patterns)
+            ]
+        except ValueError as error:
+            yield ValidationError(str(error))
+            return
+        if schema is False and extra:
+            shown = ", ".join(map(repr, extra))
+            yield ValidationError(clipped(f"Additional properties are not allowed ({shown})"))
+        elif schema is not False:
+            for key in extra:
+                yield from validator.descend(instance[key], schema, path=key)

@@ -1,0 +1,55 @@
+"""A prompt that could be chosen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+Rows = tuple[int, ...]
+"""Places among the labelled documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What is shared by all categories, and the demonstrations of each.
+
+    template: its name among those that are tried. extractive, null_penalty: as of
+    `DecodingConfig`. shown: category -> rows, in the order in which they are shown; a category
+    without rows has no demonstration.
+    """
+
+    template: str
+    extractive: bool | None = None
+    null_penalty: float = 0.0
+    shown: Mapping[str, Rows] = field(default_factory=dict)
+
+    def key(self, category: str) -> str:
+        """What the answers for documents of a category depend on."""
+        rows = self.shown.get(category, ())
+        return json.dumps([self.template, self.extractive, self.null_penalty, category, rows])
+
+    def with_rows(self, shown: Mapping[str, Rows]) -> Candidate:
+        """The same with other demonstrations in these categories."""
+        return replace(self, shown={**self.shown, **shown})
+
+    def __str__(self) -> str:
+        """For people; rows are counted from 1, as the lines of a file are."""
+        counts = {len(rows) for rows in self.shown.values()} or {0}
+        several = "-".join(map(str, dict.fromkeys((min(counts), max(counts)))))
+        said = "1 demonstration" if several == "1" else f"{several} demonstrations"
+        if len(self.shown) == 1:
+            (rows,) = self.shown.values()
+            if rows:
+                word = "row" if len(rows) == 1 else "rows"
+                said += f" ({word} {', '.join(str(row + 1) for row in rows)})"
+        elif len(self.shown) > 1:
+            said += f" in each of {len(self.shown)} categories"
+        if not any(self.shown.values()):
+            said = "as it is now"
+        said += f", {self.template}"
+        if self.extractive is not None:
+            said += ", extractive" if self.extractive else ", not extractive"
+        if self.null_penalty:
+            said += f", null_penalty {self.null_penalty:g}"
+        return said

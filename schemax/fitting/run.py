@@ -1,0 +1,296 @@
+"""A whole run: labelled documents in, a prompt file and what it gained out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from schemax.attributes import compile_attributes, settings_of
+from schemax.calibration import Calibration
+from schemax.compiler.few_shot import FewShotExample
+from schemax.compiler.prompt import DEFAULT_TEMPLATE, template_source
+from schemax.errors import InputError
+from schemax.evaluation.calibrate import FEWEST, calibrate
+from schemax.evaluation.examples import (
+    Example,
+    canonical,
+    row_ids,
+    shown_record,
+    shown_text,
+)
+from schemax.evaluation.intervals import Interval, difference_interval, f1_interval
+from schemax.evaluation.pairs import is_null
+from schemax.evaluation.scores import Scores, labelled, score_predictions
+from schemax.extractor import Extractor
+from schemax.fitting.candidate import Candidate
+from schemax.fitting.demonstrations import coverage_order
+from schemax.fitting.measuring import Measuring, Work
+from schemax.fitting.search import NULL_PENALTIES, Search, Space, Trial
+from schemax.fitting.split import Split, split_rows
+from schemax.fitting.trials import Trials
+from schemax.io import fingerprint
+from schemax.labels import labelled_instance, titles_of
+from schemax.messages import counted
+from schemax.prompt_file import Demonstration, PromptFile
+from schemax.resources import version
+from schemax.servers.remote import RemoteModel
+
+SEARCHING = 0.8
+"""Of the stated time; the rest is for calibrating, and for reading the documents held out."""
+
+READY_MADE = ("verbatim", "standard", "generic")
+MOST_SHOWN = 64
+"""Rows of a category that may be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """prompt: what was chosen. trials: what was measured.
+
+    before, after: scores on the documents held out, without a prompt file and with this one.
+    """
+
+    prompt: PromptFile
+    chosen: Candidate
+    trials: Sequence[Trial]
+    before: Scores
+    after: Scores
+
+    def gain(self, *, strict: bool = False) -> Interval:
+        """The 95 % interval of F1(after) - F1(before), a paired bootstrap over documents."""
+        return difference_interval(
+            self.before.counts(strict=strict), self.after.counts(strict=strict)
+        )
+
+    def intervals(self, *, strict: bool = False) -> tuple[Interval, Interval]:
+        """The 95 % intervals of F1 before and after."""
+        both = (self.before, self.after)
+        first, second = (f1_interval(one.counts(strict=strict)) for one in both)
+        return first, second
+
+
+def fit(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    *,
+    seconds: float = 600.0,
+    templates: Mapping[str, str] | None = None,
+    format: str | None = None,
+    sidecar: Path | None = None,
+    model: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Fitted:
+    """Chooses a prompt for a model by labelled documents. No weights are trained.
+
+    examples: as `as_declared` gives them; schemas: by category.
+    seconds: how long, with earlier runs that the sidecar knows of; four fifths of them search.
+    templates: name -> text of further ones. format: of all categories; None is their own.
+    sidecar: a file of what was measured, with which a run that was killed goes on.
+    model: what tells the model from others, for the sidecar; None looks at its weights.
+    tell: hears of every trial, in a line.
+
+    Raises InputError for too few documents, and where the time is over before anything is known.
+    """
+    plain = _without_prompt(extractor)
+    split = split_rows(examples, seed)
+    shots = _shots(examples, schemas, split, tell)
+    work = Work(
+        plain, examples, schemas, shots, _templates(plain, schemas, templates or {}), format
+    )
+    digest = _digest(work, split, model)
+    with closing(Trials(sidecar, digest)) as trials:
+        if trials.known:
+            tell(f"{trials.known} measured answers are in {sidecar}; the run goes on after them")
+        measure = Measuring(work, trials, SEARCHING * seconds)
+        space = _space(work, split, plain)
+        search = Search(
+            measure, split.deciding, space, Candidate(next(iter(work.templates))), seed=seed
+        )
+
+        def tell_trial(trial: Trial) -> None:
+            left = max(0.0, measure.seconds - trials.seconds)
+            usual = trials.seconds / trial.number
+            about = min(space.trials, trial.number + int(left / max(usual, 1e-9)))
+            better = ", the best so far" if trial.better and trial.number > 1 else ""
+            tell(
+                f"trial {trial.number} of about {max(about, trial.number)}: {trial.candidate}: "
+                f"{'strict ' * trial.strict}F1 {trial.f1:.3f} +- {trial.half_width:.3f} on "
+                f"{counted(trial.documents, 'document')}{better}"
+            )
+
+        search.tell = tell_trial
+        chosen = search.run()
+    if not search.trials:
+        raise InputError(
+            f"the time of {seconds:g} seconds was over before the prompt of now was measured on "
+            f"{sum(map(len, split.deciding.values()))} documents; give more time"
+        )
+    prompt = _prompt_file(work, chosen, split)
+    tell("reading the documents held out, without the prompt and with it")
+    held_out = [examples[row] for rows in split.held_out.values() for row in rows]
+    before, after = (
+        _scores(one, held_out, schemas, format)
+        for one in (_without_prompt(extractor, raw=False), plain.with_prompt(prompt))
+    )
+    return Fitted(prompt, chosen, search.trials, before, after)
+
+
+def _without_prompt(extractor: Extractor, *, raw: bool = True) -> Extractor:
+    """The model as it is used without a prompt file; raw: with no calibration either."""
+    made = copy(extractor)
+    made.prompt = PromptFile()
+    if raw:
+        made.calibration = Calibration()
+    return made
+
+
+def _shots(
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    split: Split,
+    tell: Callable[[str], None],
+) -> dict[int, FewShotExample]:
+    """The rows of the pool as examples; those whose labels the schema refuses leave the pool."""
+    names, shots = row_ids(examples), dict[int, FewShotExample]()
+    for category, rows in split.pool.items():
+        for row in rows:
+            example = examples[row]
+            stated = {name: canonical(label) for name, label in example.attributes.items()}
+            try:
+                instance = labelled_instance(names[row], category, stated, schemas[category])
+                shots[row] = shown_text(names[row], example), instance
+            except InputError as error:
+                tell(f"never shown: {error}")
+        split.pool[category] = [row for row in rows if row in shots]
+    return shots
+
+
+def _templates(
+    extractor: Extractor, schemas: Mapping[str, type[BaseModel]], more: Mapping[str, str]
+) -> dict[str, str | None]:
+    """The texts of templates by name; first that which is used without a prompt file."""
+    own = any(extractor.named_template(schema) for schema in schemas.values())
+    usual = extractor.decoding.template
+    first: dict[str, str | None] = (
+        {"its own template": None}
+        if own
+        else {(name := usual or DEFAULT_TEMPLATE): template_source(name)}
+    )
+    return first | {name: template_source(name) for name in READY_MADE} | dict(more)
+
+
+def _space(work: Work, split: Split, extractor: Extractor) -> Space:
+    """What can be tried with this model, the rows that show most first."""
+    labels = {
+        row: {name: canonical(label) for name, label in work.examples[row].attributes.items()}
+        for row in work.shots
+    }
+    pool = {}
+    for category, rows in split.pool.items():
+        names = list(titles_of(compile_attributes(work.schemas[category])).values())
+        pool[category] = coverage_order(rows, labels, names)[:MOST_SHOWN]
+    config = extractor.decoding
+    served = isinstance(extractor.model, RemoteModel)
+    slots = config.layout != "autoregressive" and config.constrain and not served
+    nulls = any(
+        is_null(canonical(label))
+        for example in work.examples
+        for label in example.attributes.values()
+    )
+    return Space(
+        pool,
+        templates=tuple(work.templates),
+        extractive=(not config.extractive,) if slots else (),
+        null_penalties=NULL_PENALTIES if slots else (),
+        penalties_strictly=not nulls,
+    )
+
+
+def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
+    """Of all that the answers depend on, and how candidates are compared; not of the time."""
+    extractor = work.extractor
+    if model is None:
+        local = extractor.model
+        model = (
+            local.fingerprint()
+            if isinstance(local, RemoteModel)
+            else {
+                "weights": fingerprint.of_weights(
+                    local.model, extractor.tokenizer, extractor.eos_ids
+                ),
+                "dtype": str(local.dtype),
+            }
+        )
+    said = {
+        "version": version(),
+        "model": dict(model),
+        "template": str(extractor.template),
+        **fingerprint.of_schemas(work.schemas),
+        **fingerprint.of_settings(extractor.decoding, extractor.calibration),
+        "templates": dict(work.templates),
+        "format": work.format or str(extractor.format),
+        "formats": [settings_of(schema).format for schema in work.schemas.values()],
+        "examples": [repr(one) for one in work.examples],
+        "split": [split.pool, split.deciding, split.held_out],
+    }
+    return fingerprint.digest(json.dumps(said, sort_keys=True, default=str))
+
+
+def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
+    """What was chosen, with a calibration where enough values decide it."""
+    names = row_ids(work.examples)
+    prompt = PromptFile(
+        template=work.templates[chosen.template],
+        format=work.format,
+        decoding=work.decoding(chosen),
+        demonstrations=tuple(
+            _demonstration(work.examples[row], names[row], work.schemas[category])
+            for category in work.schemas
+            for row in chosen.shown.get(category, ())
+        ),
+    )
+    deciding = [work.examples[row] for rows in split.deciding.values() for row in rows]
+    if sum(len(example.attributes) for example in deciding) < FEWEST:
+        return prompt
+    reader = work.extractor.with_prompt(prompt)
+    penalties = [chosen.null_penalty]
+    try:
+        fit = calibrate(reader, deciding, work.schemas, [work.format], null_penalties=penalties)
+    except InputError:  # no value, or none with a confidence
+        return prompt
+    return replace(prompt, calibration=fit.calibration)
+
+
+def _demonstration(example: Example, name: str, schema: type[BaseModel]) -> Demonstration:
+    """The document as people would label it: lists as lists."""
+    attributes = compile_attributes(schema)
+    titles = titles_of(attributes)
+    lists = {name for one in attributes if one.is_list for name in (one.name, titles[one.name])}
+    stated = {}
+    for label, accepted in example.attributes.items():
+        text = canonical(accepted)
+        stated[label] = json.loads(text) if label in lists and text is not None else text
+    return Demonstration(example.category, shown_text(name, example), stated)
+
+
+def _scores(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    format: str | None,
+) -> Scores:
+    stream = extractor.stream(
+        map(shown_record, examples), schemas, category="category", format=format
+    )
+    items = sorted(stream, key=lambda item: item.index)
+    values = [{name: one.value for name, one in item.fields.items()} for item in items]
+    return score_predictions(examples, labelled(examples, values, schemas))

@@ -1,0 +1,301 @@
+"""The search for a prompt: knows no model, only what `measure` says of candidates."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from schemax.evaluation.intervals import f1_interval, f1_of, resampled
+from schemax.fitting.candidate import Candidate, Rows
+
+Outcomes: TypeAlias = npt.NDArray[np.int64]
+"""(rows, 2, 5): how many pairs of a document had which outcome, by the protocol and strictly."""
+
+Measure: TypeAlias = Callable[[Candidate, Sequence[int]], Outcomes]
+"""Has documents read with a candidate. Raises OutOfTime."""
+
+SURE = 0.75
+"""Share of bootstrap draws in which other demonstrations of the same number have to be better: most
+of those that are tried differ by chance."""
+
+LIKELY = 0.55
+"""Share in which another setting has to be better, which differs in more than chance."""
+
+HOPELESS = 0.1
+"""Share below which a candidate is dropped after a part of the documents."""
+
+NULL_PENALTIES = (-1.0, 1.0, 2.0)
+
+_MORE = 3
+"""How many of the numbers of demonstrations are tried whatever the ones before them were worth."""
+
+_FEWEST = 12
+"""Documents of the part that comes first; a smaller set is read as a whole."""
+
+
+class OutOfTime(Exception):
+    """The stated time is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What is tried.
+
+    pool: category -> rows that may be shown, those that show most first.
+    sizes: numbers of demonstrations, rising. rounds: of other demonstrations, after all else.
+    penalties_strictly: whether null penalties are compared by the strict score, since the protocol
+        sees no wrong value where no null is annotated.
+    """
+
+    pool: Mapping[str, Sequence[int]]
+    templates: Sequence[str] = ()
+    extractive: Sequence[bool] = (True,)
+    null_penalties: Sequence[float] = NULL_PENALTIES
+    sizes: Sequence[int] = (4, 8, 16, 32, 64)
+    rounds: int = 6
+    penalties_strictly: bool = False
+
+    @property
+    def trials(self) -> int:
+        """About how many candidates a search measures that has the time."""
+        first = len(self.sizes) + len(self.templates) + len(self.extractive)
+        return 1 + first + len(self.null_penalties) + 5 * self.rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A candidate that was measured: F1 on the documents that it was compared on.
+
+    half_width: of the 95 % interval. strict: whether a value that is not annotated counts as wrong.
+    better: whether it became the best so far.
+    """
+
+    number: int
+    candidate: Candidate
+    f1: float
+    half_width: float
+    documents: int
+    strict: bool
+    better: bool
+
+
+@dataclass(slots=True)
+class Search:
+    """Goes from one best candidate to the next.
+
+    rows: category -> documents on which candidates are compared; none of them is in the pool.
+    best: where the search begins, and what it has found. tell: hears of every trial.
+
+    Numbers of demonstrations and settings change for all categories together. Which rows are shown
+    is decided category by category, since a category's answers depend on its own alone.
+    """
+
+    measure: Measure
+    rows: Mapping[str, Sequence[int]]
+    space: Space
+    best: Candidate
+    tell: Callable[[Trial], None] = lambda _: None
+    seed: int = 0
+    trials: list[Trial] = field(default_factory=list)
+
+    def run(self) -> Candidate:
+        """The best candidate that was found before all was tried, or the time was over."""
+        try:
+            self._told(self.best, self._outcomes(self.best, self._all), better=True)
+            self._search()
+        except OutOfTime:
+            pass
+        return self.best
+
+    def _search(self) -> None:
+        """What has brought most comes first, since the time may be over at any moment."""
+        space = self.space
+        most = max(map(len, space.pool.values()), default=0)
+        sizes = [size for size in space.sizes if size <= most] or [most] * bool(most)
+        self._challenge([self._sized(size) for size in sizes[:1]])
+        self._challenge([replace(self.best, extractive=one) for one in space.extractive])
+        # Larger numbers cost more: the largest are tried where those before them have won.
+        self._challenge([self._sized(size) for size in sizes[1:_MORE]])
+        for size in sizes[_MORE:]:
+            if len(max(self.best.shown.values(), key=len, default=())) < size // 2:
+                break
+            self._challenge([self._sized(size)])
+        self._challenge([replace(self.best, template=name) for name in space.templates])
+        rounds = self._proposals()
+        for proposals in islice(rounds, 1):
+            self._challenge_rows(proposals)
+        self._challenge(
+            [replace(self.best, null_penalty=one) for one in space.null_penalties],
+            strict=space.penalties_strictly,
+        )
+        for proposals in rounds:
+            self._challenge_rows(proposals)
+
+    def _sized(self, size: int) -> Candidate:
+        return self.best.with_rows(
+            {category: tuple(rows[:size]) for category, rows in self.space.pool.items()}
+        )
+
+    @property
+    def _all(self) -> list[int]:
+        """All documents, categories in turn, so that every beginning has some of each."""
+        longest = max(map(len, self.rows.values()))
+        columns = self.rows.values()
+        return [some[place] for place in range(longest) for some in columns if place < len(some)]
+
+    @property
+    def _part(self) -> list[int]:
+        return self._all[: max(_FEWEST, len(self._all) // 3)]
+
+    def _challenge(self, candidates: Sequence[Candidate], *, strict: bool = False) -> bool:
+        """Takes the best of these, if it is better than the best so far, and says whether.
+
+        Successive halving (Jamieson and Talwalkar, 2016): all are read on a part of the documents,
+        and only the better half of those that are not hopeless there on the others.
+        """
+        left = [one for one in _distinct(candidates) if one != self.best]
+        part = self._part
+        if len(part) < len(self._all) and left:
+            rated = []
+            for one in left:
+                found = self._outcomes(one, part)
+                share = better_share(self._outcomes(self.best, part), found, strict=strict)
+                hopeless = share < HOPELESS
+                if hopeless or len(left) > 1:
+                    self._told(one, found, strict=strict)
+                if not hopeless:
+                    rated.append((score(found, strict), one))
+            rated.sort(key=lambda pair: -pair[0])
+            left = [one for _, one in rated[: (len(left) + 1) // 2]]
+        is_changed = False
+        for one in left:
+            found, before = (self._outcomes(which, self._all) for which in (one, self.best))
+            better = better_share(before, found, strict=strict) >= LIKELY
+            self._told(one, found, strict=strict, better=better)
+            if better:
+                self.best, is_changed = one, True
+        return is_changed
+
+    def _challenge_rows(self, proposals: Sequence[Mapping[str, Rows]]) -> None:
+        """Takes other demonstrations in those categories in which they are surely better.
+
+        All proposals are read on a part of the documents; of every category, the best on the rest.
+        """
+        part = self._part
+        read = []
+        for proposal in proposals:
+            one = self.best.with_rows(proposal)
+            found = self._outcomes(one, part)
+            if len(part) < len(self._all):
+                self._told(one, found)
+            read.append((proposal, found))
+        chosen = {}
+        for category in self.best.shown:
+            at = self._places(category, part)
+            rated = [
+                (score(found[at]), -number, proposal[category])
+                for number, (proposal, found) in enumerate(read)
+                if category in proposal and at
+            ]
+            if rated:
+                chosen[category] = max(rated)[2]
+        one = self.best.with_rows(chosen)
+        found, before = (self._outcomes(which, self._all) for which in (one, self.best))
+        places = {category: self._places(category, self._all) for category in chosen}
+        better = {
+            category: rows
+            for category, rows in chosen.items()
+            if better_share(before[places[category]], found[places[category]]) >= SURE
+        }
+        self._told(one, found, better=bool(better))
+        self.best = self.best.with_rows(better)
+
+    def _places(self, category: str, rows: Sequence[int]) -> list[int]:
+        own = set(self.rows.get(category, ()))
+        return [place for place, row in enumerate(rows) if row in own]
+
+    def _proposals(self) -> Iterator[list[Mapping[str, Rows]]]:
+        """Round by round, other demonstrations for all categories at once: more of them, a part of
+        them replaced, all of them replaced, another order."""
+        generator = random.Random(f"{self.seed}, demonstrations")
+        for _ in range(self.space.rounds):
+            proposals: list[Mapping[str, Rows]] = []
+            for other in (_grown, _swapped, _replaced, _reordered):
+                made = {}
+                for category, rows in self.best.shown.items():
+                    left = [row for row in self.space.pool[category] if row not in rows]
+                    if (changed := other(rows, left, generator)) != rows:
+                        made[category] = changed
+                if made:
+                    proposals.append(made)
+            if proposals:
+                yield proposals
+
+    def _outcomes(self, candidate: Candidate, rows: Sequence[int]) -> Outcomes:
+        return self.measure(candidate, rows)
+
+    def _told(
+        self, candidate: Candidate, found: Outcomes, *, strict: bool = False, better: bool = False
+    ) -> None:
+        low, high = f1_interval(found[:, int(strict)])
+        number = len(self.trials) + 1
+        half = (high - low) / 2
+        trial = Trial(number, candidate, score(found, strict), half, len(found), strict, better)
+        self.trials.append(trial)
+        self.tell(trial)
+
+
+def score(found: Outcomes, strict: bool = False) -> float:
+    """F1 over all documents."""
+    return float(f1_of(found[:, int(strict)].sum(axis=0)))
+
+
+def better_share(before: Outcomes, after: Outcomes, *, strict: bool = False) -> float:
+    """The share of bootstrap draws, the same documents for both, in which the second is better."""
+    pair = np.concatenate((before[:, int(strict)], after[:, int(strict)]), axis=1)
+    drawn = resampled(pair)
+    first, second = f1_of(drawn[:, :5]), f1_of(drawn[:, 5:])
+    return float(np.mean(second > first))
+
+
+def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Without those that occur twice."""
+    found: list[Candidate] = []
+    for one in candidates:
+        if one not in found:
+            found.append(one)
+    return found
+
+
+def _grown(rows: Rows, left: Sequence[int], generator: random.Random) -> Rows:
+    """A quarter more, at least one: of the rest, those that show most, one of them by chance."""
+    count = max(1, len(rows) // 4)
+    likely = left[: 2 * count]
+    return (*rows, *generator.sample(likely, min(count, len(likely))))
+
+
+def _swapped(rows: Rows, left: Sequence[int], generator: random.Random) -> Rows:
+    """A quarter of them, at least one, replaced by others."""
+    count = min(max(1, len(rows) // 4), len(left))
+    gone = generator.sample(range(len(rows)), min(count, len(rows)))
+    there = generator.sample(left, len(gone)) if len(left) >= len(gone) else []
+    changed = list(rows)
+    for place, row in zip(gone, there, strict=False):
+        changed[place] = row
+    return tuple(changed)
+
+
+def _replaced(rows: Rows, left: Sequence[int], generator: random.Random) -> Rows:
+    """As many others, as far as there are any."""
+    there = generator.sample(left, min(len(rows), len(left)))
+    return (*there, *rows[: len(rows) - len(there)])
+
+
+def _reordered(rows: Rows, left: Sequence[int], generator: random.Random) -> Rows:
+    return tuple(generator.sample(rows, len(rows)))

@@ -1,0 +1,57 @@
+"""Which labelled documents are shown, which decide, and which tell what was gained."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemax.errors import InputError
+from schemax.evaluation.examples import Example
+
+_HELD_OUT = 0.2
+_DECIDING = 0.4  # of the others
+_MOST = 96
+"""Documents of all categories together that decide, and that are held out: more would cost time
+that is better spent on further candidates."""
+_FEWEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Category -> rows. No text is in two parts.
+
+    pool: may be shown. deciding: candidates are compared on them. held_out: neither.
+    """
+
+    pool: dict[str, list[int]]
+    deciding: dict[str, list[int]]
+    held_out: dict[str, list[int]]
+
+
+def split_rows(examples: Sequence[Example], seed: int) -> Split:
+    """Of every category a fifth is held out, and of the rest two fifths decide, but for a bound.
+
+    Raises InputError where a category has too few different texts, which it names.
+    """
+    by_text: dict[str, dict[str, list[int]]] = {}
+    for row, example in enumerate(examples):
+        by_text.setdefault(example.category, {}).setdefault(example.text, []).append(row)
+    split = Split({}, {}, {})
+    most = max(4, _MOST // len(by_text))
+    for category, texts in by_text.items():
+        if len(texts) < _FEWEST:
+            raise InputError(
+                f"category {category!r} has {len(texts)} different documents, too few to choose "
+                f"by: label {_FEWEST} or more, better 20; or leave the category out"
+            )
+        names = sorted(texts)
+        random.Random(f"{seed}, {category}").shuffle(names)
+        held_out = min(most, max(2, round(_HELD_OUT * len(names))))
+        deciding = min(most, max(3, round(_DECIDING * (len(names) - held_out))))
+        # One row of a text is as good as all of them.
+        rows = [texts[name][0] for name in names]
+        split.held_out[category] = sorted(rows[:held_out])
+        split.deciding[category] = sorted(rows[held_out : held_out + deciding])
+        split.pool[category] = sorted(rows[held_out + deciding :])
+    return split

@@ -1,0 +1,79 @@
+"""What was measured, beside the file that a run writes, so that a run that was killed goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TextIO
+
+Outcome = tuple[tuple[int, ...], tuple[int, ...]]
+"""How many pairs of a document had which outcome (`OUTCOMES`): by the protocol, and strictly."""
+
+
+def sidecar(output: Path) -> Path:
+    """Where a run to an output keeps what it has measured."""
+    return output.with_name(f"_{output.name}.fit.jsonl")
+
+
+class Trials:
+    """Outcomes by prompt and document, appended to a file line by line; None keeps no file.
+
+    digest: of all that outcomes depend on. A file of another digest is begun anew.
+    """
+
+    def __init__(self, path: Path | None, digest: str) -> None:
+        self.outcomes: dict[tuple[str, int], Outcome] = {}
+        self.seconds = 0.0  # that earlier runs and this one have measured
+        self._file: TextIO | None = None
+        if path is not None:
+            end = self._read(path, digest)
+            self._file = path.open("r+" if end else "w", encoding="utf-8")
+            self._file.seek(end)
+            self._file.truncate()  # a line that was cut off
+            if not end:
+                self._write({"digest": digest})
+        self.known = len(self.outcomes)
+
+    def add(self, key: str, row: int, outcome: Outcome) -> None:
+        self.outcomes[key, row] = outcome
+        self._write({"key": key, "row": row, "outcome": outcome})
+
+    def spend(self, seconds: float) -> None:
+        self.seconds += seconds
+        self._write({"seconds": round(seconds, 3)})
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, line: object) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+
+    def _read(self, path: Path, digest: str) -> int:
+        """Takes up a file's lines: how many bytes they are, 0 for a file of something else."""
+        try:
+            lines = path.read_bytes().splitlines(keepends=True)
+            if not lines or json.loads(lines[0]) != {"digest": digest}:
+                return 0
+        except (OSError, ValueError, RecursionError):
+            return 0
+        end = len(lines[0])
+        for line in lines[1:]:
+            try:
+                if not line.endswith(b"\n"):
+                    break
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                break
+            end += len(line)
+        return end
+
+    def _take(self, line: Any) -> None:
+        if "seconds" in line:
+            self.seconds += line["seconds"]
+        else:
+            protocol, strict = line["outcome"]
+            self.outcomes[line["key"], line["row"]] = tuple(protocol), tuple(strict)

@@ -1,0 +1,40 @@
+"""Values that say what the prompt says, and the document does not.
+
+A model that finds nothing likes to write the field's own name, an example of the declaration or a
+word of the instruction. Such a value may still be right ("television", of a text that says "TV"),
+so it stays, and is reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+_WORD = re.compile(r"\w+")
+_LONGEST_SHOWN = 3
+
+
+def is_echo(text: str, prompt: str) -> bool:
+    """Whether the words of a text, letters among them, stand in the prompt one after the other."""
+    words = _words(text)
+    return any(map(str.isalpha, words)) and words in _known(prompt)
+
+
+def echo_note(texts: Sequence[str]) -> str | None:
+    """What is said of values that are echoes; None of none."""
+    if not texts:
+        return None
+    shown = ", ".join(f'"{text.strip()}"' for text in texts[:_LONGEST_SHOWN])
+    more = ", ..." if len(texts) > _LONGEST_SHOWN else ""
+    stand = "stands" if len(texts) == 1 else "stand"
+    return f"{shown}{more} {stand} in the prompt, and not in the document"
+
+
+def _words(text: str) -> str:
+    return f" {' '.join(_WORD.findall(text.casefold()))} "
+
+
+@lru_cache(maxsize=64)
+def _known(prompt: str) -> str:
+    return _words(prompt)

@@ -1,0 +1,17 @@
+"""JSON as a server sends it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def json_text(value: Any) -> str:
+    """JSON that UTF-8 can hold: a lone surrogate is an escape. Raises ValueError and RecursionError
+    for what is no JSON."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, allow_nan=False)
+    return text
