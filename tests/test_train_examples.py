@@ -146,8 +146,9 @@ def test_examples_of_a_file(data: Path, base: Path, monkeypatch: pytest.MonkeyPa
     assert "Numi" in job.compiled["Tea"].prompt.instruction
     assert "Lipton" not in job.compiled["Tea"].prompt.instruction
     assert "fewer than 1 example of Shoes (0)" in said
-    job, _ = planned(monkeypatch, data, base, "--examples", file, "--shots", "0")
-    assert job.options["examples"] == ()
+    for none in (("--examples", file, "--shots", "0"), ("--examples", "none")):
+        job, _ = planned(monkeypatch, data, base, *none)
+        assert job.options["examples"] == ()
 
 
 def test_labels_of_the_model_itself_are_read_behind_examples(

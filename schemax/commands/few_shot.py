@@ -28,7 +28,7 @@ from schemax.messages import counted, some_of
 
 Model = type[BaseModel]
 
-_NONE = "none"
+NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Shots:
         Raises InputError for a file that cannot be read; UsageError for one without any of them.
         """
         path = Path(path)  # a text, where a finished run told of it
-        if str(path) == _NONE:
+        if str(path) == NONE:
             return cls(path, dict.fromkeys(categories, ()))
         try:
             rows = read_examples(path)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from schemax.commands.console import UsageError, say
 from schemax.commands.datasets import Dataset
-from schemax.commands.few_shot import Shots
+from schemax.commands.few_shot import NONE, Shots
 from schemax.evaluation.examples import Example, read_examples, row_ids, shown_text
 from schemax.messages import counted, some_of
 
@@ -31,7 +31,7 @@ def shots_for(
 
     Raises InputError for a file that cannot be read, UsageError where it holds no example.
     """
-    if count == 0 or (file is None and count is None):
+    if count == 0 or str(file) == NONE or (file is None and count is None):
         return None
     found = Shots.among(annotated, data.file) if file is None else Shots.read(file, schemas)
     if test is not None:
