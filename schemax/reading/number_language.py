@@ -1,0 +1,149 @@
+"""How a language writes numbers, as one pattern for the letters of a whole number.
+
+A language is data: how it writes what is below 100, the hundreds, the scales and what joins them.
+The words of a number stand in falling order in all of them, so a pattern for the letters alone,
+without spaces and hyphens, says whether words are one whole number, and which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+
+Words = Mapping[str, int]
+
+_LONG = 6
+
+
+@dataclass(frozen=True)
+class NumberLanguage:
+    """How a language writes numbers; all in small letters without accents.
+
+    small: everything below 100. hundreds: what is a hundred or several, alone or before `small`;
+    hundred: what multiplies by a hundred, alone as well. scales: by exponent, with whether the
+    word may stand alone. joins: between all of these. halves: behind a number, and a half.
+    """
+
+    small: Words
+    hundreds: Words
+    hundred: Sequence[str]
+    scales: Mapping[int, tuple[Sequence[str], bool]]
+    joins: Sequence[str]
+    points: Sequence[str]
+    minus: Sequence[str]
+    halves: Sequence[str]
+    others: Mapping[str, str]
+    pieces: Sequence[str] = ()
+    hyphens: bool = False
+
+    @cached_property
+    def _group(self) -> str:
+        small = _either(self.small)
+        below_hundred = _either(word for word, value in self.small.items() if value)
+        several = f"(?:{below_hundred})?(?:{_either(self.hundred)})" if self.hundred else "(?!)"
+        full = f"(?:{_either(self.hundreds)}|{several})"
+        return f"(?:{full}(?:{self._join}(?:{below_hundred}))?|{small})"
+
+    @cached_property
+    def _join(self) -> str:
+        return f"(?:{_either(self.joins)})?"
+
+    @cached_property
+    def _whole(self) -> re.Pattern[str]:
+        parts = []
+        for power, (words, alone) in sorted(self.scales.items(), reverse=True):
+            thousands = ""
+            if power > 3:  # "dos mil millones"
+                thousand, is_alone = self.scales[3]
+                before = f"(?P<k{power}>{self._group}){'?' if is_alone else ''}"
+                thousands = f"(?:{before}(?P<t{power}>{_either(thousand)}){self._join})?"
+            group = f"(?P<g{power}>{self._group})"
+            optional = "?" if alone or thousands else ""
+            parts.append(
+                f"(?:{thousands}{group}{optional}(?P<s{power}>{_either(words)}){self._join})?"
+            )
+        return re.compile(f"(?=.){''.join(parts)}(?P<g0>{self._group})?")
+
+    @cached_property
+    def _parts(self) -> re.Pattern[str]:
+        """Letters that are made of nothing but words of numbers."""
+        scales = (word for words, _ in self.scales.values() for word in words)
+        words = {*self.small, *self.hundreds, *self.hundred, *scales}
+        words |= {*self.points, *self.others, *self.halves, *self.pieces}
+        joins = f"(?:{_either(self.joins)})?"
+        return re.compile(f"{joins}(?:(?:{_either(words)}){joins})+")
+
+    @cached_property
+    def _hundreds(self) -> re.Pattern[str]:
+        several = f"(?P<n>{_either(self.small)})?(?P<by>{_either(self.hundred)})"
+        known = f"(?P<full>{_either(self.hundreds)})"
+        front = f"(?:{known}|{several})" if self.hundred else known
+        return re.compile(f"{front}{self._join}(?P<rest>{_either(self.small)})?")
+
+    def has(self, word: str) -> bool:
+        return self._parts.fullmatch(word) is not None
+
+    def begins(self, word: str) -> bool:
+        """Whether a word that is none of a number begins as a long one does."""
+        found = self._parts.match(word)
+        return found is not None and found.end() > _LONG and not self.has(word)
+
+    def value(self, letters: str) -> Decimal | None:
+        """The number that these letters write, which is one; else None."""
+        if letters in self.others:
+            return Decimal(self.others[letters])
+        for half in self.halves:
+            if letters.endswith(half) and (found := self._integer(letters.removesuffix(half))):
+                return found + Decimal("0.5")
+        for point in self.points:
+            before, is_there, behind = letters.partition(point)
+            if is_there and (front := self._integer(before)) is not None:
+                decimals = self._decimals(behind)
+                return None if decimals is None else Decimal(f"{front}.{decimals}")
+        return self._integer(letters)
+
+    def _integer(self, letters: str) -> Decimal | None:
+        found = self._whole.fullmatch(letters)
+        if found is None:
+            return None
+        total = self._of_group(found["g0"]) or 0
+        for power in self.scales:
+            if not found[f"s{power}"]:
+                continue
+            count = self._of_group(found[f"g{power}"])
+            if power > 3 and found[f"t{power}"]:
+                thousands = self._of_group(found[f"k{power}"])
+                count = (1 if thousands is None else thousands) * 1000 + (count or 0)
+            if count is None and not self.scales[power][1]:
+                return None
+            total += (1 if count is None else count) * 10**power
+        return Decimal(total)
+
+    def _of_group(self, letters: str | None) -> int | None:
+        if not letters:
+            return None
+        if letters in self.small:
+            return self.small[letters]
+        found = self._hundreds.fullmatch(letters)
+        assert found is not None, letters
+        rest = self.small[found["rest"]] if found["rest"] else 0
+        if found["full"]:
+            return self.hundreds[found["full"]] + rest
+        return 100 * (self.small[found["n"]] if found["n"] else 1) + rest
+
+    def _decimals(self, letters: str) -> str | None:
+        digits = re.fullmatch(
+            f"(?:{_either(w for w, v in self.small.items() if v < 10)})+", letters
+        )
+        if digits:
+            one = re.compile(_either(word for word, value in self.small.items() if value < 10))
+            return "".join(str(self.small[word]) for word in one.findall(letters))
+        found = self._integer(letters)
+        return None if found is None else str(found)
+
+
+def _either(words: object) -> str:
+    return "|".join(sorted(map(re.escape, words), key=len, reverse=True)) or "(?!)"  # type: ignore[call-overload]
