@@ -41,6 +41,7 @@ BOUNDS: Mapping[str, Bounds] = MappingProxyType(
     {
         # decoding
         "documents_per_prompt": Bounds(1, 1_000),
+        "nearest_examples": Bounds(0, 1_000),
         "k_max": Bounds(1, 1_000_000),
         "max_retries": Bounds(0, 16),  # each of which doubles a budget
         "max_repairs": Bounds(0, 1),
@@ -92,6 +93,10 @@ class DecodingConfig:
     documents_per_prompt: J, how many stacked documents share a prompt; isolated ones share nothing,
         whatever is given here. Autoregressively, stacked documents are "batch prompting": the model
         writes all their outputs.
+    nearest_examples: how many of the examples a document is shown: those whose texts are most like
+        its own, each of which is read once, whatever the number of documents, and sees no other
+        (docs/prompts.md). 0 shows all examples to all documents. Requires isolated documents;
+        servers, and models that decode one row per slot, refuse the setting.
     k_max: token budget of a slot whose attribute names none; None derives it from the type.
     max_retries: how often a slot that ran out of budget gets another one, twice as large, and goes
         on in place; what it then writes is seen by no other slot.
@@ -131,6 +136,7 @@ class DecodingConfig:
     documents: Documents = "isolated"
     slots: Slots = "independent"
     documents_per_prompt: int = 1
+    nearest_examples: int = 0
     k_max: int | None = None
     max_retries: int = 1
     max_repairs: int = 0
@@ -171,6 +177,10 @@ class DecodingConfig:
             raise ValueError(
                 'max_repairs requires layout="branched" and documents="isolated" (the preset '
                 '"isolated"), where a value can be asked for again by itself'
+            )
+        if self.nearest_examples and self.documents == "stacked":
+            raise ValueError(
+                'nearest_examples requires documents="isolated": stacked documents share a prompt'
             )
         for name in ("constrain", "strict"):
             if not isinstance(value := getattr(self, name), bool):

@@ -215,6 +215,8 @@ class PromptIds:
     numbers: (N,) what slots' random numbers depend on; () for their own, 0 to N - 1.
     waves: what is asked once these slots are filled. Only branches of isolated documents have any.
     sources: (J,) the documents, for slots that copy from them; () if none does.
+    demonstrations: examples of this document alone, behind the instruction, in no order: none of
+        them sees another. Only a single isolated document has any.
     """
 
     instruction: tuple[int, ...]
@@ -228,6 +230,7 @@ class PromptIds:
     numbers: tuple[int, ...] = ()
     waves: Waves | None = None
     sources: tuple[CopySource, ...] = field(default=(), compare=False)
+    demonstrations: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,24 @@ def test_every_category_keeps_the_demonstrations_that_are_good_for_it() -> None:
     assert [one.f1 for one in again.trials] == [one.f1 for one in found.trials]
 
 
+def test_examples_by_likeness_take_the_place_of_fixed_ones() -> None:
+    def worth(one: Candidate, category: str) -> float:
+        fixed = 0.1 + 0.05 * bool(one.shown) + 0.1 * (one.template == "plain")
+        return fixed + {0: 0, 4: 0.3, 8: 0.5}[one.nearest]
+
+    rows, pool = rows_of("tea", each=40), {"tea": list(range(100, 300))}
+    found, objective = search(worth, rows, pool, templates=NAMES, nearest=(4, 8))
+    best = found.run()
+    assert (best.template, best.nearest, best.shown) == (
+        "plain",
+        8,
+        {"tea": tuple(range(100, 300))},
+    )
+    assert "the 8 most alike of 200 demonstrations, plain" in str(best)
+    # Neither more fixed ones, nor others of them, are tried beside them.
+    assert max(len(one.shown.get("tea", ())) for one, _ in objective.read if not one.nearest) == 4
+
+
 def test_demonstrations_that_only_harm_are_not_shown() -> None:
     rows, pool = rows_of("tea", each=20), {"tea": list(range(100, 120))}
     found, _ = search(lambda one, _: 0.2 if one.shown else 0.6, rows, pool)

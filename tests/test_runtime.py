@@ -45,8 +45,10 @@ def sees(query: Token, key: Token, config: DecodingConfig) -> bool:
     """The rule of visibility as docs/architecture.md has it, for one pair of tokens."""
     if key.position_id > query.position_id:
         return False
-    if config.documents == "isolated" and key.document not in (-1, query.document):
-        return False
+    if config.documents == "isolated":
+        is_shown = key.document < -1 and query.document >= 0  # a demonstration, to documents
+        if key.document not in (-1, query.document) and not is_shown:
+            return False
     if key.slot in (-1, query.slot):
         return True
     return config.slots == "causal" and key.step <= query.step
@@ -76,7 +78,9 @@ def token_info(tokens: list[Token]) -> TokenInfo:
 def test_tensor_rule_equals_the_rule_token_by_token(config: DecodingConfig) -> None:
     tokens = [
         Token(position, document, slot, step)
-        for position, document, slot, step in product((0, 3, 7), (-1, 0, 1), (-1, 0, 4), (0, 1, 2))
+        for position, document, slot, step in product(
+            (0, 3, 7), (-3, -2, -1, 0, 1), (-1, 0, 4), (0, 1, 2)
+        )
     ]
     expected = torch.tensor([[sees(q, k, config) for k in tokens] for q in tokens])
     info = token_info(tokens)

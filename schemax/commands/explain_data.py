@@ -133,6 +133,13 @@ def _prompt_text(compiled: CompiledSchema) -> str:
     turns = "".join(markup + data(content) for markup, content in prompt.turns)
     head = turns + prompt.chat_prefix + data(prompt.instruction)
     closing = data(prompt.closing)
+    if (nearest := compiled.nearest) is not None:
+        names = "«text of an example»", "«its output»"
+        shown = "".join(text if is_markup else data(text) for is_markup, text in nearest.parts)
+        for sentinel, name in zip(nearest.sentinels, names, strict=True):
+            shown = shown.replace(sentinel, name)
+        several = f"«of {len(nearest.examples)} examples the {nearest.count} most like the text: »"
+        head += several + shown
     return head + documents + closing + prompt.chat_suffix + compiled.format.opening()
 
 

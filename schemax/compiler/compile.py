@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jinja2
@@ -20,6 +20,7 @@ from schemax.compiler.extractive import DocumentSource
 from schemax.compiler.few_shot import FewShotExample, written_examples
 from schemax.compiler.known import Known, KnownSlot, known_slots
 from schemax.compiler.lists import as_decoded, asked_of, asked_of_items, budget_of, specs_of
+from schemax.compiler.nearest import NearestExamples, cut_at_example
 from schemax.compiler.output_schema import output_schema
 from schemax.compiler.prompt import (
     DEFAULT_TEMPLATE,
@@ -71,6 +72,7 @@ class CompiledSchema:
     odd_boundaries: attributes whose slot begins within what the tokenizer would merge.
     waves: what is asked once other slots are filled; None where all are asked at once, and none
         again. Keys are as if none looked at others.
+    nearest: the examples of which every document is shown its own; None where all are shown to all.
     """
 
     schema: type[Any]
@@ -91,6 +93,7 @@ class CompiledSchema:
     stop_rule: StopRule
     odd_boundaries: tuple[str, ...]
     waves: Waves | None = None
+    nearest: NearestExamples | None = None
 
     @property
     def num_slots(self) -> int:
@@ -106,6 +109,11 @@ class CompiledSchema:
         stride = self.decoding.documents_per_prompt if stacked else 1
         cleaned = [clean_document(text, self.prompt.fence) for text in texts]
         encoded = [tuple(ids) for ids in self.codec.encode_batch(cleaned)]
+        if (nearest := self.nearest) is not None:
+            return [
+                replace(self.assemble([ids]), demonstrations=nearest.of(text))
+                for ids, text in zip(encoded, cleaned, strict=True)
+            ]
         return [self.assemble(encoded[at : at + stride]) for at in range(0, len(encoded), stride)]
 
     def decode_slot(self, ids: Sequence[int]) -> tuple[str, bool]:
@@ -270,7 +278,8 @@ def _compile(
     category = settings_of(schema).category
     stacked = config.documents == "stacked"
     num_documents = config.documents_per_prompt if stacked else 1
-    prompt = _prompt(
+    render = partial(
+        _prompt,
         template,
         category=category,
         attributes=attributes,
@@ -278,8 +287,14 @@ def _compile(
         keys_given=config.layout != "autoregressive",
         num_documents=num_documents if stacked else None,
         codec=codec,
-        examples=examples,
     )
+    nearest = None
+    if config.nearest_examples and examples:
+        prompt, nearest = cut_at_example(
+            lambda shown: render(examples=shown), examples, config.nearest_examples, codec
+        )
+    else:
+        prompt = render(examples=examples)
     if prompt.control_tokens:
         warn(control_token_warning(prompt.control_tokens))
     rule = NEWLINE if config.stop == "newline" else output_format.stop
@@ -337,6 +352,7 @@ def _compile(
         stop_rule=rule,
         odd_boundaries=odd,
         waves=waves,
+        nearest=nearest,
     )
 
 

@@ -206,7 +206,7 @@ def render_prompt(
         closing=literals[-1].rstrip() if before else literals[-1],
         chat_prefix=chat.markup[-1] if chat else "",
         chat_suffix=chat.suffix if chat else "",
-        fence=_fence(literals[order.index(0) + order.count(0)]),
+        fence=fence_before(literals[order.index(0) + order.count(0)]),
         turns=chat.turns if chat else (),
         control_tokens=control_tokens_in("".join(literals), codec),
     )
@@ -233,7 +233,11 @@ def _with_examples(instruction: str, marker: str, examples: Sequence[ShownExampl
     filled = [parts[0]]
     for kind, number, literal in zip(kinds, numbers, literals, strict=True):
         example = examples[number]
-        text = clean_document(example.text, _fence(literal)) if kind == "text" else example.output
+        text = (
+            clean_document(example.text, fence_before(literal))
+            if kind == "text"
+            else example.output
+        )
         filled += [text, literal]
     return "".join(filled)
 
@@ -246,7 +250,7 @@ def _examples_not_shown() -> TemplateError:
     )
 
 
-def _fence(literal: str) -> str | None:
+def fence_before(literal: str) -> str | None:
     """The closing tag with which the text behind a document begins, if any."""
     found = re.match(r"\s*(</[\w:.-]+)", literal)
     return found[1] if found else None

@@ -32,8 +32,8 @@ def oracle_logits(
     """(K, V) float32 logits of each slot, on the CPU, by which its K tokens are to be chosen.
 
     `branched` and `autoregressive` slots are plain requests: transformers' own forward pass over
-    the same token ids, without any mask of ours. Of `gapped` ones a whole prompt is one pass under
-    the rule of visibility.
+    the same token ids, without any mask of ours. Of `gapped` ones, and behind demonstrations of
+    their own, a whole prompt is one pass under the rule of visibility.
     """
     specs = plan_prompt(prompt, config).specs
     for logits, spec in zip(_logits(model, prompt, config, outputs), specs, strict=True):
@@ -45,7 +45,7 @@ def oracle_logits(
 def _logits(
     model: Model, prompt: PromptIds, config: DecodingConfig, outputs: Sequence[SlotOutput]
 ) -> Iterator[Tensor]:
-    if config.layout != "gapped":
+    if config.layout != "gapped" and not prompt.demonstrations:
         yield from _plain_requests(model, prompt, config, outputs)
         return
     assert isinstance(model, DecoderModel)

@@ -16,18 +16,21 @@ class Candidate:
 
     template: its name among those that are tried. extractive, null_penalty: as of
     `DecodingConfig`. shown: category -> rows, in the order in which they are shown; a category
-    without rows has no demonstration.
+    without rows has no demonstration. nearest: how many of these rows a document is shown, those
+    that are most like it; 0 shows all.
     """
 
     template: str
     extractive: bool | None = None
     null_penalty: float = 0.0
     shown: Mapping[str, Rows] = field(default_factory=dict)
+    nearest: int = 0
 
     def key(self, category: str) -> str:
         """What the answers for documents of a category depend on."""
         rows = self.shown.get(category, ())
-        return json.dumps([self.template, self.extractive, self.null_penalty, category, rows])
+        settings = (self.template, self.extractive, self.null_penalty, self.nearest)
+        return json.dumps([*settings, category, rows])
 
     def with_rows(self, shown: Mapping[str, Rows]) -> Candidate:
         """The same with other demonstrations in these categories."""
@@ -37,10 +40,12 @@ class Candidate:
         """For people; rows are counted from 1, as the lines of a file are."""
         counts = {len(rows) for rows in self.shown.values()} or {0}
         several = "-".join(map(str, dict.fromkeys((min(counts), max(counts)))))
+        if self.nearest:
+            several = f"the {self.nearest} most alike of {several}"
         said = "1 demonstration" if several == "1" else f"{several} demonstrations"
         if len(self.shown) == 1:
             (rows,) = self.shown.values()
-            if rows:
+            if rows and not self.nearest:
                 word = "row" if len(rows) == 1 else "rows"
                 said += f" ({word} {', '.join(str(row + 1) for row in rows)})"
         elif len(self.shown) > 1:

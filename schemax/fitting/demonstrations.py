@@ -11,7 +11,10 @@ _ABSENT = 0.5
 
 
 def coverage_order(
-    rows: Sequence[int], labels: Mapping[int, Mapping[str, Any]], names: Sequence[str]
+    rows: Sequence[int],
+    labels: Mapping[int, Mapping[str, Any]],
+    names: Sequence[str],
+    count: int | None = None,
 ) -> list[int]:
     """All rows, so that the first few show as many attributes as so few can.
 
@@ -19,15 +22,16 @@ def coverage_order(
     its absence, then either once more. Of rows that show as much, the first one comes first.
 
     labels: attribute -> value of a row, None where the text states none; names: all attributes.
+    count: how many rows are put in this order, the others follow as they are; None for all.
     """
     left, order = list(rows), []
     counts: Counter[tuple[str, bool]] = Counter()
-    while left:
+    while left and len(order) != count:
         best = max(left, key=lambda row: _worth(labels[row], names, counts))  # the first of equals
         left.remove(best)
         order.append(best)
         counts.update((name, labels[best].get(name) is not None) for name in names)
-    return order
+    return order + left
 
 
 def _worth(

@@ -47,6 +47,8 @@ class Work:
             changes["extractive"] = candidate.extractive
         if candidate.null_penalty:
             changes["null_penalty"] = candidate.null_penalty
+        if candidate.nearest:
+            changes["nearest_examples"] = candidate.nearest
         return replace(self.extractor.decoding, **changes)
 
     def options(self, candidate: Candidate) -> dict[str, Any]:

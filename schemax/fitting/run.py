@@ -32,7 +32,7 @@ from schemax.extractor import Extractor
 from schemax.fitting.candidate import Candidate
 from schemax.fitting.demonstrations import coverage_order
 from schemax.fitting.measuring import Measuring, Work
-from schemax.fitting.search import NULL_PENALTIES, Search, Space, Trial
+from schemax.fitting.search import NULL_PENALTIES, SIZES, Search, Space, Trial
 from schemax.fitting.split import Split, split_rows
 from schemax.fitting.trials import Trials
 from schemax.io import fingerprint
@@ -46,8 +46,9 @@ SEARCHING = 0.8
 """Of the stated time; the rest is for calibrating, and for reading the documents held out."""
 
 READY_MADE = ("verbatim", "standard", "generic")
-MOST_SHOWN = 64
-"""Rows of a category that may be shown."""
+NEAREST = (4, 8)
+MOST_SHOWN = 1000
+"""Rows of a category that may be shown, each document a few of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +198,13 @@ def _space(work: Work, split: Split, extractor: Extractor) -> Space:
     pool = {}
     for category, rows in split.pool.items():
         names = list(titles_of(compile_attributes(work.schemas[category])).values())
-        pool[category] = coverage_order(rows, labels, names)[:MOST_SHOWN]
+        pool[category] = coverage_order(rows, labels, names, SIZES[-1])[:MOST_SHOWN]
     config = extractor.decoding
     served = isinstance(extractor.model, RemoteModel)
     slots = config.layout != "autoregressive" and config.constrain and not served
+    nearest = config.documents == "isolated" and not extractor.model.refusal(
+        replace(config, nearest_examples=NEAREST[0])
+    )
     nulls = any(
         is_null(canonical(label))
         for example in work.examples
@@ -211,6 +215,7 @@ def _space(work: Work, split: Split, extractor: Extractor) -> Space:
         templates=tuple(work.templates),
         extractive=(not config.extractive,) if slots else (),
         null_penalties=NULL_PENALTIES if slots else (),
+        nearest=NEAREST if nearest else (),
         penalties_strictly=not nulls,
     )
 

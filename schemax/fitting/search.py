@@ -32,6 +32,8 @@ HOPELESS = 0.1
 
 NULL_PENALTIES = (-1.0, 1.0, 2.0)
 
+SIZES = (4, 8, 16, 32, 64)
+
 _MORE = 3
 """How many of the numbers of demonstrations are tried whatever the ones before them were worth."""
 
@@ -48,7 +50,8 @@ class Space:
     """What is tried.
 
     pool: category -> rows that may be shown, those that show most first.
-    sizes: numbers of demonstrations, rising. rounds: of other demonstrations, after all else.
+    sizes: numbers of demonstrations, rising. nearest: numbers of demonstrations that each document
+    is shown of all rows, by likeness. rounds: of other demonstrations, after all else.
     penalties_strictly: whether null penalties are compared by the strict score, since the protocol
         sees no wrong value where no null is annotated.
     """
@@ -57,14 +60,15 @@ class Space:
     templates: Sequence[str] = ()
     extractive: Sequence[bool] = (True,)
     null_penalties: Sequence[float] = NULL_PENALTIES
-    sizes: Sequence[int] = (4, 8, 16, 32, 64)
+    sizes: Sequence[int] = SIZES
+    nearest: Sequence[int] = ()
     rounds: int = 6
     penalties_strictly: bool = False
 
     @property
     def trials(self) -> int:
         """About how many candidates a search measures that has the time."""
-        first = len(self.sizes) + len(self.templates) + len(self.extractive)
+        first = len(self.sizes) + len(self.templates) + len(self.extractive) + len(self.nearest)
         return 1 + first + len(self.null_penalties) + 5 * self.rounds
 
 
@@ -120,12 +124,9 @@ class Search:
         sizes = [size for size in space.sizes if size <= most] or [most] * bool(most)
         self._challenge([self._sized(size) for size in sizes[:1]])
         self._challenge([replace(self.best, extractive=one) for one in space.extractive])
-        # Larger numbers cost more: the largest are tried where those before them have won.
-        self._challenge([self._sized(size) for size in sizes[1:_MORE]])
-        for size in sizes[_MORE:]:
-            if len(max(self.best.shown.values(), key=len, default=())) < size // 2:
-                break
-            self._challenge([self._sized(size)])
+        self._challenge([self._by_likeness(count) for count in space.nearest])
+        if not self.best.nearest:
+            self._challenge_sizes(sizes)
         self._challenge([replace(self.best, template=name) for name in space.templates])
         rounds = self._proposals()
         for proposals in islice(rounds, 1):
@@ -136,6 +137,18 @@ class Search:
         )
         for proposals in rounds:
             self._challenge_rows(proposals)
+
+    def _challenge_sizes(self, sizes: Sequence[int]) -> None:
+        """Larger numbers cost more: the largest are tried where those before them have won."""
+        self._challenge([self._sized(size) for size in sizes[1:_MORE]])
+        for size in sizes[_MORE:]:
+            if len(max(self.best.shown.values(), key=len, default=())) < size // 2:
+                break
+            self._challenge([self._sized(size)])
+
+    def _by_likeness(self, count: int) -> Candidate:
+        pool = {category: tuple(rows) for category, rows in self.space.pool.items()}
+        return replace(self.best.with_rows(pool), nearest=count)
 
     def _sized(self, size: int) -> Candidate:
         return self.best.with_rows(
@@ -222,7 +235,9 @@ class Search:
 
     def _proposals(self) -> Iterator[list[Mapping[str, Rows]]]:
         """Round by round, other demonstrations for all categories at once: more of them, a part of
-        them replaced, all of them replaced, another order."""
+        them replaced, all of them replaced, another order. None where each document has its own."""
+        if self.best.nearest:
+            return
         generator = random.Random(f"{self.seed}, demonstrations")
         for _ in range(self.space.rounds):
             proposals: list[Mapping[str, Rows]] = []

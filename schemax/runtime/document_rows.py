@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,8 +46,9 @@ class RunningRequest:
 class DocumentRows:
     """The rows of the document store: who has one, and what lies in it.
 
-    num_rows, width: the extent of the store. length: (num_rows,) tokens in each row; prefix:
-    (num_rows,) the handle of the prefix before it. positions, orders: (num_rows, width) position
+    num_rows, width: the extent of the store. length: (num_rows,) tokens in each row; prefixes:
+    (num_rows, P) handles of what is before it: the instruction, then demonstrations, padded with
+    -1. positions, orders: (num_rows, width) position
     ids, and which of its request's slots a token belongs to: -1 for all, else by `order`.
     """
 
@@ -54,7 +56,7 @@ class DocumentRows:
         self.num_rows = self.width = 0
         self.running: dict[int, RunningRequest] = {}
         self.length = np.zeros(0, np.int64)
-        self.prefix = np.zeros(0, np.int64)
+        self.prefixes = np.zeros((0, 1), np.int64)
         self.positions = np.zeros((0, 0), np.int64)
         self.orders = np.zeros((0, 0), np.int64)
         self._free: list[int] = []
@@ -69,11 +71,15 @@ class DocumentRows:
         """Whether most of the rows up to the last one in use are empty."""
         return self.num_used > max(8, 2 * len(self.running))
 
-    def take(self, request: Request, prefix: int) -> int:
-        """The lowest free row, with the request's stem in it."""
+    def take(self, request: Request, prefixes: Sequence[int]) -> int:
+        """The lowest free row, with the request's stem in it, behind prefixes."""
         row = heapq.heappop(self._free)
         count = len(request.stem)
-        self.length[row], self.prefix[row] = count, prefix
+        self.length[row] = count
+        if (more := len(prefixes) - self.prefixes.shape[1]) > 0:
+            self.prefixes = np.pad(self.prefixes, ((0, 0), (0, more)), constant_values=-1)
+        self.prefixes[row] = -1
+        self.prefixes[row, : len(prefixes)] = prefixes
         self.positions[row, :count] = request.stem_positions
         self.orders[row] = -1
         return row
@@ -93,9 +99,10 @@ class DocumentRows:
             made = np.full((rows, width), 0 if name == "positions" else -1, np.int64)
             made[:count, :used] = getattr(self, name)[kept, :used]
             setattr(self, name, made)
-        for name in ("length", "prefix"):
-            column = np.zeros(rows, np.int64)
-            column[:count] = getattr(self, name)[kept]
+        for name in ("length", "prefixes"):
+            old = getattr(self, name)
+            column = np.zeros((rows, *old.shape[1:]), np.int64)
+            column[:count] = old[kept]
             setattr(self, name, column)
         self.running = {new: self.running[old] for new, old in enumerate(kept.tolist())}
         for row, running in self.running.items():

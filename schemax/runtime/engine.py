@@ -110,7 +110,7 @@ class Windows:
             place, self._place = self._place, self._place + len(prompt.documents)
             # What documents of a category share is one object, which need not be compared.
             shared = id(prompt.instruction), id(prompt.keys[0]), id(prompt.slots), id(stop)
-            key = prompt.documents, prompt.answers, shared
+            key = prompt.documents, prompt.demonstrations, prompt.answers, shared
             if (equal := known.get(key)) is not None:
                 equal.places.append(place)
                 continue

@@ -59,6 +59,11 @@ class ForkModel(LanguageModel):
         self.state_name: str = self.architecture.state_name
 
     def refusal(self, config: DecodingConfig) -> str | None:
+        if config.nearest_examples:
+            return (
+                f"{self.name} {self.obstacle}, so it decodes one row per slot, and "
+                "nearest_examples requires all examples in one sequence; leave the setting out"
+            )
         if config.layout != "gapped":
             return None
         return (

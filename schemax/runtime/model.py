@@ -24,14 +24,14 @@ from schemax.runtime.packing import prefix_batch
 from schemax.runtime.pointwise import is_compiled
 from schemax.runtime.visibility import Span, TokenInfo, block_mask, visible
 
-# A prefix's ids, whether longrope takes its long factors, and what tells the weights apart that the
-# prefix was read with.
-PrefixKey = tuple[tuple[int, ...], bool, int]
+# A prefix's ids, those before it, whether longrope takes its long factors, and what tells the
+# weights apart that the prefix was read with.
+PrefixKey = tuple[tuple[int, ...], tuple[int, ...], bool, int]
 # Keys and values of every layer, (1, Hk, I, D).
 PrefixKV = tuple[tuple[Tensor, Tensor], ...]
 
-# Prefixes whose keys and values are kept from one call to the next.
-_KEPT_PREFIXES = 16
+# Of keys and values of prefixes that are kept from one call to the next.
+_KEPT_BYTES = 1 << 30
 
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
@@ -61,6 +61,7 @@ class DecoderModel(LanguageModel):
         self.bytes_per_token = 0
         self._spans = tuple(self.architecture.spans.items())
         self._prefixes: OrderedDict[PrefixKey, PrefixKV] = OrderedDict()
+        self._prefix_bytes = 0
         self._chains = attention.compiled_chains() if is_compiled(model) else None
         self._longrope = None
         if self.architecture.switch is not None:
@@ -130,19 +131,30 @@ class DecoderModel(LanguageModel):
         logits: Tensor = output.logits[0].to(self.device)
         return logits
 
-    def read_prefix(self, ids: tuple[int, ...], use_long_rope: bool) -> PrefixKV:
-        """A prefix's keys and values, computed once and kept for later calls."""
-        key = (ids, use_long_rope, self._fingerprint())
+    def read_prefix(
+        self, ids: tuple[int, ...], use_long_rope: bool, behind: tuple[int, ...] = ()
+    ) -> PrefixKV:
+        """A prefix's keys and values, computed once and kept for later calls.
+
+        behind: the prefix that these ids follow and see; () for none.
+        """
+        key = (ids, behind, use_long_rope, self._fingerprint())
         with self._lock:
             if (known := self._prefixes.get(key)) is not None:
                 self._prefixes.move_to_end(key)
                 return known
             cache = self.new_cache()
-            self.run_batch(prefix_batch(ids, 0, use_long_rope=use_long_rope), cache)
-            found = tuple(layer.prefixes[0] for layer in cache.kv_layers)
+            if behind:
+                before = self.read_prefix(behind, use_long_rope)
+                for layer, both in zip(cache.kv_layers, before, strict=True):
+                    layer.prefixes[0] = both
+            batch = prefix_batch(ids, 1, use_long_rope=use_long_rope, behind=len(behind))
+            self.run_batch(batch, cache)
+            found = tuple(layer.prefixes[1] for layer in cache.kv_layers)
             self._prefixes[key] = found
-            while len(self._prefixes) > _KEPT_PREFIXES:
-                self._prefixes.popitem(last=False)
+            self._prefix_bytes += _bytes_of(found)
+            while self._prefix_bytes > _KEPT_BYTES and len(self._prefixes) > 1:
+                self._prefix_bytes -= _bytes_of(self._prefixes.popitem(last=False)[1])
             return found
 
     def _fingerprint(self) -> int:
@@ -154,6 +166,7 @@ class DecoderModel(LanguageModel):
         """Lets go of prefixes kept from earlier calls."""
         with self._lock:
             self._prefixes.clear()
+            self._prefix_bytes = 0
 
     def new_cache(self) -> KVPool:
         return KVPool(self.num_layers)
@@ -188,3 +201,7 @@ class DecoderModel(LanguageModel):
             return allowed
         lowest = torch.finfo(self.dtype).min
         return torch.zeros_like(allowed, dtype=self.dtype).masked_fill_(~allowed, lowest)
+
+
+def _bytes_of(found: PrefixKV) -> int:
+    return sum(part.nbytes for both in found for part in both)

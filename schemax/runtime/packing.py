@@ -23,17 +23,31 @@ _BUCKETS = (8, 32, 128, 512, 2048, 8192, 32768, 1 << 62)
 _SHORT = 192
 
 
-def prefix_batch(ids: Ids, handle: int, *, use_long_rope: bool) -> Batch:
-    """A pass that reads an instruction by itself."""
-    positions, counts = np.arange(len(ids)), np.array([len(ids)])
+def prefix_batch(ids: Ids, handle: int, *, use_long_rope: bool, behind: int = 0) -> Batch:
+    """A pass that reads an instruction by itself, or a demonstration.
+
+    behind: the length of the prefix with the handle 0, which the demonstration follows.
+    """
+    places, counts = np.arange(len(ids)), np.array([len(ids)])
+    positions = places + behind
+    before = KVSegment(
+        Kind.PREFIX,
+        targets=slice(None),
+        comes_first=True,
+        prefix=0,
+        length=behind,
+        query_positions=positions[None],
+        key_positions=np.arange(behind)[None],
+    )
+    own = _stems(places[None], positions, counts)
     return Batch(
         input_ids=np.asarray(ids),
         position_ids=positions,
         selection=np.array([len(ids) - 1]),
-        segments=(_stems(positions[None], positions, counts),),
-        write=KVWrite(prefix=handle, fresh=positions[None]),
+        segments=(before, own) if behind else (own,),
+        write=KVWrite(prefix=handle, fresh=places[None]),
         use_long_rope=use_long_rope,
-        furthest=len(ids) - 1,
+        furthest=int(positions[-1]),
     )
 
 
@@ -170,30 +184,36 @@ class _Builder:
             yield from self._own_tokens(first_apart)
 
     def _prefixes(self) -> Iterator[KVSegment]:
-        prefix = self.scheduler.rows.prefix
-        handles = np.concatenate(
-            [
-                prefix[self.entered].repeat(self.stem_counts),
-                prefix[self.scheduler.table.request[self.owner]],
-            ]
-        )
-        found = np.unique(handles).tolist()
-        lengths = {handle: self.prefix_lengths(handle) for handle in found}
+        """Instructions, then demonstrations, each with all tokens that stand behind it."""
+        prefixes = self.scheduler.rows.prefixes
+        entered = self.entered.repeat(self.stem_counts)
+        shown = prefixes[np.concatenate([entered, self.scheduler.table.request[self.owner]])]
+        instructions = np.unique(shown[:, 0]).tolist()
+        demonstrations = np.unique(shown[:, 1:]).tolist()
+        lengths = {handle: self.prefix_lengths(handle) for handle in instructions}
         covers_all = all(lengths.values())
-        for handle in found:
-            if not (length := lengths[handle]):
-                continue
-            (mine,) = np.nonzero(handles == handle)
-            only = len(found) == 1
-            yield KVSegment(
-                Kind.PREFIX,
-                targets=slice(None) if only else mine,
-                queries=None if only else mine[None],
-                comes_first=covers_all,
-                prefix=handle,
-                length=length,
-                **self._positions(self.positions[mine][None], np.arange(length)[None]),
-            )
+        for handle in instructions:
+            if lengths[handle]:
+                (mine,) = np.nonzero(shown[:, 0] == handle)
+                only = len(instructions) == 1
+                yield self._prefix(handle, slice(None) if only else mine, comes_first=covers_all)
+        for handle in demonstrations:
+            if handle >= 0:
+                (mine,) = np.nonzero((shown[:, 1:] == handle).any(axis=1))
+                yield self._prefix(handle, mine, comes_first=False)
+
+    def _prefix(self, handle: int, mine: Any, *, comes_first: bool) -> KVSegment:
+        """mine: places in the pass of the tokens that see a prefix; a slice means all."""
+        length = self.prefix_lengths(handle)
+        return KVSegment(
+            Kind.PREFIX,
+            targets=mine,
+            queries=None if isinstance(mine, slice) else mine[None],
+            comes_first=comes_first,
+            prefix=handle,
+            length=length,
+            **self._positions(self.positions[mine][None], np.arange(length)[None]),
+        )
 
     def _new_documents_together(self, fresh: Ints) -> KVSegment:
         """Stems and slots' keys, side by side: one square a document, under a mask."""

@@ -112,7 +112,11 @@ def plan_prompt(prompt: PromptIds, config: DecodingConfig) -> Plan:
         tokens.add(prompt.opening, document=-1)
         tokens.add_keys(prompt, range(len(prompt.keys)), config)
     else:
-        start = tokens.position
+        behind = start = tokens.position
+        for number, demonstration in enumerate(prompt.demonstrations):
+            tokens.position = behind
+            tokens.add(demonstration, document=-2 - number)
+            start = max(start, tokens.position)
         for j, document in enumerate(prompt.documents):
             tokens.position = start
             tokens.add(document, document=j)

@@ -63,6 +63,8 @@ class Request:
     """J documents and their slots: D stem tokens that all slots read, behind a shared prefix.
 
     prefix: the instruction, from position 0 on; () if it is too short to be shared.
+    demonstrations: what else stands before the stem, each from the prefix's end on, and seeing
+        nothing but itself and the prefix. The stem begins where the longest of them ends.
     stem, stem_positions: (D,) documents, the output's opening, and the skeleton if there is one.
     layout: of the slots; first_position: where it begins: right behind the opening.
     budgets: (N,) tokens, retries included.
@@ -94,6 +96,7 @@ class Request:
     sources: tuple[CopySource, ...] = ()
     num_document_tokens: tuple[int, ...] = field(default=(), repr=False)
     watcher: Watcher | None = None
+    demonstrations: tuple[Ids, ...] = ()
 
     @property
     def num_documents(self) -> int:
@@ -123,7 +126,8 @@ class Request:
     def max_tokens(self) -> int:
         """The most tokens that the prompt and its values can have, retries apart."""
         budgets = int(self.layout.budgets.sum())
-        return len(self.prefix) + self.num_tokens + budgets
+        shared = len(self.prefix) + sum(map(len, self.demonstrations))
+        return shared + self.num_tokens + budgets
 
     @property
     def slot_sources(self) -> tuple[CopySource, ...]:
@@ -155,15 +159,17 @@ def new_request(
     layout = slot_layout(
         prompt.keys, prompt.k_max, config.layout, prompt.slots, prompt.numbers, len(prompt.keys)
     )
-    shared = len(prompt.instruction) > _SHORTEST_PREFIX
+    demonstrations = prompt.demonstrations
+    shared = len(prompt.instruction) > _SHORTEST_PREFIX or bool(demonstrations)
     prefix, own = (prompt.instruction, ()) if shared else ((), prompt.instruction)
     parts: list[Ids] = [own, *prompt.documents, prompt.opening]
     count = sum(map(len, parts))
     stem = np.empty(count + len(layout.skeleton), np.int64)
     stem[:count] = [token for part in parts for token in part]
     stem[count:] = layout.skeleton
-    first = len(prefix) + count
-    positions = np.arange(len(prefix), len(prefix) + len(stem))
+    start = len(prefix) + max(map(len, demonstrations), default=0)
+    first = start + count
+    positions = np.arange(start, start + len(stem))
     if len(layout.skeleton):
         positions[count:] = layout.skeleton_positions + first
     answers = None
@@ -183,6 +189,7 @@ def new_request(
         waves=prompt.waves,
         sources=prompt.sources,
         num_document_tokens=tuple(map(len, prompt.documents)),
+        demonstrations=demonstrations,
     )
 
 

@@ -8,7 +8,7 @@ in flight: numbers come from free lists, columns have room to spare, totals are 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 
 import numpy as np
 
@@ -114,9 +114,9 @@ class Scheduler:
         self.table.request[slots] = np.searchsorted(kept, self.table.request[slots])
         return kept, used
 
-    def admit(self, request: Request, prefix: int) -> None:
-        """Takes up a request, whose tokens are read by the next pass."""
-        row = self.rows.take(request, prefix)
+    def admit(self, request: Request, prefixes: Sequence[int]) -> None:
+        """Takes up a request behind prefixes; the next pass reads its tokens."""
+        row = self.rows.take(request, prefixes)
         layout, count = request.layout, len(request.stem)
         has_skeleton = len(layout.skeleton) > 0
         before = count - len(layout.skeleton)

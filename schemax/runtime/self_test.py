@@ -122,7 +122,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
     scheduler = Scheduler(table, sampler, AdmissionControl(limits), is_causal=False)
     cache, unknown = model.new_cache(), np.full(3, np.nan, np.float32)
     scheduler.resize(*(scheduler.room_for(request) or (0, 0)))
-    scheduler.admit(request, prefix=0)
+    scheduler.admit(request, prefixes=(0,))
     found = model.read_prefix(request.prefix, use_long_rope=False)
     for layer, both in zip(cache.kv_layers, found, strict=True):
         layer.prefixes[0] = both

@@ -256,7 +256,7 @@ class _Flight:
                 break
             if extent != (scheduler.rows.num_rows, scheduler.rows.width):
                 self._resize(*extent)
-            scheduler.admit(request, self.prefixes.handle(request))
+            scheduler.admit(request, self.prefixes.handles(request))
             source.waiting.popleft()
             room -= size
         rows = scheduler.rows
@@ -280,12 +280,21 @@ class _Prefixes:
 
     def __init__(self, model: DecoderModel, cache: KVPool) -> None:
         self._model, self._cache = model, cache
-        self._handles: dict[tuple[Ids, bool], int] = {}
+        self._handles: dict[tuple[Ids, bool, Ids], int] = {}
+        self._keys: list[tuple[Ids, bool, Ids]] = []
         self._lengths: dict[int, int] = {}
 
-    def handle(self, request: Request) -> int:
-        key = (request.prefix, request.use_long_rope)
-        return self._handles.setdefault(key, len(self._handles))
+    def handles(self, request: Request) -> list[int]:
+        """Of what stands before a request: its instruction, then its demonstrations."""
+        rope, behind = request.use_long_rope, request.prefix
+        keys = [(behind, rope, ()), *((ids, rope, behind) for ids in request.demonstrations)]
+        return [self._handle(key) for key in keys]
+
+    def _handle(self, key: tuple[Ids, bool, Ids]) -> int:
+        if key not in self._handles:
+            self._handles[key] = len(self._keys)
+            self._keys.append(key)
+        return self._handles[key]
 
     def length(self, handle: int) -> int:
         return self._lengths[handle]
@@ -293,16 +302,15 @@ class _Prefixes:
     def read(self, scheduler: Scheduler) -> None:
         """Makes sure that all prefixes in use have been read, and lets go of all others."""
         rows = scheduler.rows
-        used = set(np.unique(rows.prefix[rows.length > 0]).tolist())
+        used = set(np.unique(rows.prefixes[rows.length > 0]).tolist()) - {-1}
         if used == self._lengths.keys():
             return
         for handle in self._lengths.keys() - used:
             del self._lengths[handle]
             for layer in self._cache.kv_layers:
                 layer.prefixes.pop(handle, None)
-        for key, handle in self._handles.items():
-            if handle in self._lengths or handle not in used:
-                continue
+        for handle in sorted(used - self._lengths.keys()):
+            key = self._keys[handle]
             if key[0]:
                 found = self._model.read_prefix(*key)
                 for layer, both in zip(self._cache.kv_layers, found, strict=True):

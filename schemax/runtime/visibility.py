@@ -20,7 +20,8 @@ class TokenInfo:
     """Four integers per token, and whether the token is real or padding. All (B, L).
 
     position_ids: place in the logical order.
-    document: -1 for tokens that belong to none in particular.
+    document: -1 for tokens that belong to none in particular; below, a number for each
+        demonstration, which all documents see and no other demonstration does.
     slot: -1 for none, else j * N + n, unique in the prompt.
     step: 0 for prompt and keys, k for the k-th token of a value.
     real: False for padding, which nothing sees.
@@ -72,7 +73,8 @@ def sees(query: TokenInfo, key: TokenInfo, config: DecodingConfig, span: Span) -
     """The rule: may these queries see these keys? Their tensors have shapes that broadcast."""
     seen = key.real & within_span(query.position_ids, key.position_ids, span)
     if config.documents == "isolated":
-        seen = seen & ((key.document == -1) | (key.document == query.document))
+        shown = (key.document < 0) & (query.document >= 0)
+        seen = seen & (shown | (key.document == -1) | (key.document == query.document))
     of_slot = (key.slot == -1) | (key.slot == query.slot)
     if config.slots == "causal":
         of_slot = of_slot | (key.step <= query.step)

@@ -56,6 +56,11 @@ class RemoteModel(ABC):
                 f"{self.client.url} chooses tokens by itself, so that texts cannot be held to "
                 "their document; leave `extractive` out"
             )
+        if config.nearest_examples:
+            return (
+                f"{self.client.url} reads every prompt from its beginning, so that examples of "
+                "each document cannot be shared; leave `nearest_examples` out"
+            )
         return self._refusal(config)
 
     @abstractmethod

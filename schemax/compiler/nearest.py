@@ -1,0 +1,108 @@
+"""Examples by likeness: every document is shown those whose texts are most like its own.
+
+The prompt of one example is cut where the example's text begins and where the document's begins.
+What is before is the instruction; what is between is a demonstration, which depends on nothing but
+its example. So each demonstration is read once, and stands before all documents that are like it.
+Demonstrations stand beside each other and do not see each other (parallel context windows, Ratner
+et al. 2023); they are chosen by the words that texts share (ExtractGPT, Brinkmann et al. 2024).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from rapidfuzz import fuzz, process
+
+from schemax.compiler.prompt import PromptText, ShownExample, clean_document, fence_before
+from schemax.compiler.tokenizer import TextCodec
+from schemax.errors import TemplateError
+
+Ids = tuple[int, ...]
+
+# (whether it is markup, the text)
+_Part = tuple[bool, str]
+
+
+@dataclass(slots=True, eq=False)
+class NearestExamples:
+    """The examples of a category, and how one of them is written before a document.
+
+    parts: (is markup, text) of a demonstration, with sentinels for an example's text and output.
+    count: how many a document is shown.
+    """
+
+    examples: Sequence[ShownExample]
+    count: int
+    codec: TextCodec
+    parts: Sequence[_Part]
+    sentinels: tuple[str, str]
+    fence: str | None
+    _written: dict[int, Ids] = field(default_factory=dict)
+
+    def of(self, text: str) -> tuple[Ids, ...]:
+        """The token ids of the demonstrations of a document, the most alike first."""
+        texts = dict(enumerate(example.text for example in self.examples))
+        found = process.extract(text, texts, scorer=fuzz.token_set_ratio, limit=self.count)
+        return tuple(self._ids(place) for _, _, place in found)
+
+    def _ids(self, place: int) -> Ids:
+        if place not in self._written:
+            example = self.examples[place]
+            text = clean_document(example.text, self.fence)
+            self._written[place] = self._encoded(
+                dict(zip(self.sentinels, (text, example.output), strict=True))
+            )
+        return self._written[place]
+
+    def _encoded(self, values: dict[str, str]) -> Ids:
+        found: list[int] = []
+        for place, (is_markup, text) in enumerate(self.parts):
+            for sentinel, value in values.items():
+                text = text.replace(sentinel, value)
+            if is_markup:
+                found += self.codec.encode_markup(text)
+            else:
+                # White space around a whole message says nothing, as in other prompts.
+                is_whole = 0 < place < len(self.parts) - 1
+                found += self.codec.encode(text.strip() if is_whole else text)
+        return tuple(found)
+
+
+def cut_at_example(
+    render: Callable[[Sequence[ShownExample]], PromptText],
+    examples: Sequence[ShownExample],
+    count: int,
+    codec: TextCodec,
+) -> tuple[PromptText, NearestExamples]:
+    """The prompt without examples, and these; render: a prompt that shows the examples it is given.
+
+    Raises TemplateError for a template that does not show the text of an example once, and its
+    output once, behind that.
+    """
+    sentinels = f"\ue002{uuid.uuid4().hex}\ue003", f"\ue002{uuid.uuid4().hex}\ue003"
+    shown = render((ShownExample(sentinels[0], None, sentinels[1]),))
+    parts = [part for markup, content in shown.turns for part in ((True, markup), (False, content))]
+    parts += [(True, shown.chat_prefix), (False, shown.instruction)]
+    text = "".join(text for _, text in parts)
+    places = [text.find(sentinel) for sentinel in sentinels]
+    if any(text.count(sentinel) != 1 for sentinel in sentinels) or places[0] > places[1]:
+        raise TemplateError(
+            "nearest_examples requires a template that shows the text of an example once, then "
+            "its output once"
+        )
+    (at,) = (n for n, (_, text) in enumerate(parts) if sentinels[0] in text)
+    before, behind = parts[at][1].split(sentinels[0])
+    nearest = NearestExamples(
+        examples,
+        count,
+        codec,
+        ((False, sentinels[0] + behind), *parts[at + 1 :]),
+        sentinels,
+        fence_before(behind),
+    )
+    turns = [(parts[n][1], parts[n + 1][1]) for n in range(0, at - 1, 2)]
+    return replace(
+        shown, turns=tuple(turns), chat_prefix=parts[at - 1][1], instruction=before
+    ), nearest
