@@ -196,6 +196,14 @@ def test_a_template_that_repeats_examples_is_refused(codec: TextCodec) -> None:
         compiled_for(codec, template=template)
 
 
+def test_a_template_may_leave_examples_out(codec: TextCodec) -> None:
+    template = "{{ leave_out_examples('no use') or '' }}{{ documents[0].text }}\n"
+    with pytest.warns(UserWarning, match="examples are not shown: no use"):
+        compiled = compiled_for(codec, template=template)
+    assert compiled.nearest is None
+    assert compiled.encode(["LG"])[0].demonstrations == ()
+
+
 def test_what_examples_say_is_text(backend: Tokenizer) -> None:
     """No markup of an example is taken for markup of the prompt."""
     codec = TextCodec(backend, chat_template=CHAT)

@@ -134,9 +134,9 @@ def _prompt_text(compiled: CompiledSchema) -> str:
     head = turns + prompt.chat_prefix + data(prompt.instruction)
     closing = data(prompt.closing)
     if (nearest := compiled.nearest) is not None:
-        names = "«text of an example»", "«its output»"
+        places = "«text of an example»", "«its output»"
         shown = "".join(text if is_markup else data(text) for is_markup, text in nearest.parts)
-        for sentinel, name in zip(nearest.sentinels, names, strict=True):
+        for sentinel, name in zip(nearest.sentinels, places, strict=True):
             shown = shown.replace(sentinel, name)
         several = f"«of {len(nearest.examples)} examples the {nearest.count} most like the text: »"
         head += several + shown

@@ -75,8 +75,10 @@ def cut_at_example(
     examples: Sequence[ShownExample],
     count: int,
     codec: TextCodec,
-) -> tuple[PromptText, NearestExamples]:
-    """The prompt without examples, and these; render: a prompt that shows the examples it is given.
+) -> tuple[PromptText, NearestExamples | None]:
+    """The prompt without examples, and these; None where the template leaves examples out.
+
+    render: a prompt that shows the examples it is given.
 
     Raises TemplateError for a template that does not show the text of an example once, and its
     output once, behind that.
@@ -87,6 +89,8 @@ def cut_at_example(
     parts += [(True, shown.chat_prefix), (False, shown.instruction)]
     text = "".join(text for _, text in parts)
     places = [text.find(sentinel) for sentinel in sentinels]
+    if max(places) < 0:
+        return shown, None
     if any(text.count(sentinel) != 1 for sentinel in sentinels) or places[0] > places[1]:
         raise TemplateError(
             "nearest_examples requires a template that shows the text of an example once, then "

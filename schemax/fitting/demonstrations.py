@@ -24,7 +24,7 @@ def coverage_order(
     labels: attribute -> value of a row, None where the text states none; names: all attributes.
     count: how many rows are put in this order, the others follow as they are; None for all.
     """
-    left, order = list(rows), []
+    left, order = list(rows), list[int]()
     counts: Counter[tuple[str, bool]] = Counter()
     while left and len(order) != count:
         best = max(left, key=lambda row: _worth(labels[row], names, counts))  # the first of equals
