@@ -66,7 +66,7 @@ def contract_of(
             "eos_ids": compiled.stop.eos_ids,
         },
         "tokens": {
-            "instruction": len(prompt.instruction),
+            "instruction": len(prompt.instruction) + sum(map(len, prompt.demonstrations)),
             "documents": sum(map(len, prompt.documents)),
             "opening": len(prompt.opening),
             "keys": sum(len(key) for row in prompt.keys for key in row),

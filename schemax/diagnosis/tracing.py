@@ -117,7 +117,8 @@ class Tracer:
             raise InputError(str(read.problem))
         self.text = read.text
         (prompt,) = compiled.encode([read.text])
-        parts = prompt.instruction, *prompt.documents, prompt.opening
+        shared = prompt.instruction, *prompt.demonstrations
+        parts = *shared, *prompt.documents, prompt.opening
         self.prompt_tokens = sum(map(len, parts))
         self.passes: list[tuple[Written, ...]] = []
         self._compiled, self._slots = compiled, prompt.slots

@@ -214,8 +214,11 @@ def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:
     def fits(category: str, text: str) -> bool:
         schema = compiled.get(category)
         bound = model.max_positions
-        # A token holds a byte at least.
-        if schema is None or (bound is not None and len(text) * 4 + room[category] <= bound):
+        if schema is None:
+            return True
+        # A token holds a byte at least; only examples by likeness differ from text to text.
+        is_short = bound is not None and len(text) * 4 + room[category] <= bound
+        if is_short and schema.nearest is None:
             return True
         try:
             (prompt,) = schema.encode([text])

@@ -199,6 +199,8 @@ def _text(found: Sequence[Piece]) -> str:
 def _usage(compiled: CompiledSchema, text: str, item: Extraction[Any]) -> dict[str, Any]:
     """Keys are read, not written, so they count as tokens of the prompt."""
     shared = len(compiled.instruction)
+    if compiled.nearest is not None:
+        shared += sum(map(len, compiled.nearest.of(text)))
     read = shared + len(compiled.opening) + len(compiled.codec.encode(text))
     if compiled.decoding.is_branched:
         slots = [slot for slot in item.slots if slot is not None]  # as all are, of branches
