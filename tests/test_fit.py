@@ -19,6 +19,7 @@ from schemax import Extractor
 from schemax.evaluation.examples import Example
 from schemax.evaluation.schemas import annotated_schemas
 from schemax.fitting import fit
+from schemax.fitting.search import Search
 from schemax.prompt_file import read_prompt_file
 
 BRANDS = ["LG", "Sony", "Samsung", "Philips", "Hisense", "TCL", "Sharp", "Loewe", "Grundig", "JVC"]
@@ -120,6 +121,25 @@ def test_every_category_has_its_own_demonstrations(
         text = extractor.tokenizer.decode(list(ids))
         for row in rows_shown:
             assert examples[row].text in text
+
+
+def test_examples_by_likeness_are_all_that_are_not_held_out(
+    several: tuple[Extractor, list[Example]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search takes them here, however good they are for a model of random weights."""
+
+    class Likeness(Search):
+        def _search(self) -> None:
+            self.best = self._by_likeness(2)
+
+    monkeypatch.setattr("schemax.fitting.run.Search", Likeness)
+    extractor, examples = several
+    done = fit(extractor, examples, annotated_schemas(examples), seconds=600)
+    assert done.prompt.decoding is not None
+    assert done.prompt.decoding.nearest_examples == done.chosen.nearest == 2
+    held_out = done.after.products
+    assert len(done.prompt.demonstrations) == len(examples) - held_out
+    assert sum(map(len, done.chosen.shown.values())) < len(examples) - held_out
 
 
 def test_a_run_that_is_killed_goes_on(model: Path, tmp_path: Path, run: Run) -> None:

@@ -160,10 +160,10 @@ def _shots(
     split: Split,
     tell: Callable[[str], None],
 ) -> dict[int, FewShotExample]:
-    """The rows of the pool as examples; those whose labels the schema refuses leave the pool."""
+    """Rows as examples, but for those held out; what the schema refuses leaves the pool."""
     names, shots = row_ids(examples), dict[int, FewShotExample]()
     for category, rows in split.pool.items():
-        for row in rows:
+        for row in (*rows, *split.deciding[category]):
             example = examples[row]
             stated = {name: canonical(label) for name, label in example.attributes.items()}
             try:
@@ -253,26 +253,38 @@ def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
 def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
     """What was chosen, with a calibration where enough values decide it."""
     names = row_ids(work.examples)
+
+    def demonstrations(shown: Mapping[str, Sequence[int]]) -> tuple[Demonstration, ...]:
+        return tuple(
+            _demonstration(work.examples[row], names[row], work.schemas[category])
+            for category in work.schemas
+            for row in shown.get(category, ())
+        )
+
     prompt = PromptFile(
         template=work.templates[chosen.template],
         format=work.format,
         decoding=work.decoding(chosen),
-        demonstrations=tuple(
-            _demonstration(work.examples[row], names[row], work.schemas[category])
-            for category in work.schemas
-            for row in chosen.shown.get(category, ())
-        ),
+        demonstrations=demonstrations(chosen.shown),
     )
+    shown = chosen.shown
+    if chosen.nearest:
+        # Of more examples some are more alike; those that decided have nothing more to decide.
+        shown = {
+            name: (*rows, *(row for row in split.deciding[name] if row in work.shots))
+            for name, rows in shown.items()
+        }
+    whole = replace(prompt, demonstrations=demonstrations(shown))
     deciding = [work.examples[row] for rows in split.deciding.values() for row in rows]
     if sum(len(example.attributes) for example in deciding) < FEWEST:
-        return prompt
+        return whole
     reader = work.extractor.with_prompt(prompt)
     penalties = [chosen.null_penalty]
     try:
         fit = calibrate(reader, deciding, work.schemas, [work.format], null_penalties=penalties)
     except InputError:  # no value, or none with a confidence
-        return prompt
-    return replace(prompt, calibration=fit.calibration)
+        return whole
+    return replace(whole, calibration=fit.calibration)
 
 
 def _demonstration(example: Example, name: str, schema: type[BaseModel]) -> Demonstration:
