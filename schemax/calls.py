@@ -37,6 +37,7 @@ from schemax.reading.markup import Html
 from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
 from schemax.runtime.plan import plan_prompt
+from schemax.servers.extraction import ExtractionModel
 from schemax.servers.remote import RemoteModel
 from schemax.trained import TrainedWith, as_trained
 
@@ -109,6 +110,11 @@ class Calls:
         """
         settings = settings_of(schema)
         config = self.decoding if decoding is None else resolve_decoding(decoding)
+        if isinstance(self.model, ExtractionModel):
+            format = format or self.prompt.format or self.format
+            template = template or self.prompt.template or self.template
+            named = {"format": format, "template": template, "examples": examples}
+            return self.model.compile(schema, config, **named)
         is_remote = isinstance(self.model, RemoteModel)
         config = as_trained(config, None if is_remote else self.trained.decoding)
         if config.null_penalty is None and self.calibration.null_penalty:

@@ -7,47 +7,15 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, to_jsonable_python
-from pydantic_core.core_schema import DataclassSchema, DecimalSchema, ModelSchema
 
-from schemax.attributes import asked_fields, fields_of, settings_of
+from schemax.attributes import settings_of
 from schemax.attributes.annotations import allows_none
+from schemax.attributes.json_writer import STANDARD, Untitled, marked
 from schemax.attributes.made_classes import build_model
 from schemax.attributes.settings import is_unprintable
 from schemax.errors import SchemaError
 from schemax.extractor import extract
-
-_STANDARD = "https://json-schema.org/draft/2020-12/schema"
-
-
-class _Untitled(GenerateJsonSchema):
-    """Without titles that nobody chose, which would become what the model is shown."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-    def decimal_schema(self, schema: DecimalSchema) -> dict[str, Any]:
-        document = super().decimal_schema(schema)
-        for part in document.get("anyOf", ()):
-            if part.get("type") == "string":  # which sets it apart from float | str
-                part.setdefault("pattern", "^[-+0-9.eE]+$")
-        return document
-
-    def dataclass_schema(self, schema: DataclassSchema) -> dict[str, Any]:
-        return _marked(super().dataclass_schema(schema), schema["cls"])
-
-    def model_schema(self, schema: ModelSchema) -> dict[str, Any]:
-        return _marked(super().model_schema(schema), schema["cls"])
-
-
-def _marked(document: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
-    """With a word beside what is not read from documents."""
-    asked, shown = asked_fields(kind), document.get("properties", {})
-    for name, field in fields_of(kind).items():
-        if name not in asked:
-            shown.get(field.alias or name, shown.get(name, {}))["skip"] = True
-    return document
 
 
 def _plain(values: Any) -> Any:
@@ -128,7 +96,7 @@ class AttrSchema(BaseModel):
         for name, field in cls.model_fields.items():
             if field.title is None:
                 shown.get(field.alias or name, shown.get(name, {})).pop("title", None)
-        _marked(resolved, cls)
+        marked(resolved, cls)
         return document
 
     @classmethod
@@ -145,7 +113,7 @@ class AttrSchema(BaseModel):
 
         Raises what Pydantic's `model_json_schema` raises for types without JSON.
         """
-        return {"$schema": _STANDARD, **cls.model_json_schema(schema_generator=_Untitled)}
+        return {"$schema": STANDARD, **cls.model_json_schema(schema_generator=Untitled)}
 
     @classmethod
     def from_json_schema(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from itertools import chain
@@ -13,12 +12,17 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, Field, ValidationError
 
+from schemax.attributes import compile_attributes
+from schemax.compiler import CompiledSchema
 from schemax.io.rows import RowForm, check_kept
 from schemax.reading.markup import Html
+from schemax.readout import prompt_of
+from schemax.results.transfer import slots_to_json
 from schemax.serve.completion import Sampling
 from schemax.serve.errors import ApiError
 from schemax.serve.json_text import json_text
 from schemax.serve.lines import Lines, Rows
+from schemax.serve.schemas import ClientSchema
 from schemax.serve.service import Service
 from schemax.serve.streams import LINES, line_stream, while_connected
 
@@ -59,15 +63,20 @@ class FirstLine(ExtractOptions):
 
 
 class ExtractRequest(ExtractOptions):
-    """Documents and a schema. documents: texts, or objects whose values are shown."""
+    """Documents and a schema. documents: texts, or objects whose values are shown.
+
+    slots: whether rows have what was decoded, for a client that reads it by a class of its own.
+    """
 
     documents: list[str | dict[str, Any]] = Field(min_length=1)
+    slots: bool = False
 
 
 class ExtractResponse(BaseModel):
     """Rows in the order of the documents, as `schemax extract` writes them."""
 
     model: str
+    reading: dict[str, Any] | None = None
     rows: list[dict[str, Any]]
 
 
@@ -105,11 +114,14 @@ def extraction_routes(service: Service) -> APIRouter:
         keys = chain.from_iterable(one for one in body.documents if isinstance(one, dict))
         check_kept(body.keep, [*dict.fromkeys(keys)], "the request")
         items = service.stream(body.documents, schema, **body.options(service))
-        rows = _rows(items, body)
+        rows = _slots(items, schema) if body.slots else _rows(items, body)
         if LINES in request.headers.get("accept", ""):
             return await line_stream(request, rows)
         found = await while_connected(request, _whole(rows, service.limits.answer_bytes))
-        data = b'{"model": %b, "rows": [%b]}' % (json.dumps(service.name).encode(), found)
+        head = {"model": service.name}
+        if body.slots:
+            head["reading"] = _reading(await service.compiled(schema, body.options(service)))
+        data = b'%b, "rows": [%b]}' % (json_text(head).removesuffix("}").encode(), found)
         return Response(data, media_type="application/json")
 
     return router
@@ -138,6 +150,23 @@ async def _rows(items: Any, body: ExtractRequest) -> AsyncGenerator[dict[str, An
         async for item in items:
             row = item.to_row(details=body.details)
             yield row | body.form.beside(body.documents[item.index])
+
+
+async def _slots(items: Any, schema: ClientSchema) -> AsyncGenerator[dict[str, Any]]:
+    attributes = compile_attributes(schema.model)
+    labels = [attribute.labels for attribute in attributes]
+    async with aclosing(items):
+        async for item in items:
+            row = {name: item.to_row()[name] for name in ("id", "index", "errors")}
+            slots = slots_to_json(attributes, item.slots) if item.slots else []
+            row |= {"labels": labels, "slots": slots, "steps": item.steps}
+            yield row | {"is_gone": item.is_gone}
+
+
+def _reading(compiled: CompiledSchema) -> dict[str, Any]:
+    """How texts of slots are read, with what the model was shown before the documents."""
+    strict, prompt = compiled.decoding.strict, prompt_of(compiled)
+    return {"format": compiled.format.name, "strict": strict, "prompt": prompt}
 
 
 async def _whole(rows: AsyncGenerator[Mapping[str, Any]], most: int) -> bytes:

@@ -15,6 +15,7 @@ from schemax.servers.chat import ChatModel
 from schemax.servers.client import Client
 from schemax.servers.completions import CompletionsModel
 from schemax.servers.dialects import Served, find_served
+from schemax.servers.extraction import DeclarationCodec, ExtractionModel
 
 
 def connect(
@@ -35,6 +36,11 @@ def connect(
     """
     client = Client(url, api_key=api_key, concurrency=concurrency, timeout=timeout)
     served = find_served(client, model, kind, probabilities)
+    if served.kind == "schemax":
+        if tokenizer is not None:
+            raise ModelError(f"{client.url} is a server of schemax, which needs no `tokenizer`")
+        codec = DeclarationCodec()
+        return Loaded(ExtractionModel(client, served, codec), codec)
     if tokenizer is None and served.kind == "openai":
         return _by_chat(client, served)
     try:
@@ -45,8 +51,8 @@ def connect(
         # Servers of GGUF files name their models after these, or as they are told to.
         warn(f"{client.url} is asked by chat: {error}")
         return _by_chat(client, served)
-    codec = as_codec(found.tokenizer)
-    return replace(found, model=CompletionsModel(client, served, codec), tokenizer=codec)
+    own = as_codec(found.tokenizer)
+    return replace(found, model=CompletionsModel(client, served, own), tokenizer=own)
 
 
 def _by_chat(client: Client, served: Served) -> Loaded:

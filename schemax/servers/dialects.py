@@ -10,7 +10,7 @@ from typing import Any, Literal
 from schemax.errors import ServerError
 from schemax.servers.client import Client
 
-Kind = Literal["vllm", "sglang", "llama.cpp", "llama-cpp-python", "openai"]
+Kind = Literal["vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax", "openai"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ DIALECTS: Mapping[Kind, Dialect] = MappingProxyType(
             tells=False,
             response_format=1,
         ),
+        "schemax": Dialect(0),  # which has no completions, and is asked for slots
         "openai": Dialect(5),
     }
 )
@@ -71,6 +72,7 @@ _OWNERS: Mapping[str, Kind] = {
     "sglang": "sglang",
     "llamacpp": "llama.cpp",
     "me": "llama-cpp-python",  # as it calls itself
+    "schemax": "schemax",
 }
 # What servers say of a field that they do not take; llama-cpp-python fails at it.
 NOT_TAKEN = (400, 415, 422, 500, 501)

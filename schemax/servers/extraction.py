@@ -1,0 +1,135 @@
+"""A server of schemax: a request per document, answered by what its own model decoded for it.
+
+The server lays out the prompt and decodes, as the same model does in this process; texts of slots
+are read here, by the class itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from schemax.attributes import Attribute, settings_of
+from schemax.attributes.json_writer import declaration_of
+from schemax.compiler import CompiledSchema, compile_schema
+from schemax.compiler.byte_codec import ByteCodec
+from schemax.compiler.conversation import Conversation
+from schemax.config import DecodingConfig, resolve_decoding
+from schemax.errors import ModelError, ServerError
+from schemax.formats import OutputFormat, get_format
+from schemax.messages import clipped
+from schemax.results.extraction import SlotText
+from schemax.results.transfer import slots_from_json
+from schemax.runtime.requests import Request
+from schemax.servers.client import Client
+from schemax.servers.dialects import Served
+from schemax.servers.remote import RemoteModel
+from schemax.tokens import SlotOutput
+
+_SAMPLING = ("temperature", "top_p", "seed")
+
+
+class DeclarationCodec(ByteCodec):
+    """Of prompts that are a document alone: the server is sent the declaration beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a server has decoded for a document, and how it is to be read."""
+
+    slots: tuple[SlotText | None, ...]
+    format: OutputFormat
+    strict: bool
+    prompt: str
+
+
+class ExtractionModel(RemoteModel):
+    """Asked for slots at `/v1/extract`, whose prompts, format and decoding are the server's."""
+
+    def __init__(self, client: Client, served: Served, codec: DeclarationCodec) -> None:
+        super().__init__(client, served, codec)
+        self._messages, self._opening = codec.messages, get_format("json").opening()
+
+    def refusal(self, config: DecodingConfig) -> str | None:
+        return self._refusal(config)
+
+    def _refusal(self, config: DecodingConfig) -> str | None:
+        usual = resolve_decoding(self.usual_decoding)
+        own = {name: getattr(config, name) for name in (*_SAMPLING, "batch_size")}
+        if config == replace(usual, **own):
+            return None
+        return self._not_taken(f"of `decoding` it takes {', '.join(_SAMPLING)}")
+
+    def _not_taken(self, taken: str) -> str:
+        return (
+            f"{self.client.url} is a server of schemax, which decodes as it was started; {taken}. "
+            'The kind "openai" (--server-kind openai) asks it by chat'
+        )
+
+    def compile(self, schema: type[Any], config: DecodingConfig, **settings: Any) -> CompiledSchema:
+        """settings: of a call and of an extractor. Raises ModelError for those of the prompt."""
+        named = [name for name, value in settings.items() if value]
+        if named or settings.get("examples") is not None:
+            given = " and ".join(f"`{name}`" for name in named or ("examples",))
+            raise ModelError(self._not_taken(f"leave {given} out"))
+        if refusal := self.refusal(config):
+            raise ModelError(refusal)
+        return _compiled(schema, self.codec, config)
+
+    async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
+        (message,) = self._messages([*request.prefix, *request.stem.tolist()])
+        sampling = {name: getattr(config, name) for name in _SAMPLING}
+        body = {
+            "schema": request.layout.specs[0].json_schema,
+            "documents": [message["content"].removesuffix(self._opening)],
+            "html": "keep",  # what is HTML was left out before
+            "slots": True,
+            **(sampling if config.temperature > 0 else {}),
+        }
+        reply = await self.client.ask("/extract", body)
+        try:
+            (row,) = reply["rows"]
+            if not row["slots"]:
+                raise ServerError(str(row["errors"][0]["message"]), is_gone=bool(row["is_gone"]))
+            # Whether they are slots of this declaration is seen where they are read.
+            data = json.dumps({**row, "reading": reply["reading"]}).encode()
+            return (SlotOutput(tuple(data), "eos", passes=int(row["steps"])),)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise _unreadable(reply) from error
+
+
+@lru_cache(maxsize=128)
+def _compiled(schema: Any, codec: Any, config: DecodingConfig) -> CompiledSchema:
+    """With the document in the first slot's place that the server is sent."""
+    if settings_of(schema).template:
+        raise ModelError(f"{schema.__name__} names a template, and the server has its own")
+    found = compile_schema(
+        schema, codec, format="json", template=Conversation(), decoding=config, eos_ids=()
+    )
+    first = replace(found.slots[0], json_schema=declaration_of(schema))
+    return replace(found, slots=(first, *found.slots[1:]), waves=None)
+
+
+def decoded(output: SlotOutput, attributes: Sequence[Attribute]) -> Decoded:
+    """What a server answered. Raises ServerError where it is no answer for these attributes."""
+    found = json.loads(bytes(output.ids))
+    try:
+        reading = found["reading"]
+        labels = [list(attribute.labels) for attribute in attributes]
+        if found["labels"] != labels:
+            raise ValueError(f"it reads {found['labels']} where {labels} are declared")
+        return Decoded(
+            slots_from_json(attributes, found["slots"]),
+            get_format(reading["format"]),
+            bool(reading["strict"]),
+            str(reading["prompt"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(found) from error
+
+
+def _unreadable(reply: Any) -> ServerError:
+    return ServerError(f"the server answered without slots: {clipped(str(reply))}")
