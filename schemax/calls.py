@@ -111,10 +111,10 @@ class Calls:
         settings = settings_of(schema)
         config = self.decoding if decoding is None else resolve_decoding(decoding)
         if isinstance(self.model, ExtractionModel):
-            format = format or self.prompt.format or self.format
-            template = template or self.prompt.template or self.template
-            named = {"format": format, "template": template, "examples": examples}
-            return self.model.compile(schema, config, **named)
+            format, template = format or self.format, template or self.template
+            prompt = self.prompt if self.prompt != PromptFile() else None
+            named = {"format": format, "template": template, "prompt": prompt}
+            return self.model.compile(schema, config, examples=examples, **named)
         is_remote = isinstance(self.model, RemoteModel)
         config = as_trained(config, None if is_remote else self.trained.decoding)
         if config.null_penalty is None and self.calibration.null_penalty:

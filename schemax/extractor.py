@@ -179,8 +179,9 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
             name tells of none, a document is then one chat.
         api_key: None takes $SCHEMAX_API_KEY, else $OPENAI_API_KEY, which is sent over https and to
             this machine alone.
-        kind: "vllm", "sglang", "llama.cpp", "llama-cpp-python" or "openai"; "auto" asks the
-            server.
+        kind: "vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax" or "openai"; "auto" asks
+            the server. One of schemax (`schemax serve`) reads documents as its model does in
+            process, in its own prompt and decoding.
         probabilities: whether the server is asked for them, without which there are no
             confidences; None asks all kinds but llama-cpp-python, where they cost most of the time.
         concurrency: requests in flight at most; llama.cpp's servers get as many as they have slots.

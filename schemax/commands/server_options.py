@@ -23,11 +23,11 @@ class ServerOptions:
         "$OPENAI_API_KEY.",
         metavar="URL",
     )
-    server_kind: Literal["auto", "vllm", "sglang", "llama.cpp", "llama-cpp-python", "openai"] = (
-        option(
-            "auto asks the server; openai without --tokenizer sends one chat request per document.",
-            default="auto",
-        )
+    server_kind: Literal[
+        "auto", "vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax", "openai"
+    ] = option(
+        "auto asks the server; openai without --tokenizer sends one chat request per document.",
+        default="auto",
     )
     tokenizer: str | None = option(
         "Folder or Hub id of the tokenizer of the server's model. Default: what --model names.",
