@@ -118,7 +118,7 @@ def extraction_routes(service: Service) -> APIRouter:
         if LINES in request.headers.get("accept", ""):
             return await line_stream(request, rows)
         found = await while_connected(request, _whole(rows, service.limits.answer_bytes))
-        head = {"model": service.name}
+        head: dict[str, Any] = {"model": service.name}
         if body.slots:
             head["reading"] = _reading(await service.compiled(schema, body.options(service)))
         data = b'%b, "rows": [%b]}' % (json_text(head).removesuffix("}").encode(), found)

@@ -69,7 +69,7 @@ class ExtractionModel(RemoteModel):
             'The kind "openai" (--server-kind openai) asks it by chat'
         )
 
-    def compile(self, schema: type[Any], config: DecodingConfig, **settings: Any) -> CompiledSchema:
+    def compile(self, schema: Any, config: DecodingConfig, **settings: Any) -> CompiledSchema:
         """settings: of a call and of an extractor. Raises ModelError for those of the prompt."""
         named = [name for name, value in settings.items() if value]
         if named or settings.get("examples") is not None:
