@@ -30,7 +30,6 @@ from schemax.errors import ModelError, SchemaError
 from schemax.familiarity import Familiarity
 from schemax.fitted import demonstrated
 from schemax.formats import OutputFormat
-from schemax.messages import warn
 from schemax.progress import track
 from schemax.prompt_file import PromptFile
 from schemax.reading.markup import Html
@@ -38,7 +37,7 @@ from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
 from schemax.runtime.plan import plan_prompt
 from schemax.servers.extraction import ExtractionModel
-from schemax.servers.remote import RemoteModel
+from schemax.servers.remote import RemoteModel, warn_of_copying
 from schemax.trained import TrainedWith, as_trained
 
 if TYPE_CHECKING:
@@ -67,16 +66,6 @@ def check_options(function: str, options: Mapping[str, Any]) -> None:
     if strange := sorted(options.keys() - Options.__annotations__.keys()):
         known = ", ".join(Options.__annotations__)
         raise TypeError(f"{function}() has no option {strange[0]!r}; it has {known}")
-
-
-def _warn_of_copying(compiled: CompiledSchema) -> None:
-    """Of fields that say themselves that they are copied, which servers cannot be held to."""
-    named = [attribute.name for attribute in compiled.attributes if attribute.extractive]
-    if named:
-        warn(
-            f"{compiled.category}: a server chooses tokens by itself, so that `extractive` of "
-            f"{', '.join(named)} has no effect there; check that their spans are not None"
-        )
 
 
 class Calls:
@@ -137,7 +126,7 @@ class Calls:
             examples=examples,
         )
         if is_remote:
-            _warn_of_copying(compiled)
+            warn_of_copying(compiled)
         return compiled
 
     def named_template(self, schema: type[Any]) -> TemplateLike | None:

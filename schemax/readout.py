@@ -18,15 +18,14 @@ from schemax.compiler.grammars import may_be_null
 from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
 from schemax.compiler.slot_specs import is_typed
 from schemax.documents import Document
-from schemax.errors import ServerError
 from schemax.formats import DocumentKey, OutputFormat
 from schemax.loops import run_at_end
-from schemax.results import Extraction, FieldError, SlotText, build, failed
+from schemax.results import Extraction, FieldError, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
 from schemax.results.fields import field_tree_of, part_of
 from schemax.results.lists import with_items
 from schemax.results.repairs import refusals, settled
-from schemax.servers.extraction import DeclarationCodec, decoded
+from schemax.servers.extraction import DeclarationCodec, read_slots
 from schemax.tokens import SlotOutput, SlotSpec
 
 if TYPE_CHECKING:
@@ -43,7 +42,8 @@ def read_out(
     slots: Sequence[SlotText | None]
     nothing: tuple[FieldError, ...] = ()
     if isinstance(compiled.codec, DeclarationCodec):
-        return _told_slots(document, output, compiled)
+        place: Any = {"index": document.index, "document_id": document.id, "texts": document.texts}
+        return read_slots(output.slots[0], compiled, **place)
     if compiled.decoding.layout == "autoregressive":
         whole = _plain_text(output.slots[0], compiled)
         slots = _parsed(whole, compiled, output.document)
@@ -71,28 +71,6 @@ def read_out(
         prompt=prompt_of(compiled),
     )
     return replace(found, errors=(*nothing, *found.errors)) if nothing else found
-
-
-def _told_slots(
-    document: Document, output: DocumentOutput, compiled: CompiledSchema
-) -> Extraction[Any]:
-    """An extraction of what a server of schemax has decoded, and has read as tokens before."""
-    try:
-        found = decoded(output.slots[0], compiled.attributes)
-    except ServerError as error:
-        return failed(document.index, document.id, str(error), steps=output.steps)
-    return build(
-        compiled.schema,
-        compiled.attributes,
-        found.slots,
-        found.format,
-        index=document.index,
-        document_id=document.id,
-        steps=output.steps,
-        texts=document.texts,
-        strict=found.strict,
-        prompt=found.prompt,
-    )
 
 
 @lru_cache(maxsize=128)

@@ -7,21 +7,21 @@ are read here, by the class itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from schemax.attributes import Attribute, settings_of
+from schemax.attributes import settings_of
 from schemax.attributes.json_writer import declaration_of
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.conversation import Conversation
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import ModelError, ServerError
-from schemax.formats import OutputFormat, get_format
+from schemax.formats import get_format
 from schemax.messages import clipped
-from schemax.results.extraction import SlotText
+from schemax.results import Extraction, build, failed
 from schemax.results.transfer import slots_from_json
 from schemax.runtime.requests import Request
 from schemax.servers.client import Client
@@ -34,16 +34,6 @@ _SAMPLING = ("temperature", "top_p", "seed")
 
 class DeclarationCodec(ByteCodec):
     """Of prompts that are a document alone: the server is sent the declaration beside it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """What a server has decoded for a document, and how it is to be read."""
-
-    slots: tuple[SlotText | None, ...]
-    format: OutputFormat
-    strict: bool
-    prompt: str
 
 
 class ExtractionModel(RemoteModel):
@@ -113,22 +103,35 @@ def _compiled(schema: Any, codec: Any, config: DecodingConfig) -> CompiledSchema
     return replace(found, slots=(first, *found.slots[1:]), waves=None)
 
 
-def decoded(output: SlotOutput, attributes: Sequence[Attribute]) -> Decoded:
-    """What a server answered. Raises ServerError where it is no answer for these attributes."""
-    found = json.loads(bytes(output.ids))
+def read_slots(
+    output: SlotOutput,
+    compiled: CompiledSchema,
+    *,
+    index: int,
+    document_id: str | None,
+    texts: Mapping[str, str],
+) -> Extraction[Any]:
+    """What a server decoded, read by the class itself; a failed row where the slots are others."""
+    attributes, told = compiled.attributes, json.loads(bytes(output.ids))
     try:
-        reading = found["reading"]
+        reading = told["reading"]
         labels = [list(attribute.labels) for attribute in attributes]
-        if found["labels"] != labels:
-            raise ValueError(f"it reads {found['labels']} where {labels} are declared")
-        return Decoded(
-            slots_from_json(attributes, found["slots"]),
+        if told["labels"] != labels:
+            raise ValueError(f"it reads {told['labels']} where {labels} are declared")
+        return build(
+            compiled.schema,
+            attributes,
+            slots_from_json(attributes, told["slots"]),
             get_format(reading["format"]),
-            bool(reading["strict"]),
-            str(reading["prompt"]),
+            index=index,
+            document_id=document_id,
+            steps=output.passes,
+            texts=texts,
+            strict=bool(reading["strict"]),
+            prompt=str(reading["prompt"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(found) from error
+        return failed(index, document_id, f"{_unreadable(told)} ({error})", steps=output.passes)
 
 
 def _unreadable(reply: Any) -> ServerError:

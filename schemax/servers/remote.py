@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from schemax.config import DecodingConfig
 from schemax.errors import ServerError
+from schemax.messages import warn
 from schemax.runtime.outputs import DocumentOutput, exceeds
 from schemax.runtime.requests import Request
 from schemax.tokens import SlotOutput
 
 if TYPE_CHECKING:
+    from schemax.compiler import CompiledSchema
     from schemax.compiler.tokenizer import TextCodec
     from schemax.runtime.language_model import PromptSize
     from schemax.runtime.stream import Filled, Refused
@@ -139,3 +141,13 @@ class RemoteModel(ABC):
 def _results(future: Future[Filled], under_way: dict[Future[Filled], Request]) -> Iterator[Filled]:
     if under_way.pop(future, None) is not None:
         yield future.result()
+
+
+def warn_of_copying(compiled: CompiledSchema) -> None:
+    """Of fields that say themselves that they are copied, which servers cannot be held to."""
+    named = [attribute.name for attribute in compiled.attributes if attribute.extractive]
+    if named:
+        warn(
+            f"{compiled.category}: a server chooses tokens by itself, so that `extractive` of "
+            f"{', '.join(named)} has no effect there; check that their spans are not None"
+        )
