@@ -235,3 +235,18 @@ def test_the_setting() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             resolve_decoding(wrong)
+
+
+def test_examples_by_likeness(decoder_model: Any, codec: TextCodec) -> None:
+    """A document without content is shown what any document of its text is."""
+    examples = [(f"{text} shoe", {"color": "red", "code": text}) for text in ("N/A", "[x]", "Abc")]
+    config = DecodingConfig(nearest_examples=1, contextual_calibration=True)
+    compiled = compile_schema(Shoe, codec, decoding=config, examples=examples)
+    usual = compiled.encode(CONTENT_FREE)
+    prompts = content_free_prompts(compiled)[: len(CONTENT_FREE)]
+    for one, other in zip(prompts, usual, strict=True):
+        assert len(one.demonstrations) == 1
+        assert one.demonstrations == other.demonstrations
+        assert (one.instruction, one.documents) == (other.instruction, other.documents)
+    model = decoder_model()
+    assert_right(model, contextually_calibrated(SharedEngine(model), compiled), TITLES[:2])

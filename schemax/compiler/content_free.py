@@ -4,7 +4,7 @@ After Zhao et al., Calibrate Before Use, 2021, and Holtzman et al., Surface Form
 a prompt makes some choices likely whatever a document says, such as the one that it shows last. So
 choices are scored by how much likelier a document makes them than documents without content do.
 
-Null keeps the probability that the model gives it: of a document without content it is right.
+Null is not scored so: of a document without content it is right.
 """
 
 from __future__ import annotations
