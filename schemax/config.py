@@ -125,6 +125,10 @@ class DecodingConfig:
         is 0 unless somebody chose one. Probabilities are those that the choice was made by. The
         number of a list's items, in two phases, is never penalised. The autoregressive layout knows
         no penalty, and servers refuse one.
+    contextual_calibration: whether choices, booleans among them, are scored against how probable
+        they are in documents without content, so that a prompt makes none of them likely by itself
+        (docs/results.md). Probabilities are those that the choice was made by. Needs `constrain`;
+        the autoregressive layout and servers refuse it.
     template: the prompt where neither call, class nor model names one; None is "verbatim".
     temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
         on the seed, the document's text, the slot and the step, never on batch-mates.
@@ -148,6 +152,7 @@ class DecodingConfig:
     branch_threshold: float = 0.01
     min_probability: float | None = None
     null_penalty: float | None = None
+    contextual_calibration: bool = False
     template: str | None = None
     temperature: float = 0.0
     top_p: float = 1.0
@@ -182,11 +187,17 @@ class DecodingConfig:
             raise ValueError(
                 'nearest_examples requires documents="isolated": stacked documents share a prompt'
             )
-        for name in ("constrain", "strict"):
+        for name in ("constrain", "strict", "contextual_calibration"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {value!r}")
         if not isinstance(self.extractive, bool | None):
             raise ValueError(f"extractive must be True, False or None, not {self.extractive!r}")
+        is_held = self.constrain and self.layout != "autoregressive"
+        if self.contextual_calibration and not is_held:
+            raise ValueError(
+                "contextual_calibration requires slots that are held to their choices: constrain, "
+                "and another layout than autoregressive"
+            )
         if self.template is not None and not isinstance(self.template, str):
             raise ValueError(f"template must be a name, a path or a text, not {self.template!r}")
         settings = {field.name: getattr(self, field.name) for field in fields(self)}

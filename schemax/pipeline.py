@@ -16,6 +16,7 @@ import torch
 
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema
+from schemax.contextual import contextually_calibrated
 from schemax.documents import Document
 from schemax.errors import InputError
 from schemax.familiarity import Familiarity
@@ -57,7 +58,10 @@ class Extractions:
         watcher: Watcher | None = None,
         is_quick: bool = False,
     ) -> None:
-        self._engine, self._documents, self.compiled = engine, documents, compiled
+        self._engine, self._documents = engine, documents
+        self.compiled = {
+            name: contextually_calibrated(engine, item) for name, item in compiled.items()
+        }
         self._watcher, self._is_quick = watcher, is_quick
         self._calibration, self._familiarity = calibration, familiarity
         self._by_category = by_category

@@ -147,6 +147,14 @@ class Waves(Protocol):
         """(N,) outputs of all waves, in the order of the attributes, items with their lists."""
 
 
+class Prior(Protocol):
+    """How probable the choices of a slot are whatever its document says."""
+
+    def logprobs(self, written: tuple[int, ...], ids: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        """(n,) of n tokens behind those that are written, relative to equal shares: 0 for those
+        that say nothing of the choice."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotSpec:
     """What is known of a slot before a document is read, beside its key and budget.
@@ -159,6 +167,7 @@ class SlotSpec:
     json_schema: of a whole output, for servers that keep to one.
     copying: how the slot writes texts, if these have to stand in its document; see `CopySource`.
         None where they need not. Only a slot with a grammar that is not strict has any.
+    prior: taken off the logits of a slot with choices; None takes nothing off.
     """
 
     null_id: int = -1
@@ -168,6 +177,7 @@ class SlotSpec:
     begun: tuple[int, ...] = ()
     json_schema: dict[str, Any] | None = None
     copying: Any = None
+    prior: Prior | None = None
 
     @property
     def is_penalised(self) -> bool:

@@ -73,10 +73,17 @@ def next_token(
     if (grammar := spec.grammar) is not None:
         if (token := forced_token(grammar, written, stop)) is not None:
             return token
-        allowed = _allowed(grammar, written, len(logits))
+        allowed = allowed_tokens(grammar, written, len(logits))
         if copied is not None and spec.copying is not None:
-            before = [_allowed(grammar, written[:n], len(logits)) for n in range(len(written))]
+            before = [
+                allowed_tokens(grammar, written[:n], len(logits)) for n in range(len(written))
+            ]
             allowed = copied.narrowed(written, [*before, allowed], spec, stop)
+        if spec.prior is not None:
+            ids = np.flatnonzero(allowed)
+            taken = spec.prior.logprobs(tuple(written), tuple(ids.tolist()))
+            logits = logits.clone()
+            logits[ids] -= torch.from_numpy(taken).to(logits)
         logits = logits.masked_fill(~torch.from_numpy(allowed).to(logits.device), -torch.inf)
     return int(choose(logits[None], key, len(written), config))
 
@@ -125,7 +132,7 @@ def finish_reason(written: Sequence[int], budget: int, stop: StopTable) -> Finis
     return "length" if len(written) >= budget else None
 
 
-def _allowed(grammar: Grammar, written: Sequence[int], vocab_size: int) -> Any:
+def allowed_tokens(grammar: Grammar, written: Sequence[int], vocab_size: int) -> Any:
     bits = np.frombuffer(_matcher(grammar, written).compute_bitmask(), np.uint8)
     allowed = np.unpackbits(bits, bitorder="little")[:vocab_size].astype(bool)
     if not written:

@@ -69,12 +69,17 @@ def test_it_finds_the_settings_that_are_worth_most() -> None:
     def worth(one: Candidate, category: str) -> float:
         shown = {0: 0.1, 4: 0.3, 8: 0.4, 16: 0.5, 32: 0.45}.get(len(one.shown.get(category, ())), 0)
         best = 0.15 * (one.template == "plain") + 0.1 * bool(one.extractive)
+        best += 0.1 * bool(one.contextual_calibration)
         return shown + best - 0.05 * abs(one.null_penalty - 2)
 
     rows, pool = rows_of("tea", each=40), {"tea": list(range(100, 164))}
-    found, objective = search(worth, rows, pool, templates=NAMES, rounds=0)
+    found, objective = search(
+        worth, rows, pool, templates=NAMES, rounds=0, contextual_calibration=(True,)
+    )
     best = found.run()
     assert (best.template, best.extractive, best.null_penalty) == ("plain", True, 2.0)
+    assert best.contextual_calibration
+    assert "contextually calibrated, null_penalty 2" in str(best)
     assert best.shown == {"tea": tuple(range(100, 116))}
     assert {row for _, row in objective.read} == set(rows["tea"])
     # Half of the templates were given up after a part of the documents.

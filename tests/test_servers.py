@@ -515,6 +515,8 @@ def test_settings_that_no_server_takes(server: CompletionsServer, codec: TextCod
     there = Extractor.from_server(server.url, tokenizer=codec)
     with pytest.raises(ModelError, match="leave `null_penalty` out"):
         there.extract(TITLES, Word, decoding="isolated:null_penalty=1")
+    with pytest.raises(ModelError, match="leave `contextual_calibration` out"):
+        there.extract(TITLES, Word, decoding="isolated:contextual_calibration=true")
     with pytest.raises(ModelError, match="leave `extractive` out"):
         there.extract(TITLES, Word, decoding="isolated:extractive=true")
     with pytest.raises(ModelError, match="gapped"):

@@ -1,8 +1,9 @@
 """How well a model reads the README's television, a schema that it was not made for.
 
-    python -m recipes.embedded.televisions MODEL
+    python -m recipes.embedded.televisions MODEL [DECODING ...]
 
 reads 30 titles with MODEL in JSON, YAML and XML, and prints how many are right, field by field.
+With decodings, as `--decoding` names them: in JSON, titles in even and in odd places apart.
 """
 
 from __future__ import annotations
@@ -30,27 +31,36 @@ class Television(AttrSchema):
 
 def right(extractor: Extractor, format: str, decoding: str = "isolated") -> Counter[str]:
     """Field -> titles of which it is read as written down; a missing list is an empty one."""
+    even, odd = halves(extractor, format, decoding)
+    even.update(odd)
+    return even
+
+
+def halves(extractor: Extractor, format: str, decoding: str) -> list[Counter[str]]:
+    """The same of titles in even places, and of those in odd ones."""
     rows = [json.loads(line) for line in TITLES.read_text("utf-8").splitlines()]
     found = extractor.extract(
         [row["text"] for row in rows], Television, format=format, decoding=decoding
     )
-    counts = Counter(dict.fromkeys(Television.model_fields, 0))
-    for row, television in zip(rows, found, strict=True):
+    counts = [Counter(dict.fromkeys(Television.model_fields, 0)) for _ in range(2)]
+    for place, (row, television) in enumerate(zip(rows, found, strict=True)):
         values = television.model_dump()
-        counts.update(name for name in values if values[name] == row[name])
+        counts[place % 2].update(name for name in values if values[name] == row[name])
     return counts
 
 
-def main(folder: str) -> None:
+def main(folder: str, *decodings: str) -> None:
     extractor = Extractor.from_pretrained(folder, device="cpu")
+    for decoding in decodings:
+        print(decoding, *map(dict, halves(extractor, "json", decoding)))
+    if decodings:
+        return
     for format in ("json", "yaml", "xml"):
         for decoding in ("isolated", "isolated:min_probability=0"):
             print(format, decoding, dict(right(extractor, format, decoding)))
 
 
 if __name__ == "__main__":
-    try:
-        _, folder = sys.argv
-    except ValueError:
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
-    main(folder)
+    main(*sys.argv[1:])

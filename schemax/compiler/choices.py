@@ -21,7 +21,7 @@ from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
 from schemax.reading.booleans import spellings
 from schemax.reading.choices import Choices as NamedChoices
-from schemax.tokens import Alternatives, ChildSlot, SlotSpec
+from schemax.tokens import Alternatives, ChildSlot, Prior, SlotSpec
 
 Ids = tuple[int, ...]
 # Whatever is asked for, what is less probable is lost in rounding.
@@ -103,7 +103,7 @@ class Branches:
 
     least: branches that are less probable are not worth their cost. key: of the slot.
     as_text: the same slot, held to no choices; None where literals alone are taken.
-    names: recognizes choices in a text that was written there.
+    names: recognizes choices in a text that was written there. prior: of the slot.
     """
 
     choices: Choices
@@ -112,6 +112,7 @@ class Branches:
     key: Ids = ()
     as_text: SlotSpec | None = None
     names: NamedChoices | None = None
+    prior: Prior | None = None
 
     def instead(self, legal_logprob: float) -> tuple[ChildSlot, ...]:
         if self.as_text is None or legal_logprob >= log(LEAST_LEGAL):
@@ -144,8 +145,10 @@ class Branches:
                     if begun:
                         # Its own branches' probabilities are relative to its own.
                         least = self.least / (reached * probability)
-                        inner = Branches(self.choices, self.grammar, least, self.key)
-                        spec = SlotSpec(grammar=self.grammar, branching=inner, begun=begun)
+                        inner = replace(self, least=least, as_text=None, names=None)
+                        spec = SlotSpec(
+                            grammar=self.grammar, branching=inner, begun=begun, prior=self.prior
+                        )
                         known = len(self.key) + len(before)
                         found.append(ChildSlot((*self.key, *begun), None, spec, shared=known))
             reached *= onward

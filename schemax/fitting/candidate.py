@@ -14,14 +14,15 @@ Rows = tuple[int, ...]
 class Candidate:
     """What is shared by all categories, and the demonstrations of each.
 
-    template: its name among those that are tried. extractive, null_penalty: as of
-    `DecodingConfig`. shown: category -> rows, in the order in which they are shown; a category
-    without rows has no demonstration. nearest: how many of these rows a document is shown, those
-    that are most like it; 0 shows all.
+    template: its name among those that are tried. extractive, contextual_calibration,
+    null_penalty: as of `DecodingConfig`. shown: category -> rows, in the order in which they are
+    shown; a category without rows has no demonstration. nearest: how many of these rows a document
+    is shown, those that are most like it; 0 shows all.
     """
 
     template: str
     extractive: bool | None = None
+    contextual_calibration: bool | None = None
     null_penalty: float = 0.0
     shown: Mapping[str, Rows] = field(default_factory=dict)
     nearest: int = 0
@@ -29,8 +30,8 @@ class Candidate:
     def key(self, category: str) -> str:
         """What the answers for documents of a category depend on."""
         rows = self.shown.get(category, ())
-        settings = (self.template, self.extractive, self.null_penalty, self.nearest)
-        return json.dumps([*settings, category, rows])
+        settings = self.extractive, self.contextual_calibration, self.null_penalty, self.nearest
+        return json.dumps([self.template, *settings, category, rows])
 
     def with_rows(self, shown: Mapping[str, Rows]) -> Candidate:
         """The same with other demonstrations in these categories."""
@@ -55,6 +56,8 @@ class Candidate:
         said += f", {self.template}"
         if self.extractive is not None:
             said += ", extractive" if self.extractive else ", not extractive"
+        if self.contextual_calibration is not None:
+            said += f", {'' if self.contextual_calibration else 'not '}contextually calibrated"
         if self.null_penalty:
             said += f", null_penalty {self.null_penalty:g}"
         return said

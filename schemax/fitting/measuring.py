@@ -45,6 +45,8 @@ class Work:
         changes: dict[str, Any] = {}
         if candidate.extractive is not None:
             changes["extractive"] = candidate.extractive
+        if candidate.contextual_calibration is not None:
+            changes["contextual_calibration"] = candidate.contextual_calibration
         if candidate.null_penalty:
             changes["null_penalty"] = candidate.null_penalty
         if candidate.nearest:

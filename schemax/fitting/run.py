@@ -205,6 +205,11 @@ def _space(work: Work, split: Split, extractor: Extractor) -> Space:
     nearest = config.documents == "isolated" and not extractor.model.refusal(
         replace(config, nearest_examples=NEAREST[0])
     )
+    chosen = any(
+        attribute.kind in ("enum", "boolean")
+        for schema in work.schemas.values()
+        for attribute in compile_attributes(schema)
+    )
     nulls = any(
         is_null(canonical(label))
         for example in work.examples
@@ -214,6 +219,7 @@ def _space(work: Work, split: Split, extractor: Extractor) -> Space:
         pool,
         templates=tuple(work.templates),
         extractive=(not config.extractive,) if slots else (),
+        contextual_calibration=(not config.contextual_calibration,) if slots and chosen else (),
         null_penalties=NULL_PENALTIES if slots else (),
         nearest=NEAREST if nearest else (),
         penalties_strictly=not nulls,

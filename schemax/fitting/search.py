@@ -59,6 +59,7 @@ class Space:
     pool: Mapping[str, Sequence[int]]
     templates: Sequence[str] = ()
     extractive: Sequence[bool] = (True,)
+    contextual_calibration: Sequence[bool] = ()
     null_penalties: Sequence[float] = NULL_PENALTIES
     sizes: Sequence[int] = SIZES
     nearest: Sequence[int] = ()
@@ -69,7 +70,8 @@ class Space:
     def trials(self) -> int:
         """About how many candidates a search measures that has the time."""
         first = len(self.sizes) + len(self.templates) + len(self.extractive) + len(self.nearest)
-        return 1 + first + len(self.null_penalties) + 5 * self.rounds
+        then = len(self.contextual_calibration) + len(self.null_penalties)
+        return 1 + first + then + 5 * self.rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,9 @@ class Search:
         sizes = [size for size in space.sizes if size <= most] or [most] * bool(most)
         self._challenge([self._sized(size) for size in sizes[:1]])
         self._challenge([replace(self.best, extractive=one) for one in space.extractive])
+        self._challenge(
+            [replace(self.best, contextual_calibration=one) for one in space.contextual_calibration]
+        )
         self._challenge([self._by_likeness(count) for count in space.nearest])
         if not self.best.nearest:
             self._challenge_sizes(sizes)

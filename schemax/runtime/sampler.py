@@ -199,11 +199,11 @@ class Sampler:
     ) -> None:
         """For rows of which few tokens are allowed: a choice among these, probable among these."""
         counts = np.bincount(few.owner)
-        picked, top = _best(few.logits, few.owner, few.starts)
-        shifted = few.logits.astype(np.float64) - top[few.owner]
-        mass = np.log(np.add.reduceat(np.exp(shifted), few.starts))
-        logprobs = shifted - mass[few.owner]
-        chosen.legal_logprobs[rows] = np.minimum(mass + top - few.totals, 0)
+        picked, logprobs, mass = _normalised(few)
+        chosen.legal_logprobs[rows] = np.minimum(mass - few.totals, 0)
+        if self._config.contextual_calibration:
+            few = replace(few, logits=self._without_priors(slots, nodes, few))
+            picked, logprobs, _ = _normalised(few)
         if self._config.temperature > 0:
             picked = few.starts + self._drawn_of_few(slots, few, counts)
         chosen.ids[rows] = few.ids[picked]
@@ -216,6 +216,15 @@ class Sampler:
                 some = slice(int(few.starts[place]), int(few.starts[place] + counts[place]))
                 token = int(few.ids[picked[place]])
                 self._keep(int(slots[place]), few.ids[some], np.exp(logprobs[some]), token)
+
+    def _without_priors(self, slots: Ints, nodes: Sequence[Node], few: _Few) -> Floats:
+        """(F,) logits, less what priors say of those slots that have any."""
+        logits = few.logits.copy()
+        ends = np.append(few.starts[1:], len(logits))
+        for slot, node, start, end in zip(slots, nodes, few.starts, ends, strict=True):
+            if (prior := self._table.specs[slot].prior) is not None:
+                logits[start:end] -= prior.logprobs(node.path, tuple(few.ids[start:end].tolist()))
+        return logits
 
     def _drawn_of_few(self, slots: Ints, few: _Few, counts: Ints) -> Ints:
         """(n,) places among each row's tokens, drawn at random."""
@@ -317,6 +326,15 @@ def _flattened(ids: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
         np.repeat(np.arange(len(ids)), counts),
         counts.cumsum() - counts,
     )
+
+
+def _normalised(few: _Few) -> tuple[Ints, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """(n,) places of each row's best, (F,) log-probabilities among the few, and (n,)
+    log-sum-exps of their logits."""
+    picked, top = _best(few.logits, few.owner, few.starts)
+    shifted = few.logits.astype(np.float64) - top[few.owner]
+    mass = np.log(np.add.reduceat(np.exp(shifted), few.starts))
+    return picked, shifted - mass[few.owner], mass + top
 
 
 def _best(logits: Floats, owner: Ints, starts: Ints) -> tuple[Ints, Floats]:

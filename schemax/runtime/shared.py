@@ -332,4 +332,5 @@ def _shared_settings(config: DecodingConfig) -> tuple[Any, ...]:
     """What requests that share passes have in common."""
     drawn = (config.top_p, config.seed) if config.temperature else ()
     layout = config.layout, config.documents, config.slots
-    return *layout, config.batch_size, config.null_penalty or 0, config.temperature, *drawn
+    scored = config.null_penalty or 0, config.contextual_calibration
+    return *layout, config.batch_size, *scored, config.temperature, *drawn

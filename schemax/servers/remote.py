@@ -53,6 +53,11 @@ class RemoteModel(ABC):
                 f"{self.client.url} chooses tokens by itself, so that null cannot be penalised; "
                 "leave `null_penalty` out"
             )
+        if config.contextual_calibration:
+            return (
+                f"{self.client.url} chooses tokens by itself, so that choices cannot be scored "
+                "against documents without content; leave `contextual_calibration` out"
+            )
         if config.extractive:
             return (
                 f"{self.client.url} chooses tokens by itself, so that texts cannot be held to "

@@ -1,0 +1,66 @@
+"""Contextual calibration: has the engine read documents without content, once for a schema."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+from schemax.compiler import CompiledSchema
+from schemax.compiler.content_free import calibrated, content_free_prompts
+from schemax.errors import ModelError
+from schemax.runtime.engine import Windows, outputs
+from schemax.runtime.requests import Request
+from schemax.runtime.shared import SharedEngine
+from schemax.runtime.stream import Filled, Refused
+from schemax.tokens import SlotOutput
+
+_known: WeakKeyDictionary[SharedEngine, WeakKeyDictionary[CompiledSchema, CompiledSchema]] = (
+    WeakKeyDictionary()
+)
+
+
+def contextually_calibrated(engine: SharedEngine, compiled: CompiledSchema) -> CompiledSchema:
+    """The schema, calibrated for the engine's model if its decoding asks for that; found once.
+
+    Raises ModelError for a prompt that the model cannot take.
+    """
+    if not compiled.decoding.contextual_calibration:
+        return compiled
+    of_model = _known.setdefault(engine, WeakKeyDictionary())
+    if compiled not in of_model:
+        outputs = _written(engine, compiled)
+        of_model[compiled] = calibrated(compiled, outputs) if outputs else compiled
+    return of_model[compiled]
+
+
+def _written(engine: SharedEngine, compiled: CompiledSchema) -> list[tuple[SlotOutput, ...]]:
+    """(turns * documents, N) what slots write of `content_free_prompts`, in order."""
+    # Probabilities as the model has them.
+    config = replace(
+        compiled.decoding,
+        contextual_calibration=False,
+        null_penalty=0.0,
+        max_retries=0,
+        temperature=0.0,
+    )
+    prompts = content_free_prompts(compiled)
+    layout = Windows(engine.model, config)
+    requests = list(layout.requests([(prompt, compiled.stop) for prompt in prompts]))
+    done: list[Filled | Refused] = [item for item in requests if isinstance(item, Refused)]
+    call = engine.call(config)
+    try:
+        call.give(item for item in requests if isinstance(item, Request))
+        call.end()
+        while not call.is_done:
+            if found := call.take(len(requests)):
+                done += found
+            else:
+                call.wait()
+        call.take(1)  # raises what the model raised
+    finally:
+        call.close()
+    of_documents = dict(outputs(done))
+    for output in of_documents.values():
+        if output.problem is not None:
+            raise ModelError(f"{compiled.category}: contextual_calibration: {output.problem}")
+    return [of_documents[place].slots for place in range(len(of_documents))]
