@@ -9,7 +9,6 @@ from typing import Any
 
 import prometheus_client
 from fastapi import Depends, FastAPI
-from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import Response
 from fastapi.security import HTTPBearer
 
@@ -48,8 +47,9 @@ def create_app(
         await asyncio.to_thread(extractor.close)
 
     app = FastAPI(title="schemax", lifespan=lifespan, redoc_url=None)
-    app.add_middleware(Gate, api_key=api_key, limits=service.limits, metrics=service.metrics)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+    app.add_middleware(
+        Gate, api_key=api_key, limits=service.limits, metrics=service.metrics, hosts=hosts
+    )
     errors.install(app)
     # For what /openapi.json says; the gate is what asks for the key.
     keyed = [] if api_key is None else [Depends(HTTPBearer(auto_error=False))]
