@@ -12,9 +12,11 @@ import re
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -49,15 +51,18 @@ def server() -> Iterator[tuple[str, int]]:
     # Freed memory goes back to the system at once, so that what grows is in use.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "2"}
     command = [sys.executable, "-m", "schemax", "serve", "--port", "0"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command, text=True, env=environment, **quiet)
-    assert process.stderr is not None
-    try:
-        found = next(match for line in process.stderr if (match := PORT.search(line)))
-        yield found[0], process.pid
-    finally:
-        process.kill()
-        process.communicate()
+    with TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        with log.open("wb") as said:  # no pipe, which is full once nobody reads it
+            process = subprocess.Popen(command, stdout=said, stderr=said, env=environment)
+        try:
+            while (found := PORT.search(log.read_text("utf-8"))) is None:
+                assert process.poll() is None
+                time.sleep(0.1)
+            yield found[0], process.pid
+        finally:
+            process.kill()
+            process.wait()
 
 
 def resident(process: int) -> float:
