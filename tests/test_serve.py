@@ -123,7 +123,11 @@ def test_what_there_is(client: Any, url: str) -> None:
     assert client.get("/v1/models").json()["data"][0]["id"] == "schemax"
     assert "shoes" in client.get("/v1/schemas").json()["schemas"]
     assert httpx.get(f"{url}/health").json() == {"status": "ok"}
-    assert httpx.get(f"{url}/docs").status_code == 200
+    docs = httpx.get(f"{url}/docs")
+    assert docs.status_code == 200
+    assert "POST /v1/chat/completions" in docs.text
+    assert "max_completion_tokens" in docs.text
+    assert not any(word in docs.text for word in ("http:", "https:", "<script", "<link"))
     paths = httpx.get(f"{url}/openapi.json").json()["paths"]
     assert {"/v1/chat/completions", "/v1/responses", "/v1/extract", "/metrics"} <= paths.keys()
     client.post("/v1/extract", json={"schema": SCHEMA, "documents": TITLES})

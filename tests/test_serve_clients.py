@@ -220,25 +220,50 @@ def test_litellm(url: str, expected: Shoe) -> None:
     assert Shoe.model_validate_json(done.choices[0].message.content) == expected
 
 
-@pytest.mark.parametrize("way", slow_but({"native"}, ["tool", "native", "responses"]))
+@pytest.mark.parametrize("way", slow_but({"native"}, ["tool", "native", "responses", "default"]))
 def test_pydantic_ai(url: str, expected: Shoe, way: str) -> None:
     """Whole, and streamed."""
     pydantic_ai = pytest.importorskip("pydantic_ai")
     models = pytest.importorskip("pydantic_ai.models.openai")
     providers = pytest.importorskip("pydantic_ai.providers.openai")
-    kind = models.OpenAIResponsesModel if way == "responses" else models.OpenAIChatModel
-    output = Shoe if way == "tool" else pydantic_ai.NativeOutput(Shoe)
+    is_chat = way in ("tool", "native")
+    kind = models.OpenAIChatModel if is_chat else models.OpenAIResponsesModel
+    output = Shoe if way in ("tool", "default") else pydantic_ai.NativeOutput(Shoe)
 
     async def run() -> tuple[Any, Any]:
         # A client of its own leaves connections open behind the event loop.
         async with openai.AsyncOpenAI(base_url=url, api_key="key") as client:
             model = kind("any", provider=providers.OpenAIProvider(openai_client=client))
             agent = pydantic_ai.Agent(model, output_type=output)
-            whole = (await agent.run(TEXT)).output
+            first = await agent.run(TEXT)
+            second = await agent.run(TEXT, message_history=first.all_messages())
+            assert second.output.brand == expected.brand  # with a call, or a text, before it
             async with agent.run_stream(TEXT) as streamed:
-                return whole, await streamed.get_output()
+                return first.output, await streamed.get_output()
 
     assert asyncio.run(run()) == (expected, expected)
+
+
+def test_what_was_called_before_is_part_of_the_conversation(client: Any, expected: Shoe) -> None:
+    tool = {"type": "function", "name": "shoe", "parameters": Shoe.model_json_schema()}
+    call = {"type": "function_call", "call_id": "c", "name": "shoe", "arguments": "{}"}
+    done = {"type": "function_call_output", "call_id": "c", "output": "Fine."}
+    thought = {"type": "reasoning", "id": "r", "summary": []}
+    before = [{"role": "user", "content": "Puma Suede"}, thought, call, done]
+    said = [*before, {"role": "user", "content": TEXT}]
+    found = client.responses.create(model="any", input=said, tools=[tool])
+    assert Shoe.model_validate_json(found.output[0].arguments).brand == expected.brand
+    for place, item, param in (
+        (0, {"type": "item_reference", "id": "x"}, "input[0].type"),
+        (1, {"type": "computer_call"}, "input[1].type"),
+        (1, {"type": "message", "content": "a"}, "input[1].role"),
+        (0, {"role": "nobody", "content": "a"}, "input[0].role"),
+        (0, {"role": "user", "content": [{"type": "input_image"}]}, "input[0].content"),
+    ):
+        wrong = [*said[:place], item, *said[place:]]
+        with pytest.raises(openai.BadRequestError) as raised:
+            client.responses.create(model="any", input=wrong, tools=[tool])
+        assert raised.value.param == param
 
 
 def test_openai_streams_responses(client: Any, expected: Shoe) -> None:

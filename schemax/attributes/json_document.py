@@ -14,6 +14,7 @@ from urllib.parse import urldefrag, urljoin
 
 from pydantic import BaseModel
 
+from schemax.attributes.json_encoding import lone_surrogate
 from schemax.attributes.patterns import MOST_STATES, Pattern, states_of
 from schemax.errors import SchemaError
 from schemax.messages import clipped
@@ -22,7 +23,6 @@ Node = Mapping[str, Any]
 Place = tuple[str, ...]
 
 _SETTINGS = ("category", "format", "template", "demonstrations")
-
 # Of schemax and Pydantic, beside the standard's.
 _OWN_WORDS = frozenset(
     {"category", "template", "k_max", "long", "unit", "strict", "extractive", "after"}
@@ -34,7 +34,6 @@ MOST_PARTS = 20_000
 """Of a document: schemas and maps of them, in itself and with its references followed."""
 MOST_LEVELS = 32
 """Of a document: what is within what, whoever wrote it, which could double with every level."""
-
 # Of JSON objects and lists within each other; every level of schemas is several of these.
 _MOST_NESTED = 200
 
@@ -75,6 +74,12 @@ class SchemaDocument:
             raise self.too_deep(())
         if size > MOST_PARTS:
             raise self.error((), f"the document has more than {MOST_PARTS:,} parts")
+        if (found := lone_surrogate(root)) is not None:
+            place, text = found
+            reason = (
+                f"{clipped(place)}: {clipped(text)} has half a surrogate pair, which is no text"
+            )
+            raise self.error((), reason)
         self._annotated: dict[Any, Node] = {}
         self._states = 0
         self.uri = _base_of(root, "")

@@ -21,6 +21,10 @@ from schemax.runtime.sampler import Sampler
 from schemax.runtime.slot_table import SlotTable
 from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
 
+# The most shares of a pass. Where more requests than these call for slots, no other enters, so that
+# those in flight stay few.
+_MOST_SHARES = 32
+
 
 def child_number(parent: int, place: int) -> int:
     """What random numbers depend on in the place of n, for a slot that another one called for."""
@@ -86,16 +90,20 @@ class WaitingChild:
 
 
 class ChildQueue:
-    """What has been called for.
+    """What has been called for, a line for each request.
 
     may_come: whether any slot may call for others.
     keys: of the slots that the next pass takes up, one after the other.
+    is_held_up: whether the last pass had no room for a slot within its request's share.
+    footprint: tokens that are kept for slots that were taken up and still grow, by a guess.
     """
 
     def __init__(self, table: SlotTable) -> None:
         self._table = table
-        self._waiting: deque[WaitingChild] = deque()
-        self.may_come = False
+        self._lines: dict[RunningRequest, deque[WaitingChild]] = {}  # whose turn is next, first
+        self._footprints: dict[int, int] = {}
+        self.footprint = 0
+        self.may_come = self.is_held_up = False
         self.keys = np.zeros(0, np.int64)
 
     def end(self, done: Ints, running: Mapping[int, RunningRequest]) -> list[int]:
@@ -108,6 +116,7 @@ class ChildQueue:
         if not self.may_come:
             return sharing
         table = self._table
+        self._forget(done)
         for slot in done[table.state[done] < 0].tolist():
             spec = table.specs[slot]
             if spec.expansion is None and spec.branching is None:
@@ -146,30 +155,59 @@ class ChildQueue:
     ) -> None:
         position = key_end(child, owner.request)
         budget = child_budget(child, owner.request, rest)
-        self._waiting.append(WaitingChild(owner, parent, child, position, budget, digest, number))
+        line = self._lines.setdefault(owner, deque())
+        line.append(WaitingChild(owner, parent, child, position, budget, digest, number))
+
+    def _forget(self, slots: Ints) -> None:
+        """Takes no more account of what is kept for slots."""
+        if self._footprints:
+            self.footprint -= sum(self._footprints.pop(slot, 0) for slot in slots.tolist())
 
     @property
     def is_empty(self) -> bool:
-        return not self._waiting
+        return not self._lines
 
-    def take(self, room: int, alone: bool) -> list[WaitingChild]:
-        """The first in line, as many as a pass has room for; at least one, if they are alone."""
+    def share(self, pass_tokens: int, wanted: int) -> int:
+        """Tokens of a pass for each request in line, where a new one waits for so many."""
+        if not wanted or not self._lines:
+            return pass_tokens
+        return max((pass_tokens - wanted) // len(self._lines), pass_tokens // _MOST_SHARES)
+
+    def take(self, room: int, share: int, alone: bool) -> list[WaitingChild]:
+        """The first in each line by turns, as many as a pass has room for.
+
+        A request gets no more tokens of the pass than its share, those of its growing slots
+        included; but one slot at least, as all together do, if they are alone.
+        """
         taken: list[WaitingChild] = []
-        while self._waiting:
-            room -= len(self._waiting[0].new_ids)
-            if room < 0 and (taken or not alone):
+        used = {each: each.num_growing - len(line) for each, line in self._lines.items()}
+        self.is_held_up = False
+        turns = deque(self._lines)
+        while turns:
+            running = turns.popleft()
+            size = len(self._lines[running][0].new_ids)
+            if used[running] and used[running] + size > share:
+                continue
+            if size > room and (taken or not alone):
+                self.is_held_up = True
                 break
-            taken.append(self._waiting.popleft())
+            line = self._lines.pop(running)
+            taken.append(line.popleft())
+            room, used[running] = room - size, used[running] + size
+            if line:
+                self._lines[running] = line
+                turns.append(running)
         return taken
 
     @property
     def parents(self) -> set[int]:
         """The numbers of slots that have called for what is in line."""
-        return {child.parent for child in self._waiting}
+        return {child.parent for line in self._lines.values() for child in line}
 
-    def cancel(self, rows: Container[int]) -> None:
-        """Lets go of what requests in some rows have called for."""
-        self._waiting = deque(c for c in self._waiting if c.running.row not in rows)
+    def cancel(self, rows: Container[int], slots: Ints) -> None:
+        """Lets go of what requests in some rows have called for, whose growing slots are named."""
+        self._lines = {each: line for each, line in self._lines.items() if each.row not in rows}
+        self._forget(slots)
 
     def begin(self, taken: Sequence[WaitingChild], sampler: Sampler) -> Ints:
         """Gives (c,) children slots of the table, with their keys still to be read."""
@@ -203,6 +241,8 @@ class ChildQueue:
         )
         for place, (child, slot) in enumerate(zip(taken, slots.tolist(), strict=True)):
             running = child.running
+            self._footprints[slot] = child.footprint
+            self.footprint += child.footprint
             if child.parent < 0:
                 running.slots = np.append(running.slots, slot)
                 running.paths[slot] = child.slot.path

@@ -88,7 +88,7 @@ class Scheduler:
         if count and (
             self._num_documents >= limits.documents
             or request.use_long_rope != self.use_long_rope
-            or self._footprint + request.footprint > limits.capacity
+            or self._footprint + self.children.footprint + request.footprint > limits.capacity
         ):
             return None
         rows, width = self.rows.num_rows, self.rows.width
@@ -160,12 +160,12 @@ class Scheduler:
             sources = tuple(sources[place] for place in free) if sources else ()
         self._sampler.grammars.begin(slots, specs, request.stop, sources)
 
-    def spawn(self, room: int) -> int:
+    def spawn(self, room: int, share: int) -> int:
         """Takes up slots that others have called for, as far as there is room for their keys.
 
-        Returns how many tokens the next pass reads of these.
+        share: of each request's tokens. Returns how many tokens the next pass reads of these.
         """
-        taken = self.children.take(room, alone=not len(self.growing))
+        taken = self.children.take(room, share, alone=not len(self.growing))
         if not taken:
             return 0
         slots = self.children.begin(taken, self._sampler)
@@ -173,15 +173,8 @@ class Scheduler:
         for child, slot in zip(taken, slots.tolist(), strict=True):
             shared = child.slot.shared
             self.block_table[slot, :shared] = self.block_table[child.parent, :shared]
-            child.running.footprint += child.footprint
-            self._footprint += child.footprint
         self.growing = np.concatenate([self.growing, slots])
         return int(self.table.num_new[slots].sum())
-
-    @property
-    def is_called_for(self) -> bool:
-        """Whether slots that others have called for still wait for room."""
-        return not self.children.is_empty
 
     # --- one pass --------------------------------------------------------------------------------
 
@@ -289,7 +282,7 @@ class Scheduler:
         rows = [running.row for running in leaving]
         leaves = np.isin(self.table.request[self.growing], rows)
         slots, self.growing = self.growing[leaves], self.growing[~leaves]
-        self.children.cancel(rows)
+        self.children.cancel(rows, slots)
         if not self.is_causal:
             self._free_pool(slots, [])
         self._sampler.grammars.end(slots)

@@ -230,7 +230,8 @@ class _Flight:
         """Lets go of what leaves, and takes up whole requests while a pass has room for them.
 
         A long one gets a pass of its own. Slots that requests in flight have called for come first:
-        these are done all the sooner, and while one waits, no request enters. A request leaves
+        these are done all the sooner. While one waits for room, no request enters; but a request
+        that calls for more than its share of the pass keeps no other out. A request leaves
         `waiting` when it is in flight, so that it is never in neither.
         """
         scheduler, source, limits = self.scheduler, self.source, self.control.now
@@ -238,8 +239,9 @@ class _Flight:
             scheduler.cancel(self.leaving)
             self.leaving.clear()
         room = limits.pass_tokens - len(scheduler.growing)
-        room -= scheduler.spawn(room)
-        while not scheduler.is_called_for and len(source.refused) < _MOST_REFUSED:
+        share = scheduler.children.share(limits.pass_tokens, self._wanted())
+        room -= scheduler.spawn(room, share)
+        while not scheduler.children.is_held_up and len(source.refused) < _MOST_REFUSED:
             request = source.head(may_take=scheduler.num_repeated < _MOST_REPEATED)
             if request is None:
                 break
@@ -263,6 +265,16 @@ class _Flight:
         if rows.is_sparse or scheduler.needed_width > rows.width:
             self._resize(rows.num_rows, scheduler.needed_width)
         scheduler.begin_pass()
+
+    def _wanted(self) -> int:
+        """Tokens of the request that could enter beside what others call for; 0 for none."""
+        scheduler = self.scheduler
+        if scheduler.children.is_empty:
+            return 0
+        request = self.source.head(may_take=scheduler.num_repeated < _MOST_REPEATED)
+        if not isinstance(request, Request) or scheduler.room_for(request) is None:
+            return 0
+        return request.num_tokens
 
     def _resize(self, rows: int, width: int) -> None:
         kept, used = self.scheduler.resize(rows, width)

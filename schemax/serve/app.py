@@ -9,8 +9,7 @@ from typing import Any
 
 import prometheus_client
 from fastapi import Depends, FastAPI
-from fastapi.middleware.trustedhost import TrustedHostMiddleware
-from fastapi.responses import Response
+from fastapi.responses import HTMLResponse, Response
 from fastapi.security import HTTPBearer
 
 from schemax.extractor import Extractor
@@ -22,6 +21,7 @@ from schemax.serve.extraction import extraction_routes
 from schemax.serve.gate import Gate
 from schemax.serve.limits import Limits
 from schemax.serve.playground import playground_routes
+from schemax.serve.reference import reference_page
 from schemax.serve.responses import responses_routes
 from schemax.serve.service import Service
 
@@ -47,9 +47,10 @@ def create_app(
         yield
         await asyncio.to_thread(extractor.close)
 
-    app = FastAPI(title="schemax", lifespan=lifespan, redoc_url=None)
-    app.add_middleware(Gate, api_key=api_key, limits=service.limits, metrics=service.metrics)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+    app = FastAPI(title="schemax", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.add_middleware(
+        Gate, api_key=api_key, limits=service.limits, metrics=service.metrics, hosts=hosts
+    )
     errors.install(app)
     # For what /openapi.json says; the gate is what asks for the key.
     keyed = [] if api_key is None else [Depends(HTTPBearer(auto_error=False))]
@@ -79,6 +80,10 @@ def create_app(
     async def schemas() -> dict[str, Any]:
         """The names of the ready-made schemas."""
         return {"schemas": schema_names()}
+
+    @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(reference_page(app.openapi()))
 
     @app.get("/health", tags=["schemax"])
     async def health() -> dict[str, str]:

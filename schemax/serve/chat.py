@@ -101,7 +101,7 @@ def chat_routes(service: Service) -> APIRouter:
         document, param, function = body.schema_asked()
         schema = await service.schemas.of(document, param)
         most = body.max_completion_tokens or body.max_tokens
-        asked = service, body.messages, schema, body, most
+        asked = service, body.messages, schema, body, most, "messages"
         answer = _Answer(service.name, function, bool(body.logprobs))
         if not body.stream:
             return answer.whole(await while_connected(request, complete(*asked)))

@@ -65,13 +65,14 @@ async def complete(
     schema: ClientSchema,
     sampling: Sampling,
     most_tokens: int | None,
+    param: str,
 ) -> Completion:
-    """One instance of what the last message says, behind the others.
+    """One instance of what the last message says, behind the others. param: that these came with.
 
     A model that comes with a prompt of its own, which it was trained on, reads the last message as
     a document in that prompt.
     """
-    asked = await _Asked.of(service, messages, schema, sampling, most_tokens)
+    asked = await _Asked.of(service, messages, schema, sampling, most_tokens, param)
     async with aclosing(service.stream([asked.text], schema, **asked.options)) as items:
         return asked.completion(await anext(items), "")
 
@@ -82,12 +83,13 @@ async def parts(
     schema: ClientSchema,
     sampling: Sampling,
     most_tokens: int | None,
+    param: str,
 ) -> AsyncGenerator[Part | Completion]:
     """The same as its text becomes final, field by field, while passes run; the rest in the end.
 
     Where a value that is required cannot be made, the parts before it are followed by a refusal.
     """
-    asked = await _Asked.of(service, messages, schema, sampling, most_tokens)
+    asked = await _Asked.of(service, messages, schema, sampling, most_tokens, param)
     writer = _Writer(service, asked)
     async with aclosing(service.watch(asked.text, schema, **asked.options)) as events:
         async for event in events:
@@ -107,6 +109,7 @@ class _Asked:
     options: dict[str, Any]
     compiled: CompiledSchema
     is_short: bool
+    param: str
 
     @classmethod
     async def of(
@@ -116,8 +119,9 @@ class _Asked:
         schema: ClientSchema,
         sampling: Sampling,
         most_tokens: int | None,
+        param: str,
     ) -> _Asked:
-        conversation, text = as_prompt(messages)
+        conversation, text = as_prompt(messages, param)
         is_short = most_tokens is not None and most_tokens < _SHORT
         options: dict[str, Any] = {
             "template": service.extractor.template or conversation,
@@ -128,12 +132,12 @@ class _Asked:
             ),
         }
         compiled = await service.compiled(schema, options)
-        return cls(text, schema, options, compiled, is_short)
+        return cls(text, schema, options, compiled, is_short, param)
 
     def completion(self, item: Extraction[Any], sent: str) -> Completion:
         """sent: the text of the parts so far. Raises ApiError where nothing was read at all."""
         if not item.slots:
-            raise _unread(item)
+            raise _unread(item, self.param)
         is_cut = self.is_short and any(s.finish_reason == "length" for s in item.slots if s)
         usage = _usage(self.compiled, self.text, item)
         if item.value is None:
@@ -183,13 +187,13 @@ class _Writer:
                 yield Part(found, item)
 
 
-def _unread(item: Extraction[Any]) -> ApiError:
+def _unread(item: Extraction[Any], param: str) -> ApiError:
     """Clients ask again where the server is at fault, and nowhere else."""
     message = refusal(item)
     if item.is_gone:
         return ApiError(503, message, headers={"Retry-After": "1"})
     code = "context_length_exceeded" if message.startswith(TOO_LONG) else None
-    return ApiError(400, message, param="messages", code=code)
+    return ApiError(400, message, param=param, code=code)
 
 
 def _text(found: Sequence[Piece]) -> str:

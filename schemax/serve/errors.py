@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from schemax.errors import SchemaxError
 from schemax.messages import clipped
+from schemax.serve.json_text import json_text
+
+LINES = "application/x-ndjson"
+
+_KINDS = frozenset({"body", "str"})
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +45,11 @@ class ApiError(Exception):
         error = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
         return {"error": error}
 
+    def response(self) -> Response:
+        # What is quoted of a request may be no UTF-8.
+        text = json_text(self.body)
+        return Response(text, self.status, self.headers, media_type="application/json")
+
     @classmethod
     def of(cls, error: BaseException) -> ApiError:
         """What a client may know of an error: all of its own, and of others that there was one."""
@@ -47,7 +58,13 @@ class ApiError(Exception):
                 return error
             case RequestValidationError():
                 first = error.errors()[0]
-                place = ".".join(str(part) for part in first["loc"] if part != "body")
+                if first["type"] == "json_invalid":  # its place is no parameter's
+                    reason = first.get("ctx", {}).get("error", first["msg"])
+                    return cls(400, clipped(f"the body is no JSON: {reason}"))
+                # Of alternatives, the one that was come furthest with.
+                near = [one for one in error.errors() if one["loc"][:2] == first["loc"][:2]]
+                first = max(near, key=lambda one: len(one["loc"]))
+                place = _place(first["loc"])
                 message = f"{place}: {first['msg']}" if place else str(first["msg"])
                 return cls(400, clipped(message), param=place or None)
             case HTTPException():
@@ -65,9 +82,42 @@ class ApiError(Exception):
         return cls(500, f"the server failed: {type(error).__name__}")
 
 
-async def _answer(_: Request, error: Exception) -> JSONResponse:
-    found = ApiError.of(error)
-    return JSONResponse(found.body, found.status, found.headers)
+@contextmanager
+def at_fault(param: str) -> Iterator[None]:
+    """Refuses what raises SchemaxError as the fault of a parameter (400)."""
+    try:
+        yield
+    except SchemaxError as error:
+        raise ApiError(400, str(error), param=param) from error
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    found, path = ApiError.of(error), clipped(request.url.path)
+    kind = request.headers.get("content-type", "")
+    match error:
+        case HTTPException(status_code=404):
+            found = ApiError(404, f"there is no {path}; /openapi.json lists what there is")
+        case HTTPException(status_code=405):
+            allowed = (error.headers or {}).get("Allow", "another method")
+            said = f"{path} takes {allowed}, not {request.method}"
+            found = ApiError(405, said, headers=error.headers)
+        case RequestValidationError() if kind and not _is_json(kind):
+            found = ApiError(
+                415, f"send application/json, not {clipped(kind)}", param="Content-Type"
+            )
+    return found.response()
+
+
+def _place(parts: Sequence[str | int]) -> str:
+    """As requests write it: input[0].role. Names of alternatives are Pydantic's own."""
+    named = [p for p in parts if p not in _KINDS and not (isinstance(p, str) and "[" in p)]
+    found = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named)
+    return found.removeprefix(".")
+
+
+def _is_json(kind: str) -> bool:
+    kind = kind.partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json") or kind == LINES
 
 
 def install(app: FastAPI) -> None:

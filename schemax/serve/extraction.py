@@ -19,12 +19,12 @@ from schemax.reading.markup import Html
 from schemax.readout import prompt_of
 from schemax.results.transfer import slots_to_json
 from schemax.serve.completion import Sampling
-from schemax.serve.errors import ApiError
+from schemax.serve.errors import LINES, ApiError, at_fault
 from schemax.serve.json_text import json_text
 from schemax.serve.lines import Lines, Rows
 from schemax.serve.schemas import ClientSchema
 from schemax.serve.service import Service
-from schemax.serve.streams import LINES, line_stream, while_connected
+from schemax.serve.streams import line_stream, while_connected
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -108,11 +108,16 @@ def extraction_routes(service: Service) -> APIRouter:
                 await lines.drain()
                 raise
         if kind != "application/json":
-            raise ApiError(415, f"send application/json or {LINES}, not {kind or 'nothing'!r}")
+            raise ApiError(
+                415,
+                f"send application/json or {LINES}, not {kind or 'nothing'!r}",
+                param="Content-Type",
+            )
         body = _parsed(ExtractRequest, await request.body())
         schema = await service.schemas.of(body.declared, "schema")
         keys = chain.from_iterable(one for one in body.documents if isinstance(one, dict))
-        check_kept(body.keep, [*dict.fromkeys(keys)], "the request")
+        with at_fault("keep"):
+            check_kept(body.keep, [*dict.fromkeys(keys)], "the request")
         items = service.stream(body.documents, schema, **body.options(service))
         rows = _slots(items, schema) if body.slots else _rows(items, body)
         if LINES in request.headers.get("accept", ""):

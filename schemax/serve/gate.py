@@ -1,80 +1,106 @@
-"""What every request passes before it reaches a route: its size, its key, its figures."""
+"""What every request passes before it reaches a route: its host, size, key, time, figures."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
+from collections.abc import Collection
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from schemax.serve.errors import ApiError
+from schemax.messages import clipped, some_of
+from schemax.serve.errors import LINES, ApiError
 from schemax.serve.limits import Limits
 from schemax.serve.metrics import Metrics
+from schemax.serve.streams import DEADLINE
 
 # They say nothing of anybody's documents, and a browser or a probe sends no key.
 _OPEN = frozenset({"/", "/health", "/docs", "/openapi.json"})
+_CLOSE = {"Connection": "close"}
 
 
 class Gate:
-    """Refuses requests without the key (401) and larger bodies (413), announced or not, before
-    they are in memory; counts all others. What fails is told to the client alone: no traceback,
-    which may hold text of a document, gets into a log."""
+    """Refuses requests under other names than `hosts` (400), without the key (401), and larger
+    bodies (413), announced or not, before they are in memory; counts all others. What fails is told
+    to the client alone: no traceback, which may hold text of a document, gets into a log.
+
+    A request has its time from here on: for its body (408), and then until its answer begins (504).
+    """
 
     def __init__(
-        self, app: ASGIApp, *, api_key: str | None, limits: Limits, metrics: Metrics
+        self,
+        app: ASGIApp,
+        *,
+        api_key: str | None,
+        limits: Limits,
+        metrics: Metrics,
+        hosts: Collection[str],
     ) -> None:
         self._app, self._metrics, self._limits = app, metrics, limits
         self._key = None if api_key is None else f"Bearer {api_key}".encode()
+        self._hosts = None if "*" in hosts else frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         status, read, began = 0, 0, time.perf_counter()
-        most = self._most(scope)
+        is_by_line, is_whole = _is_by_line(scope), False
+        most = self._limits.stream_bytes if is_by_line else self._limits.body_bytes
+        deadline = asyncio.get_running_loop().time() + self._limits.seconds
+        scope[DEADLINE] = deadline
 
         async def counted() -> Message:
-            nonlocal read
+            nonlocal read, is_whole
             message = await receive()
+            is_whole = not message.get("more_body", False)
             read += len(message.get("body", b""))
             if read > most:
-                raise HTTPException(413, _too_large(most))
+                raise HTTPException(413, _too_large(most), headers=_CLOSE)
             return message
 
         async def told(message: Message) -> None:
             nonlocal status
-            status = message.get("status", status)
+            if "status" in message:
+                status = message["status"]
+                if not limit.expired():
+                    limit.reschedule(None)  # for what is sent then has a limit of its own
             await send(message)
 
         try:
             self._check(scope, most)
-            await self._app(scope, counted, told)
+            # Lines have one each.
+            async with asyncio.timeout_at(None if is_by_line else deadline) as limit:
+                await self._app(scope, counted, told)
         except ClientDisconnect:
             status = 499
         except Exception as error:
             found = ApiError.of(error)
+            if isinstance(error, TimeoutError) and not is_whole:
+                found = self._unfinished()
             if not status:
-                response = JSONResponse(found.body, found.status, found.headers)
-                await response(scope, receive, told)
+                status = found.status
+                await found.response()(scope, receive, send)
         route = scope.get("route")
         path = getattr(route, "path", "other")
         self._metrics.requests.labels(path, status).inc()
         self._metrics.seconds.labels(path).observe(time.perf_counter() - began)
 
-    def _most(self, scope: Scope) -> int:
-        """Bytes of a body, which are those of its lines where it is read line by line."""
-        kind = dict(scope["headers"]).get(b"content-type", b"")
-        is_read_by_line = scope["path"] == "/v1/extract" and kind.lower().startswith(
-            b"application/x-ndjson"
-        )
-        return self._limits.stream_bytes if is_read_by_line else self._limits.body_bytes
-
     def _check(self, scope: Scope, most: int) -> None:
         headers: dict[bytes, Any] = dict(scope["headers"])
+        host = _name(headers.get(b"host", b"").decode("latin-1").lower())
+        if self._hosts is not None and host not in self._hosts:
+            raise ApiError(
+                400,
+                f"this server is not called {clipped(repr(host))}; it answers to "
+                f"{some_of(sorted(self._hosts))}",
+                param="Host",
+                headers=_CLOSE,
+            )
         given = headers.get(b"authorization", b"")
         is_open = self._key is None or scope["path"] in _OPEN
         if not is_open and not secrets.compare_digest(given, self._key or b""):
@@ -82,11 +108,31 @@ class Gate:
                 401,
                 "the key is missing or wrong; send it as Authorization: Bearer KEY",
                 code="invalid_api_key",
-                headers={"WWW-Authenticate": "Bearer", "Connection": "close"},
+                headers={"WWW-Authenticate": "Bearer", **_CLOSE},
             )
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length[:20]) > most:
-            raise ApiError(413, _too_large(most), headers={"Connection": "close"})
+            raise ApiError(413, _too_large(most), headers=_CLOSE)
+
+    def _unfinished(self) -> ApiError:
+        return ApiError(
+            408,
+            f"the body was not complete within {self._limits.seconds:g} seconds; send less at once",
+            headers=_CLOSE,
+        )
+
+
+def _is_by_line(scope: Scope) -> bool:
+    """Whether a body is read line by line."""
+    kind = dict(scope["headers"]).get(b"content-type", b"")
+    is_of_lines: bool = kind.lower().startswith(LINES.encode())
+    return scope["path"] == "/v1/extract" and is_of_lines
+
+
+def _name(host: str) -> str:
+    """Without the port, which IPv6 addresses in brackets have behind these."""
+    name, bracket, _ = host.partition("]")
+    return name + bracket if bracket else host.partition(":")[0]
 
 
 def _too_large(most: int) -> str:

@@ -17,13 +17,12 @@ from starlette.types import Receive, Scope, Send
 
 from schemax.io.rows import RowForm
 from schemax.results import failed
-from schemax.serve.errors import ApiError
+from schemax.serve.errors import LINES, ApiError
 from schemax.serve.json_text import json_text
 from schemax.serve.limits import Limits
 from schemax.serve.schemas import ClientSchema
 from schemax.serve.service import Service
 from schemax.serve.spool import Spool, SpoolError
-from schemax.serve.streams import LINES
 
 # Documents of a window, which is one call of the model; windows under way.
 _WINDOW, _WINDOWS = 64, 4
@@ -184,7 +183,7 @@ class Rows:
         # No list, of which a key is refused that no document has: those behind may have it.
         window = deque(documents.values())
         items = self._service.stream(window, self._schema, **self._options)
-        async with aclosing(items):
+        async with asyncio.timeout(self._service.limits.seconds), aclosing(items):
             async for item in items:
                 index = places[item.index]
                 row = item.to_row(details=bool(self._form.details))

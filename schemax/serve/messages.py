@@ -10,10 +10,11 @@ from pydantic import BaseModel
 from schemax.compiler.conversation import Conversation
 from schemax.serve.errors import ApiError
 
+Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 _ROLES = {"developer": "system", "tool": "user", "function": "user"}
 
 
-class Part(BaseModel):
+class Content(BaseModel):
     """A part of a message's content."""
 
     type: str
@@ -23,12 +24,12 @@ class Part(BaseModel):
 class Message(BaseModel):
     """A message; of a call of a tool, what it was called with is its content."""
 
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[Part] | None = None
+    role: Role
+    content: str | list[Content] | None = None
     tool_calls: list[dict[str, Any]] | None = None
 
-    def text(self, place: int) -> str:
-        """Raises ApiError (400) for what is no text."""
+    def text(self, place: str) -> str:
+        """place: of the message in its request. Raises ApiError (400) for what is no text."""
         if isinstance(self.content, str):
             return self.content
         if self.content is None:
@@ -38,20 +39,25 @@ class Message(BaseModel):
             if part.text is None:
                 raise ApiError(
                     400,
-                    f"messages[{place}] has a part of type {part.type!r}; only text is read",
-                    param=f"messages[{place}].content",
+                    f"{place} has a part of type {part.type!r}; only text is read",
+                    param=f"{place}.content",
                 )
         return "\n".join(part.text or "" for part in self.content)
 
 
-def as_prompt(messages: Sequence[Message]) -> tuple[Conversation, str]:
+def as_prompt(messages: Sequence[Message], param: str) -> tuple[Conversation, str]:
     """The messages before the last one, and the last one's text, which is the document.
+
+    param: that the messages came with.
 
     Raises ApiError (400) where the last one is not the user's, or is empty.
     """
-    said = [(_ROLES.get(m.role, m.role), m.text(place)) for place, m in enumerate(messages)]
+    said = [
+        (_ROLES.get(message.role, message.role), message.text(f"{param}[{place}]"))
+        for place, message in enumerate(messages)
+    ]
     if not said or said[-1][0] != "user" or not said[-1][1].strip():
         raise ApiError(
-            400, "the last message must be the user's, with the text to read", param="messages"
+            400, f"{param} must end with a message of the user's, the text to read", param=param
         )
     return Conversation(tuple(said[:-1])), said[-1][1]

@@ -12,9 +12,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
+from schemax.messages import clipped
 from schemax.serve.completion import Completion, Part, Sampling, complete, parts
 from schemax.serve.errors import ApiError
-from schemax.serve.messages import Message
+from schemax.serve.messages import Content, Message, Role
 from schemax.serve.service import Service
 from schemax.serve.streams import event_stream, while_connected
 
@@ -41,11 +42,42 @@ class Tool(BaseModel):
     parameters: dict[str, Any] | None = None
 
 
+class InputItem(BaseModel):
+    """A message, a call of a function, what it returned, or how a model came to these."""
+
+    type: str = "message"
+    role: Role | None = None
+    content: str | list[Content] | None = None
+    arguments: str | None = None
+    output: str | list[Content] | None = None
+
+    def message(self, place: int) -> Message | None:
+        """As chats say it; None for what no prompt shows. Raises ApiError (400)."""
+        param = f"input[{place}]"
+        match self.type:
+            case "message" if self.role is not None:
+                return Message(role=self.role, content=self.content)
+            case "message":
+                raise ApiError(400, f"{param} is a message without a role", param=f"{param}.role")
+            case "function_call":
+                return Message(role="assistant", content=self.arguments or "")
+            case "function_call_output":
+                return Message(role="tool", content=self.output or "")
+            case "reasoning":
+                return None
+        reason = "this server keeps no items; send what it stands for"
+        if self.type != "item_reference":
+            reason = "messages, function_call, function_call_output and reasoning are read"
+        raise ApiError(
+            400, f"{param} is of type {clipped(repr(self.type))}: {reason}", param=f"{param}.type"
+        )
+
+
 class ResponsesRequest(Sampling):
     """A request of OpenAI's responses. What is not named here is ignored."""
 
     model: str | None = None
-    input: str | list[Message]
+    input: str | list[InputItem]
     instructions: str | None = None
     text: Text = Text()
     tools: list[Tool] | None = None
@@ -54,10 +86,12 @@ class ResponsesRequest(Sampling):
     stream: bool | None = None
 
     def messages(self) -> list[Message]:
-        """What is said, the instructions first."""
-        said = self.input
-        if isinstance(said, str):
-            said = [Message(role="user", content=said)]
+        """What is said, the instructions first. Raises ApiError (400)."""
+        if isinstance(self.input, str):
+            said = [Message(role="user", content=self.input)]
+        else:
+            found = (item.message(place) for place, item in enumerate(self.input))
+            said = [message for message in found if message is not None]
         if self.instructions is None:
             return said
         return [Message(role="system", content=self.instructions), *said]
@@ -94,7 +128,7 @@ def responses_routes(service: Service) -> APIRouter:
         """Structured outputs of `text.format`, or the arguments of the one function of `tools`."""
         document, param, function = body.schema_asked()
         schema = await service.schemas.of(document, param)
-        asked = service, body.messages(), schema, body, body.max_output_tokens
+        asked = service, body.messages(), schema, body, body.max_output_tokens, "input"
         answer = (_Answer if function is None else _Call)(service.name, body, function)
         if body.stream:
             return await event_stream(request, answer.events(parts(*asked)))

@@ -15,7 +15,7 @@ from schemax.byte_cache import ByteCache
 from schemax.catalog import load_schema
 from schemax.compiler import CompiledSchema
 from schemax.schema import AttrSchema
-from schemax.serve.errors import ApiError
+from schemax.serve.errors import ApiError, at_fault
 from schemax.serve.limits import Limits
 
 _Key: TypeAlias = tuple[type, str]
@@ -48,7 +48,7 @@ class Schemas:
         """Of a JSON Schema document, or of the name of a ready-made one.
 
         A new one is read in a thread, since that takes its time. Raises ApiError (400, 422) for
-        what is no declaration, and says why; InputError for an unknown name.
+        what is no declaration, and says why.
         """
         if not isinstance(document, (str, Mapping)):
             raise ApiError(400, f"{param} must be a JSON Schema object", param=param)
@@ -58,7 +58,8 @@ class Schemas:
             found = self._kept.get(key)
             if found is None:
                 # One client that leaves takes the declaration from no other.
-                found = await asyncio.shield(self._coming.get(key) or self._start(key))
+                with at_fault(param):
+                    found = await asyncio.shield(self._coming.get(key) or self._start(key))
         except ApiError as error:  # which others may be told as well, of a part of another name
             raise ApiError(error.status, str(error), param=param) from error
         except RecursionError:

@@ -47,7 +47,7 @@ class Service:
     async def stream(
         self, documents: Sequence[Any], schema: ClientSchema, **options: Any
     ) -> AsyncGenerator[Extraction[Any]]:
-        """Extractions as they finish. Raises TimeoutError, and ApiError for too many documents."""
+        """Extractions as they finish. Raises ApiError for too many documents."""
         if len(documents) > self.limits.documents:
             raise ApiError(
                 422,
@@ -56,10 +56,8 @@ class Service:
                 param="documents",
             )
         with self.queue.place_for(len(documents)):
-            async with (
-                asyncio.timeout(self.limits.seconds),
-                aclosing(aiter(await self._extractions(documents, schema, options))) as items,
-            ):
+            found = await self._extractions(documents, schema, options)
+            async with aclosing(aiter(found)) as items:
                 async for item in items:
                     self.metrics.documents.labels("read" if item.ok else "failed").inc()
                     self.metrics.written.inc(written(item.slots))

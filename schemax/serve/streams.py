@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 from fastapi import Request
 from fastapi.responses import StreamingResponse
 
-from schemax.serve.errors import ApiError
+from schemax.serve.errors import LINES, ApiError
 from schemax.serve.json_text import json_text
 
 T = TypeVar("T")
 
-LINES = "application/x-ndjson"
+DEADLINE = "schemax.deadline"
+"""The key of a request's scope: when its time is over, by the clock of the event loop."""
 
 
 async def event_stream(
@@ -64,12 +65,12 @@ async def channel(
             await task
 
 
-async def _pumped(items: AsyncGenerator[T], ahead: int = 64) -> AsyncGenerator[T]:
-    """Items, made so far ahead of who takes them: where nobody does, their time limit ends them."""
+async def _pumped(items: AsyncGenerator[T], deadline: float, ahead: int = 64) -> AsyncGenerator[T]:
+    """Items, made so far ahead of who takes them: where nobody does, the time limit ends them."""
     room = asyncio.Semaphore(ahead)
 
     async def work(put: Callable[[T], None]) -> None:
-        async with aclosing(items):
+        async with asyncio.timeout_at(deadline), aclosing(items):
             async for item in items:
                 await room.acquire()
                 put(item)
@@ -87,7 +88,7 @@ async def _stream(
     last: str,
     media_type: str,
 ) -> StreamingResponse:
-    items = _pumped(items)
+    items = _pumped(items, request.scope[DEADLINE])
     first = await while_connected(request, anext(items, None))
 
     async def body() -> AsyncGenerator[str]:

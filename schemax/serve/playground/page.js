@@ -138,6 +138,7 @@ part("ask").onsubmit = async (event) => {
   event.preventDefault();
   part("run").disabled = true;
   say("reading ...");
+  part("result").hidden = true; // of what was asked before
   try {
     const asked = { schema: schema(), document: part("text").value };
     const found = await follow(await ask("v1/trace", asked, "text/event-stream"));
