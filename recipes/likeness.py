@@ -1,10 +1,11 @@
-"""Demonstrations chosen for each document by likeness, beside the same for all documents.
+"""Demonstrations by likeness, in a row and side by side, beside the same for all documents.
 
 python -m recipes.likeness LABELS TEST --model FOLDER [--shots 4,8] [--limit 24]
 
 After ExtractGPT (Brinkmann et al., 2024), which shows every document the labelled ones that are
-most like it. Every document then has an instruction of its own, which nothing shares: the price
-stands beside F1. Likeness is that of words, whatever their order.
+most like it. In a row, every document has an instruction of its own, which nothing shares; side by
+side (`nearest_examples`), every demonstration is read once for all documents. The price stands
+beside F1. Likeness is that of words, whatever their order.
 """
 
 from __future__ import annotations
@@ -52,14 +53,15 @@ def read(
     extractor: Extractor,
     documents: Sequence[Example],
     schemas: Mapping[str, type[BaseModel]],
-    shown: Mapping[int, Sequence[FewShotExample]],
-    *,
-    shared: bool,
+    shown: Mapping[str, Sequence[FewShotExample]],
+    names: Sequence[str],
+    nearest: int = 0,
 ) -> tuple[Scores, float]:
-    """Scores, and seconds a document. shared: whether a category has one instruction."""
-    names = [one.category if shared else f"{n}" for n, one in enumerate(documents)]
+    """Scores, and seconds a document.
+
+    names: (documents,) of the prompts that they stand in; shown: what each of these shows.
+    """
     asked = {name: schemas[one.category] for name, one in zip(names, documents, strict=True)}
-    examples = {name: list(shown[n]) for n, name in enumerate(names)}
     records = [
         {"category": name, "text": one.text} for name, one in zip(names, documents, strict=True)
     ]
@@ -68,8 +70,8 @@ def read(
         records,
         asked,
         category="category",
-        examples=examples,
-        decoding=resolve_decoding("isolated:extractive=true"),
+        examples=shown,
+        decoding=resolve_decoding(f"isolated:extractive=true:nearest_examples={nearest}"),
     )
     items = sorted(stream, key=lambda item: item.index)
     seconds = (time.perf_counter() - started) / len(documents)
@@ -101,15 +103,27 @@ def main() -> None:
         for category, schema in schemas.items()
     }
     print("| shown | demonstrations | F1 | strict F1 | seconds a document |\n|---|---|---|---|---|")
+    categories = [one.category for one in documents]
+    apart = [f"{n}" for n in range(len(documents))]
+    pools = {
+        category: [shot(row) for row, one in enumerate(pool) if one.category == category]
+        for category in dict.fromkeys(categories)
+    }
     for count in map(int, options.shots.split(",")):
-        chosen: dict[str, list[list[int]]] = {
-            "the same": [same(pool, one, count, names[one.category]) for one in documents],
-            "the most alike": [alike(pool, one, count) for one in documents],
-        }
-        for name, rows in chosen.items():
-            shown = {n: [shot(row) for row in some] for n, some in enumerate(rows)}
-            is_shared = name == "the same"
-            scores, seconds = read(extractor, documents, schemas, shown, shared=is_shared)
+        fixed, own = (
+            {name: [shot(row) for row in rows] for name, rows in zip(to, chosen, strict=True)}
+            for to, chosen in (
+                (categories, [same(pool, one, count, names[one.category]) for one in documents]),
+                (apart, [alike(pool, one, count) for one in documents]),
+            )
+        )
+        for name, shown, to, nearest in (
+            ("the same", fixed, categories, 0),
+            ("the most alike, in a row", own, apart, 0),
+            ("the most alike, side by side", pools, categories, count),
+        ):
+            extractor.model.forget_prefixes()
+            scores, seconds = read(extractor, documents, schemas, shown, to, nearest)
             low, high = f1_interval(scores.counts())
             print(
                 f"| {name} | {count} | {scores.protocol.f1:.3f} ({low:.3f} to {high:.3f}) "
