@@ -7,7 +7,7 @@ import logging
 import threading
 from array import array
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from io import BytesIO
 from typing import Any
@@ -35,7 +35,7 @@ def pdfium_for(name: str) -> Any:
 
 @contextmanager
 def _opened(data: bytes) -> Iterator[Any]:
-    """A document of PDFium, for this thread alone. Raises ValueError for one that cannot be read."""
+    """A document of PDFium, for this thread alone. Raises ValueError for an unreadable one."""
     pdfium = pdfium_for("a PDF file")
     with _LOCK:
         try:
@@ -130,7 +130,7 @@ def _letters(codes: list[int], at: int, code: int) -> str:
     return chr(code)
 
 
-def _coordinates(page: Any, raw: Any) -> Any:
+def _coordinates(page: Any, raw: Any) -> Callable[..., tuple[float, ...]]:
     """From the page's own coordinates to points from its top left corner, as it is shown."""
     width, height = page.get_size()
 
@@ -144,11 +144,12 @@ def _coordinates(page: Any, raw: Any) -> Any:
     by_y = [(up[i] - origin[i]) / 100 for i in (0, 1)]
 
     def box(left: float, top: float, right: float, bottom: float) -> tuple[float, ...]:
-        across = [
-            origin[0] + x * by_x[0] + y * by_y[0] for x in (left, right) for y in (top, bottom)
-        ]
-        down = [origin[1] + x * by_x[1] + y * by_y[1] for x in (left, right) for y in (top, bottom)]
-        return min(across), min(down), max(across), max(down)
+        # Pages are turned by right angles alone, so that two corners say all.
+        corners = (left, top), (right, bottom)
+        (x, other_x), (y, other_y) = (
+            [origin[side] + a * by_x[side] + b * by_y[side] for a, b in corners] for side in (0, 1)
+        )
+        return min(x, other_x), min(y, other_y), max(x, other_x), max(y, other_y)
 
     return box
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import logging
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -29,12 +30,15 @@ from schemax.io.document_files import (
 )
 from schemax.io.excel import EXCEL, openpyxl_for, read_excel, read_sheet_header
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
-from schemax.io.storage import expand, optional, reading, suffixes
-from schemax.messages import perhaps, some_of
+from schemax.io.storage import expand, is_folder, optional, reading, suffixes
+from schemax.messages import counted, perhaps, some_of
+
+logger = logging.getLogger(__name__)
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather")
 CSV = (".csv", ".tsv")
+JSON = (".jsonl", ".ndjson", ".json")
 
 # What is surely not JSON Lines, which any other suffix stands for.
 _FOREIGN = (
@@ -112,7 +116,7 @@ class Source:
         required: groups of columns; where a file has columns, it must have one of each group.
         Raises InputError for what matches nothing, cannot be opened, or lacks columns.
         """
-        files = tuple(file for name in names for file in expand(name))
+        files = tuple(file for name in names for file in _files_of(name))
         if not files:
             raise InputError("no input is named")
         if STANDARD in files and len(files) > 1:
@@ -162,6 +166,21 @@ class Source:
                     if several and not is_named and isinstance(record, InputError):
                         record = InputError(f"{file}, {record.message}")
                     yield record
+
+
+def _files_of(name: str) -> list[str]:
+    """What a name stands for; of a folder, the files of known kinds."""
+    found = expand(name)
+    if not is_folder(name):
+        return found
+    known = (*JSON, *CSV, *PARQUET, *ARROW, *EXCEL)
+    files = [file for file in found if is_document(file) or suffixes(file)[0] in known]
+    if not files:
+        raise InputError(f"cannot read {name}: no file in it is of a known kind")
+    if others := sorted(set(found) - set(files)):
+        count = counted(len(others), "file")
+        logger.warning("%s: %s of other kinds left out: %s", name, count, some_of(others))
+    return files
 
 
 def read_file(name: str, columns: Sequence[str] | None = None) -> Generator[Record, None, None]:

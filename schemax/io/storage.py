@@ -85,14 +85,19 @@ def filesystem(name: str) -> tuple[Any, str]:
     return Store(system, name), path
 
 
+def is_folder(name: str) -> bool:
+    """Whether a path is a folder; an address is one that ends in /."""
+    return name.endswith("/") if is_remote(name) else local_path(name).is_dir()
+
+
 def expand(name: str) -> list[str]:
     """The files that a name stands for, sorted: itself, what its wildcards match, or what is in it.
 
-    A file whose name holds such characters is meant itself. Of a folder (of an address that ends in
-    /) all files are meant, those of folders in it among them, but for hidden ones and what runs
-    leave beside tables. Raises InputError for no match.
+    A file whose name holds such characters is meant itself. In a folder are also the files of
+    folders in it, but no hidden ones and not what runs leave beside tables. Raises InputError for
+    no match.
     """
-    if name.endswith("/") if is_remote(name) else local_path(name).is_dir():
+    if is_folder(name):
         return _files_in(name)
     if not _WILDCARDS.search(name):
         return [name]

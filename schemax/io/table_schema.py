@@ -4,7 +4,7 @@ A table has `id` and `index`, the columns that were kept of the input, `_schema`
 several, the columns of the schema, `_error` (why a row failed, else null) and `_field_errors` (what
 could not be used of a row that did not). With details, there is `_least_confidence`, and every
 field has `NAME__confidence`; with all of them also `NAME__raw`, `NAME__legal_probability`,
-`NAME__span` and `NAME__note`; of an input of PDF, DOCX, HTML or text files `NAME__location` as well.
+`NAME__span` and `NAME__note`; of PDF, DOCX, HTML and text files `NAME__location` as well.
 """
 
 from __future__ import annotations
