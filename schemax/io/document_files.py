@@ -94,7 +94,7 @@ def load_documents(
     from schemax.io.readers import Source
 
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    source = Source.of(map(os.fspath, names))
+    source = Source.of([os.fspath(name) for name in names])
     for file in source.files:
         if not is_document(file):
             raise InputError(f"cannot read {file}: it is no document ({' '.join(_READ)})")
@@ -134,7 +134,7 @@ def _text_of(data: bytes, name: str) -> FileText:
         raise ValueError("it has no text")
     if len(text) > MOST_CHARACTERS:
         raise ValueError(f"it has more than {MOST_CHARACTERS:,} characters; split it")
-    return FileText(text, name)
+    return FileText.of(text, name)
 
 
 def _flowing(data: bytes, suffix: str) -> str:

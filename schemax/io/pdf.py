@@ -15,7 +15,7 @@ from typing import Any
 from schemax.documents import MOST_CHARACTERS
 from schemax.io.storage import optional
 from schemax.messages import counted, some_of
-from schemax.reading.file_text import FileText
+from schemax.reading.file_text import Box, FileText
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def read_pdf(data: bytes, name: str) -> FileText:
             "%s: no text layer on %s of %d: %s; text in images is not read",
             *(name, counted(len(without), "page"), total, some_of(map(str, without))),
         )
-    return FileText("".join(text), name, pages, boxes)
+    return FileText.of("".join(text), name, pages, boxes)
 
 
 def _page_text(document: Any, number: int, boxes: array[float]) -> str:
@@ -96,8 +96,7 @@ def _page_text(document: Any, number: int, boxes: array[float]) -> str:
     try:
         with closing(document[number]) as page, closing(page.get_textpage()) as letters:
             to_page = _coordinates(page, raw)
-            sides = [ctypes.c_double() for _ in range(4)]
-            places = [ctypes.byref(side) for side in sides]
+            place = raw.FS_RECTF()
             found: list[str] = []
             codes = [
                 raw.FPDFText_GetUnicode(letters.raw, at) for at in range(letters.count_chars())
@@ -107,9 +106,9 @@ def _page_text(document: Any, number: int, boxes: array[float]) -> str:
                 if not piece:
                     continue
                 box = (0.0, 0.0, 0.0, 0.0)
-                if not piece.isspace() and raw.FPDFText_GetCharBox(letters.raw, at, *places):
-                    left, right, bottom, top = (side.value for side in sides)
-                    box = to_page(left, top, right, bottom)
+                # As high as its font, so that a comma is as high as the digits beside it.
+                if not piece.isspace() and raw.FPDFText_GetLooseCharBox(letters.raw, at, place):
+                    box = to_page(place.left, place.top, place.right, place.bottom)
                 boxes.extend(box * len(piece))
                 found.append(piece)
             return "".join(found)
@@ -130,7 +129,7 @@ def _letters(codes: list[int], at: int, code: int) -> str:
     return chr(code)
 
 
-def _coordinates(page: Any, raw: Any) -> Callable[..., tuple[float, ...]]:
+def _coordinates(page: Any, raw: Any) -> Callable[..., Box]:
     """From the page's own coordinates to points from its top left corner, as it is shown."""
     width, height = page.get_size()
 
@@ -143,7 +142,7 @@ def _coordinates(page: Any, raw: Any) -> Callable[..., tuple[float, ...]]:
     by_x = [(right[i] - origin[i]) / 100 for i in (0, 1)]
     by_y = [(up[i] - origin[i]) / 100 for i in (0, 1)]
 
-    def box(left: float, top: float, right: float, bottom: float) -> tuple[float, ...]:
+    def box(left: float, top: float, right: float, bottom: float) -> Box:
         # Pages are turned by right angles alone, so that two corners say all.
         corners = (left, top), (right, bottom)
         (x, other_x), (y, other_y) = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from schemax.reading.markup import MarkedUp, as_plain
 
@@ -42,20 +42,22 @@ class FileText(MarkedUp):
     pages: array[int] | None
     _boxes: array[float]
 
-    def __new__(
+    @classmethod
+    def of(
         cls,
         text: str,
         file: str,
         pages: array[int] | None = None,
         boxes: array[float] | None = None,
-    ) -> FileText:
-        made = super().__new__(cls, text, text, as_plain(text)._runs)
+    ) -> Self:
+        """A text with its places; see the class."""
+        made = cls(text, text, as_plain(text)._runs)
         made.file, made.pages = file, pages
         made._boxes = array("f") if boxes is None else boxes
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.plain, self.file, self.pages, self._boxes)
+        return type(self).of, (self.plain, self.file, self.pages, self._boxes)
 
     def location(self, start: int, end: int) -> Location:
         """Of `self[start:end]`, which must not be empty."""
