@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import resource
+import shlex
+import shutil
 import socket
 import sys
 import time
 from collections.abc import Callable
-from io import BytesIO
+from contextlib import redirect_stdout
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +24,22 @@ import pytest
 from command_line import jsonl
 from document_files import ENCRYPTED, docx_of, invoice, pdf, word
 from test_report import data_of
+from typer.testing import CliRunner
 
 import schemax
 from schemax import AttrSchema, Extractor, InputError, attr, load_document, load_documents
 from schemax.attributes import compile_attributes
+from schemax.cli import app
 from schemax.compiler import TextCodec
 from schemax.formats import get_format
 from schemax.io.document_files import read_document
 from schemax.io.readers import Source
 from schemax.reading.file_text import FileText
 from schemax.report import pages
+from schemax.resources import resource_dir
 from schemax.results import Extraction, SlotText, build
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 class Invoice(AttrSchema):
@@ -472,6 +481,34 @@ def test_a_report_has_room_for_so_many_pages(
     with_pages = [row for row in rows if "p" in row]
     assert len(rows) == 40
     assert 0 < len(with_pages) < 40
+
+
+def test_the_example_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (DOCS / "files.md").read_text("utf-8")
+    blocks = re.findall(r"^```(python|bash|text)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert [kind for kind, _ in blocks] == ["bash", "python", "bash", "python", "text"]
+    _, (_, declaration), (_, command), (_, code), (_, shown) = blocks
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCHEMAX_MODEL", str(resource_dir("embedded")))
+    (tmp_path / "inbox").mkdir()
+    shutil.copy(DOCS / "samples" / "invoice.pdf", "inbox")
+    Path("invoice.py").write_text(declaration)
+    arguments = shlex.split(command.replace("inbox/*.pdf", "inbox/invoice.pdf"))[1:]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    (row,) = pq.read_table("invoices.parquet").to_pylist()
+    assert (row["number"], row["total"]) == ("INV-2031", 282.5)
+    assert (row["total__location"]["page"], len(row["total__location"]["boxes"])) == (1, 1)
+    assert "data:image/jpeg" in Path("report.html").read_text("utf-8")
+    command = "schemax report invoices.parquet -o again.html"
+    result = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert result.exit_code == 0, result.output
+    (again,) = data_of(Path("again.html").read_text("utf-8"))["rows"]
+    assert again["p"][0][1].startswith("data:image/jpeg")
+    printed = StringIO()
+    with redirect_stdout(printed):
+        exec(compile(declaration + code, "files.md", "exec", dont_inherit=True), {"__name__": "x"})
+    assert printed.getvalue() == shown
 
 
 def test_documents_are_not_written(tmp_path: Path) -> None:
