@@ -22,7 +22,7 @@ import fsspec
 import pyarrow.parquet as pq
 import pytest
 from command_line import jsonl
-from document_files import ENCRYPTED, docx_of, invoice, pdf, word
+from document_files import ENCRYPTED, docx_of, form, invoice, pdf, word
 from test_report import data_of
 from typer.testing import CliRunner
 
@@ -139,6 +139,15 @@ def test_boxes_are_where_the_page_shows_them(
 def test_words_that_a_line_breaks_are_whole() -> None:
     text = read(pdf([(72, 700, "a stain-"), (72, 686, "less steel of type AB-"), (72, 672, "12")]))
     assert text == "a stainless steel of type AB-\n12"
+
+
+def test_values_of_a_form_are_read() -> None:
+    text = read(form("Ada Lovelace"))
+    assert text == "Your name:\nAda Lovelace"
+    page, ((left, top, _, bottom),), _ = located(text, "Ada Lovelace")
+    assert page == 1
+    assert 150 <= left < 160
+    assert 842 - 712 <= top < bottom <= 842 - 690
 
 
 def test_texts_of_files_travel() -> None:

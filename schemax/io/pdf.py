@@ -45,6 +45,7 @@ def _opened(data: bytes) -> Iterator[Any]:
                 raise ValueError("it is encrypted; save it without its password") from None
             raise ValueError(f"it is damaged: {error}") from None
         with closing(document):
+            document.init_forms()  # so that values of fields are drawn; has no JavaScript
             yield document
 
 
@@ -94,6 +95,7 @@ def _page_text(document: Any, number: int, boxes: array[float]) -> str:
     pdfium = pdfium_for("a PDF file")
     raw = pdfium.raw
     try:
+        _draw_notes(document, number, raw)
         with closing(document[number]) as page, closing(page.get_textpage()) as letters:
             to_page = _coordinates(page, raw)
             place = raw.FS_RECTF()
@@ -114,6 +116,13 @@ def _page_text(document: Any, number: int, boxes: array[float]) -> str:
             return "".join(found)
     except pdfium.PdfiumError as error:
         raise ValueError(f"page {number + 1} is damaged: {error}") from None
+
+
+def _draw_notes(document: Any, number: int, raw: Any) -> None:
+    """Makes form fields and annotations of a page a part of what the page shows."""
+    with closing(document[number]) as page:
+        if raw.FPDFPage_GetAnnotCount(page.raw):
+            raw.FPDFPage_Flatten(page.raw, raw.FLAT_NORMALDISPLAY)
 
 
 def _letters(codes: list[int], at: int, code: int) -> str:
