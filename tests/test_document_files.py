@@ -444,6 +444,21 @@ def test_a_run_over_documents_goes_on(extractor: Extractor, tmp_path: Path) -> N
     assert (rest.rows, rest.computed) == (4, 2)
 
 
+def test_a_file_that_was_mended_is_read_again(extractor: Extractor, tmp_path: Path) -> None:
+    place, out = inbox(tmp_path), tmp_path / "out.csv"
+    options: Any = {"extractor": extractor, "details": True}
+    first = schemax.extract_files(Invoice, place, out, **options)
+    assert (first.rows, first.failed) == (4, 1)
+    (place / "b.PDF").write_bytes(invoice())
+    again = schemax.extract_files(Invoice, place, out, retry_failed=True, **options)
+    assert (again.rows, again.failed, again.computed) == (4, 0, 1)
+    (place / "b.PDF").write_bytes(b"")
+    schemax.extract_files(Invoice, place, out, overwrite=True, **options)
+    (place / "a.pdf").write_bytes(invoice("INV-9"))  # of which there is a row
+    with pytest.raises(InputError, match=r"input .*a\.pdf changed"):
+        schemax.extract_files(Invoice, place, out, retry_failed=True, **options)
+
+
 def test_long_documents_are_read_in_chunks(extractor: Extractor, tmp_path: Path) -> None:
     lines = [(72, 800 - 7 * n, f"Position {n} of the order, 12 pieces at 4.50") for n in range(100)]
     (tmp_path / "long.pdf").write_bytes(pdf(*[lines] * 6))
