@@ -22,7 +22,7 @@ from schemax.extractor import Extractor, extract
 from schemax.formats import OutputFormat, register_format
 from schemax.ready_made import schema_names
 from schemax.report import report
-from schemax.results import Extraction, FieldError, FieldResult, Span
+from schemax.results import Extraction, FieldError, FieldResult, Location, Span
 from schemax.schema import AttrSchema
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from schemax.discovery import discover
     from schemax.io.arrow import arrow_schema
     from schemax.io.dataframes import extract_frame
+    from schemax.io.document_files import load_document, load_documents
     from schemax.io.job import extract_files
     from schemax.io.summary import Summary
 
@@ -45,6 +46,7 @@ __all__ = [
     "FieldError",
     "FieldResult",
     "InputError",
+    "Location",
     "ModelError",
     "OutputFormat",
     "SchemaError",
@@ -61,6 +63,8 @@ __all__ = [
     "extract",
     "extract_files",
     "extract_frame",
+    "load_document",
+    "load_documents",
     "load_schema",
     "load_schemas",
     "register_format",
@@ -75,6 +79,8 @@ _LAZY = {
     "discover": "schemax.discovery",
     "extract_files": "schemax.io.job",
     "extract_frame": "schemax.io.dataframes",
+    "load_document": "schemax.io.document_files",
+    "load_documents": "schemax.io.document_files",
 }
 
 

@@ -173,13 +173,15 @@ def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:
 
 
 def _read(index: int, record: Any, shown: Shown) -> Document:
-    if isinstance(record, InputError):  # a reader's, in place of a record that it could not read
-        return Document(index, None, None, None, str(record))
     document_id = category = None
-    if isinstance(record, Mapping):
-        found_id, found_category = record.get(shown.id), record.get(shown.category)
+    is_unread = isinstance(record, InputError)  # a reader's, in place of what it could not read
+    there = getattr(record, "cells", None) if is_unread else record
+    if isinstance(there, Mapping):
+        found_id, found_category = there.get(shown.id), there.get(shown.category)
         document_id = None if _is_missing(found_id) else str(found_id)
         category = None if found_category is None else str(found_category)
+    if is_unread:
+        return Document(index, document_id, category, None, str(record))
     try:
         text, texts = shown_text(record, shown)
     except ValueError as error:

@@ -1,8 +1,8 @@
 """Code of the documentation, run as it stands there, page by page and from top to bottom.
 
 Models of the Hub and CUDA devices become the embedded model on a CPU; nothing else is changed. What
-a page prints has to be what it shows. Pages about servers, tasks, discovery
-and ready-made schemas have tests of their own.
+a page prints has to be what it shows. Pages about servers, files, tasks,
+discovery and ready-made schemas have tests of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from schemax.resources import resource_dir
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = str(resource_dir("embedded"))
-ELSEWHERE = {"coming-from.md", "serve.md", "servers.md", "discover.md", "schemas.md"}
+ELSEWHERE = {"coming-from.md", "serve.md", "servers.md", "discover.md", "schemas.md", "files.md"}
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]

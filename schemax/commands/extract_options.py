@@ -11,8 +11,9 @@ from schemax.io.writers import Formulas
 from schemax.reading.markup import Html
 
 INPUT_HELP = (
-    "Files, addresses (s3://...) and patterns ('*.parquet'): JSON Lines (also .gz, .zst), .csv, "
-    ".xlsx, .parquet, .arrow, .feather. - reads JSON Lines from stdin."
+    "Files, folders, addresses (s3://...) and patterns ('*.parquet'): JSON Lines (also .gz, .zst), "
+    ".csv, .xlsx, .parquet, .arrow, .feather; documents, each of which is one record: .pdf, .docx, "
+    ".html, .txt, .md. - reads JSON Lines from stdin."
 )
 
 

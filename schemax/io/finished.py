@@ -17,6 +17,7 @@ from schemax.errors import InputError
 from schemax.io import fingerprint
 from schemax.io.checkpoint import Checkpoint, Row
 from schemax.io.columns import Column
+from schemax.io.document_files import is_document
 from schemax.io.readers import read_file
 from schemax.io.storage import is_file, reading, remove_file, sidecar, writing
 from schemax.io.summary import Summary
@@ -169,18 +170,24 @@ _SAME = ("limit", "shard", "keep", "details")
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A finished table some of whose rows have failed: `failed` has their indexes."""
+    """A finished table some of whose rows have failed: `failed` has their indexes.
+
+    documents: inputs that are a failed row each. They may have been mended since.
+    """
 
     output: str
     record: RunRecord
     failed: frozenset[int]
+    documents: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, output: str) -> Retry:
         """Raises InputError for a table that no run over files has made."""
         record = read_run_record(output)
         rows = read_results(output, record.table)
-        return cls(output, record, frozenset(r["index"] for r in rows if r["attributes"] is None))
+        failed = {row["index"]: row["id"] for row in rows if row["attributes"] is None}
+        documents = filter(is_document, filter(None, failed.values()))
+        return cls(output, record, frozenset(failed), frozenset(documents))
 
     @property
     def digest(self) -> str:
@@ -199,7 +206,10 @@ class Retry:
         known: what the rows of the run depend on.
         """
         now = {k: v for k, v in known.items() if k in _SAME or k.startswith("input ")}
-        found = fingerprint.differences(self.record.settings, now)
+        before = self.record.settings
+        mended = {f"input {name}" for name in self.documents}
+        now |= {key: before[key] for key in mended & now.keys() & before.keys()}
+        found = fingerprint.differences(before, now)
         if is_typed(self.output) and table != self.record.table:
             found.append("the columns changed")
         if found:

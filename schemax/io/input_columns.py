@@ -11,6 +11,7 @@ from schemax.documents import Shown
 from schemax.io.arrow_in import arrow_schema_of
 from schemax.io.arrow_out import is_native
 from schemax.io.columns import Column, Schemas, Type
+from schemax.io.document_files import is_document
 from schemax.io.readers import ARROW, CSV, PARQUET, Source, read_file
 from schemax.io.records import STANDARD
 from schemax.io.storage import optional, reading, suffixes
@@ -41,7 +42,7 @@ def _one(name: str, columns: set[Column]) -> Column:
 
 def _columns_of(file: str, keep: Sequence[str]) -> Iterable[Column]:
     suffix = suffixes(file)[0]
-    if file == STANDARD or suffix in CSV:
+    if file == STANDARD or suffix in CSV or is_document(file):
         return [Column(name, "string") for name in keep]
     if suffix in (*PARQUET, *ARROW):
         with reading(file) as handle:

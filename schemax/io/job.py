@@ -19,6 +19,7 @@ from schemax.extractor import Extractor, loaded
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint
 from schemax.io.columns import Schemas
+from schemax.io.document_files import is_document
 from schemax.io.finished import Retry, RunRecord, finished_note
 from schemax.io.input_columns import kept_columns, tell_of_columns
 from schemax.io.long_documents import TooLong
@@ -71,9 +72,10 @@ def extract_files(
     gets its name when all rows are done. A record that fails stops nothing: its row says why.
 
     schema: a Pydantic model, or one per category.
-    inputs, output: paths, addresses (s3://...) and, of inputs, patterns ("*.parquet"): JSON Lines
-        (also .gz, .zst), CSV, Parquet or Arrow, by their suffix. "-" is stdin or stdout, which hold
-        JSON Lines; a run that reads stdin or writes to stdout cannot be resumed.
+    inputs, output: paths, addresses (s3://...) and, of inputs, patterns ("*.parquet") and folders:
+        JSON Lines (also .gz, .zst), CSV, Parquet or Arrow, by their suffix; of inputs also PDF,
+        DOCX, HTML and text files, each one record, whose id is its path. "-" is stdin or stdout,
+        which hold JSON Lines; a run that reads stdin or writes to stdout cannot be resumed.
     model: a folder or Hub id; extractor: one that is loaded already. Without either,
         `Extractor.default()`.
     details: with the raw text, the confidence and the place of every value; "confidence": with the
@@ -210,7 +212,10 @@ class Job:
         """The columns of the output; of JSON Lines, which need none, if rows have any in common."""
         try:
             kept = kept_columns(self.source, self.task.keep)
-            return TableSchema.of(self.task.schemas, details=self.task.details, keep=kept)
+            located = any(map(is_document, self.source.files))
+            return TableSchema.of(
+                self.task.schemas, details=self.task.details, keep=kept, located=located
+            )
         except SchemaxError:
             if is_typed(self.output):
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import logging
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -20,20 +21,32 @@ from typing import Any, BinaryIO, TypeAlias
 from schemax.errors import InputError
 from schemax.io.arrow_in import read_arrow, read_parquet
 from schemax.io.csv_in import read_csv, read_header
+from schemax.io.document_files import (
+    COLUMNS,
+    check_packages,
+    is_document,
+    read_document,
+    unreadable,
+)
 from schemax.io.excel import EXCEL, openpyxl_for, read_excel, read_sheet_header
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
-from schemax.io.storage import expand, optional, reading, suffixes
-from schemax.messages import perhaps, some_of
+from schemax.io.storage import expand, is_folder, optional, reading, suffixes
+from schemax.messages import counted, perhaps, some_of
+
+logger = logging.getLogger(__name__)
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather")
 CSV = (".csv", ".tsv")
+JSON = (".jsonl", ".ndjson", ".json")
 
 # What is surely not JSON Lines, which any other suffix stands for.
 _FOREIGN = (
-    *(".7z", ".avro", ".bz2", ".db", ".docx", ".gz", ".html", ".ipc", ".ods", ".orc", ".pdf"),
+    *(".7z", ".avro", ".bz2", ".db", ".gz", ".ipc", ".ods", ".orc"),
     *(".sqlite", ".tar", ".xls", ".xml", ".xz", ".zip", ".zst"),
 )
+
+_USE = "use CSV, Parquet, Arrow, Excel (.xlsx) or JSON Lines"
 
 # What readers raise for bytes that are not what they should be. Most errors of pyarrow are
 # ValueErrors; others say that it knows no such type, or that there is no memory for so long a cell.
@@ -103,7 +116,7 @@ class Source:
         required: groups of columns; where a file has columns, it must have one of each group.
         Raises InputError for what matches nothing, cannot be opened, or lacks columns.
         """
-        files = tuple(file for name in names for file in expand(name))
+        files = tuple(file for name in names for file in _files_of(name))
         if not files:
             raise InputError("no input is named")
         if STANDARD in files and len(files) > 1:
@@ -147,21 +160,49 @@ class Source:
             return
         several = len(self.files) > 1
         for file in self.files:
+            is_named = is_document(file)  # in its own errors
             with closing(read_file(file, self.columns)) as records:
                 for record in records:
-                    if several and isinstance(record, InputError):
+                    if several and not is_named and isinstance(record, InputError):
                         record = InputError(f"{file}, {record.message}")
                     yield record
+
+
+def _files_of(name: str) -> list[str]:
+    """What a name stands for; of a folder, the files of known kinds."""
+    found = expand(name)
+    if not is_folder(name):
+        return found
+    known = (*JSON, *CSV, *PARQUET, *ARROW, *EXCEL)
+    files = [file for file in found if is_document(file) or suffixes(file)[0] in known]
+    if not files:
+        raise InputError(f"cannot read {name}: no file in it is of a known kind")
+    if others := sorted(set(found) - set(files)):
+        count = counted(len(others), "file")
+        logger.warning("%s: %s of other kinds left out: %s", name, count, some_of(others))
+    return files
 
 
 def read_file(name: str, columns: Sequence[str] | None = None) -> Generator[Record, None, None]:
     """The records of one file, by its suffix; another suffix than those known is JSON Lines.
 
-    Raises InputError for a file that cannot be read, or not to its end.
+    Raises InputError for a file that cannot be read, or not to its end; of a document, which is one
+    record, the error stands in its place.
     """
+    if is_document(name):
+        yield _document(name)
+        return
     read = _reader(name)
     with _opened(name, "any further") as handle:
         yield from read(handle, name, columns)
+
+
+def _document(name: str) -> Record:
+    try:
+        with _opened(name, "any further") as handle:
+            return read_document(handle, name)
+    except InputError as error:
+        return unreadable(name, error.message.removeprefix(f"cannot read {name}: "))
 
 
 def columns_of(name: str) -> list[str] | None:
@@ -171,6 +212,9 @@ def columns_of(name: str) -> list[str] | None:
 
     Raises InputError for a file that cannot be read.
     """
+    if is_document(name):
+        check_packages(name)
+        return list(COLUMNS)
     read, suffix = _reader(name), suffixes(name)[0]
     with _opened(name, "at all") as handle:
         if suffix in CSV:
@@ -220,7 +264,9 @@ def _opened(name: str, extent: str) -> Iterator[Any]:
 
 
 def count_rows(name: str) -> int | None:
-    """Rows of a file where that is cheap to know: Parquet, and plain local JSON Lines."""
+    """Rows of a file where that is cheap to know: Parquet, plain local JSON Lines, a document."""
+    if is_document(name):
+        return 1
     suffix, compression = suffixes(name)
     if name == STANDARD or compression or suffix in (*CSV, *ARROW, *EXCEL):
         return None
@@ -266,8 +312,10 @@ def unusable(name: str) -> str | None:
     suffix, compression = suffixes(name)
     if compression and suffix in (*PARQUET, *ARROW, *EXCEL):
         return f"{suffix} files are compressed inside; leave {compression} out of the name"
+    if is_document(name):
+        return f"{suffix} files are documents, which are read alone; {_USE}"
     if suffix in _FOREIGN:
-        return f"unknown format {suffix}; use CSV, Parquet, Arrow, Excel (.xlsx) or JSON Lines"
+        return f"unknown format {suffix}; {_USE}"
     return None
 
 
@@ -278,6 +326,9 @@ def _json_lines(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> I
         buffered = io.BufferedReader(buffered)
     lines = bounded_lines(buffered)
     first = next(lines, b"")
+    if first and first.startswith((b"%PDF-", b"PK\x03\x04")):
+        kind, suffix = ("PDF", ".pdf") if first.startswith(b"%") else ("Office or ZIP", ".docx")
+        raise InputError(f"cannot read {name}: it is a {kind} file; name it {suffix} to read it")
     if suffixes(name)[0] == ".json" and first and (first[:1] == b"[" or first.strip() == b"{"):
         raise InputError(f"cannot read {name}: expected JSON Lines, with one record on every line")
     return read_records(chain((first,), lines))

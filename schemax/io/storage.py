@@ -85,11 +85,20 @@ def filesystem(name: str) -> tuple[Any, str]:
     return Store(system, name), path
 
 
-def expand(name: str) -> list[str]:
-    """The files that a name stands for, sorted: itself, or what its wildcards match.
+def is_folder(name: str) -> bool:
+    """Whether a path is a folder; an address is one that ends in /."""
+    return name.endswith("/") if is_remote(name) else local_path(name).is_dir()
 
-    A file whose name holds such characters is meant itself. Raises InputError for no match.
+
+def expand(name: str) -> list[str]:
+    """The files that a name stands for, sorted: itself, what its wildcards match, or what is in it.
+
+    A file whose name holds such characters is meant itself. In a folder are also the files of
+    folders in it, but no hidden ones and not what runs leave beside tables. Raises InputError for
+    no match.
     """
+    if is_folder(name):
+        return _files_in(name)
     if not _WILDCARDS.search(name):
         return [name]
     if is_remote(name):
@@ -101,6 +110,17 @@ def expand(name: str) -> list[str]:
         found = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
     if not found:
         raise InputError(f"cannot read {name}: no file matches")
+    return found
+
+
+def _files_in(folder: str) -> list[str]:
+    system, path = filesystem(folder)
+    root = path.rstrip("/")
+    inner = sorted(one.removeprefix(root).lstrip("/") for one in system.find(path))
+    start = folder if folder.endswith(("/", os.sep)) else f"{folder}/"
+    found = [f"{start}{one}" for one in inner if not any(p[:1] in "._" for p in one.split("/"))]
+    if not found:
+        raise InputError(f"cannot read {folder}: no file is in it")
     return found
 
 

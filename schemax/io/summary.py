@@ -22,6 +22,7 @@ _OTHER = "of other kinds"
 # Of a message, what differs from row to row; of why a row failed, quotations tell what to mend.
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
 _NUMBERS = re.compile(r"\d[\d.,]*")
+_FILE = re.compile(r"^cannot read .{1,1000}?: ")
 _SEVERAL = re.compile(r"…(?:, …)+")
 _ITEM = re.compile(r"(?<=\.)\d+(?=\.|$)")  # in the field of an error, of a list of nested models
 
@@ -145,8 +146,8 @@ def _count(kinds: Counter[str], kind: str) -> None:
 
 
 def reason_of(errors: Iterable[Mapping[str, Any]]) -> str:
-    """Why a row failed, without numbers: what rows that failed alike have in common."""
-    return _NUMBERS.sub("…", clipped(reasons(errors)))
+    """Why a row failed, without numbers and files: what rows that failed alike have in common."""
+    return _NUMBERS.sub("…", _FILE.sub("cannot read …: ", clipped(reasons(errors))))
 
 
 def reasons(errors: Iterable[Mapping[str, Any]]) -> str:

@@ -4,7 +4,7 @@ A table has `id` and `index`, the columns that were kept of the input, `_schema`
 several, the columns of the schema, `_error` (why a row failed, else null) and `_field_errors` (what
 could not be used of a row that did not). With details, there is `_least_confidence`, and every
 field has `NAME__confidence`; with all of them also `NAME__raw`, `NAME__legal_probability`,
-`NAME__span` and `NAME__note`.
+`NAME__span` and `NAME__note`; of PDF, DOCX, HTML and text files `NAME__location` as well.
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ _FIELD_ERRORS = Column("_field_errors", "struct", is_list=True, children=_FAULT)
 _SCHEMA = Column("_schema", "string")
 _LEAST = Column("_least_confidence", "number")
 _SPAN = (Column("start", "integer"), Column("end", "integer"), Column("field", "string"))
+_BOX = tuple(Column(name, "number") for name in ("left", "top", "right", "bottom"))
+_LOCATION = (
+    Column("page", "integer"),
+    Column("boxes", "struct", is_list=True, children=_BOX),
+    Column("paragraph", "integer"),
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,8 @@ class TableSchema:
     """The columns of a table of results.
 
     fields: those of the schema; read: those whose results stand beside them, as `details` says.
-    kept: columns of the input. is_mixed: whether rows tell their schema.
+    kept: columns of the input. is_mixed: whether rows tell their schema. located: whether results
+        tell where their spans stand in a file.
     """
 
     fields: tuple[Column, ...]
@@ -45,10 +52,16 @@ class TableSchema:
     details: Details = False
     kept: tuple[Column, ...] = ()
     is_mixed: bool = False
+    located: bool = False
 
     @classmethod
     def of(
-        cls, schemas: Schemas, *, details: Details = False, keep: Sequence[Column] = ()
+        cls,
+        schemas: Schemas,
+        *,
+        details: Details = False,
+        keep: Sequence[Column] = (),
+        located: bool = False,
     ) -> TableSchema:
         """Raises SchemaError for schemas that cannot be compiled, or not share a table; InputError
         for columns of the same name."""
@@ -56,7 +69,7 @@ class TableSchema:
         names = [attribute.name for model in models for attribute in compile_attributes(model)]
         read = tuple(dict.fromkeys(names)) if details else ()
         is_mixed = isinstance(schemas, Mapping)
-        made = cls(columns_of(schemas), read, details, tuple(keep), is_mixed)
+        made = cls(columns_of(schemas), read, details, tuple(keep), is_mixed, located)
         called = Counter(column.name for column in made.columns)
         if twice := [name for name, number in called.items() if number > 1]:
             raise InputError(
@@ -94,6 +107,9 @@ class TableSchema:
                 yield field, "legal_probability", Column(f"{name}__legal_probability", "number")
                 yield field, "span", Column(f"{name}__span", "struct", children=_SPAN)
                 yield field, "note", Column(f"{name}__note", "string")
+                if self.located:
+                    name = f"{name}__location"
+                    yield field, "location", Column(name, "struct", children=_LOCATION)
 
     def cells(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A row of `RowForm.row`, by column.

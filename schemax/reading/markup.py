@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from html import unescape
 from html.entities import html5
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 Html: TypeAlias = Literal["strip", "keep"]
 """What becomes of HTML in texts: recognised and left out, or kept as it is."""
@@ -83,7 +83,7 @@ class MarkedUp(str):
     plain: str
     _runs: tuple[_Run, ...]
 
-    def __new__(cls, source: str, plain: str, runs: tuple[_Run, ...]) -> MarkedUp:
+    def __new__(cls, source: str, plain: str, runs: tuple[_Run, ...]) -> Self:
         made = super().__new__(cls, source)
         made.plain, made._runs = plain, runs
         return made

@@ -4,6 +4,7 @@ function documentView(row, active) {
   const parts = [documentTop(row)];
   if (row.problems.length) parts.push(problemList(row.problems));
   const texts = make("div", { classes: "texts" });
+  texts.append(...row.pages.map((page) => pageView(page, active)));
   row.texts.forEach(([name, text], place) => {
     if (row.texts.length > 1) texts.append(make("h3", { text: name }));
     texts.append(make("div", { classes: "document" }, ...markedText(text, spansIn(row, place), active)));
@@ -19,6 +20,22 @@ function documentView(row, active) {
     parts.push(make("h3", { text: `${name ?? "Fields"}${passes}` }), make("div", { classes: "list" }, ...items));
   }
   return parts;
+}
+
+/** A page of a PDF file, with a box over every value that stands on it. */
+function pageView([number, image, width, height, marks], active) {
+  const boxes = marks.map(([field, left, top, right, bottom]) => {
+    const name = data.fields[field];
+    const box = make("button", {
+      type: "button", title: name, "aria-label": `${name}, on page ${number}`,
+      classes: field === active ? "box active" : "box", onclick: () => choose(field),
+    });
+    const places = { left: left / width, top: top / height, width: (right - left) / width, height: (bottom - top) / height };
+    for (const [side, share] of Object.entries(places)) box.style.setProperty(side, `${100 * share}%`);
+    return box;
+  });
+  const picture = make("img", { src: image, alt: `Page ${number}` });
+  return make("div", { classes: "page" }, picture, ...boxes);
 }
 
 function documentTop(row) {

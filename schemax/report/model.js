@@ -17,6 +17,7 @@ class Row {
     this.layout = plain.l ?? null;
     this.cells = plain.c ?? [];
     this.texts = plain.t ?? []; // [name, text]
+    this.pages = plain.p ?? []; // [number, image, width, height, marks]
     this.steps = plain.n ?? 0;
     this.failed = plain.x === 1;
     this.problems = []; // of the row as a whole: [field or null, message, raw]

@@ -15,6 +15,7 @@ from typing import Any
 from schemax.errors import InputError
 from schemax.io.storage import filesystem, is_remote, local_path, writing
 from schemax.report.overview import Overview
+from schemax.report.pages import PageImages
 from schemax.report.rows import FieldSets, plain_row, to_json
 from schemax.results import Extraction
 
@@ -47,6 +48,7 @@ class Report:
         self._title = title or "Extractions"
         self._limit = limit
         self._field_sets = FieldSets()
+        self._images = PageImages()
         self._rows: list[str] = []
         self.overview = Overview()
         self._room = _MOST_CHARACTERS
@@ -57,8 +59,9 @@ class Report:
         self.overview.add(item)
         if len(self._rows) >= self._limit or self._room <= 0:
             return
-        row = to_json(plain_row(item, self._field_sets))
-        self._room -= len(row)
+        room = self._images.room
+        row = to_json(plain_row(item, self._field_sets, self._images))
+        self._room -= len(row) - (room - self._images.room)
         if self._room >= 0:
             self._rows.append(row)
 
@@ -66,7 +69,12 @@ class Report:
         """The page. Can be encoded as UTF-8, whatever the texts hold."""
         script = "\n".join(["", '"use strict";', *map(asset, _SCRIPTS)])
         return page_of(
-            asset("page.html"), asset("page.css"), script, title=self._title, data=self._data()
+            asset("page.html"),
+            asset("page.css"),
+            script,
+            title=self._title,
+            data=self._data(),
+            has_images=True,
         )
 
     def _data(self) -> str:
@@ -81,16 +89,24 @@ class Report:
 
 
 def page_of(
-    template: str, style: str, script: str, *, title: str, data: str, connect: str = "'none'"
+    template: str,
+    style: str,
+    script: str,
+    *,
+    title: str,
+    data: str,
+    connect: str = "'none'",
+    has_images: bool = False,
 ) -> str:
     """A page that loads nothing, and runs no other script than its own.
 
     template: with $policy, $title, $style, $data and $script. data: JSON, of `to_json`.
-    connect: what the policy lets the script ask.
+    connect: what the policy lets the script ask. has_images: whether images stand in the data.
     """
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+        f"connect-src {connect}; {'img-src data:; ' if has_images else ''}base-uri 'none'; "
+        "form-action 'none'"
     )
     shown = escape(title).encode("utf-8", "replace").decode()
     return Template(template).substitute(

@@ -45,7 +45,7 @@ const panel = {
     else this.element.replaceChildren(panelTop(make("h2", { text: "No document" })));
     const list = this.element.querySelector(".list");
     if (list) list.scrollTop = scrolled;
-    for (const active of this.element.querySelectorAll("mark.active, .item.active")) {
+    for (const active of this.element.querySelectorAll("mark.active, .box.active, .item.active")) {
       active.scrollIntoView({ block: "nearest" });
     }
     if (focused >= 0) (this.controls()[focused] ?? this.element).focus(); // what had it is gone

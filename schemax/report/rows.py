@@ -3,7 +3,8 @@
 Keys are short, and what is usual is left out, since there are many thousands of each.
 
 row: i index, id, l field set, c cells in that set's order, t texts as [name, text], e errors as
-    [field, message, raw], n forward passes, x 1 if there is no instance.
+    [field, message, raw], n forward passes, x 1 if there is no instance, p pages as
+    [number, image, width, height, marks], a mark being [field, left, top, right, bottom].
 cell: v value, r raw, c confidence, s spans as [start, end, text] or null, g 1 or 0 for grounded,
     o 1 if left out, k what the type allowed of the model's probability, if not all, m note,
     f finish reason if not "stop", t tokens; n probability of null, a the likeliest alternatives
@@ -21,6 +22,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from schemax.attributes import settings_of
+from schemax.report.pages import PageImages
 from schemax.results import Extraction, FieldResult, Span
 from schemax.results.lists import without_items
 
@@ -66,7 +68,7 @@ class FieldSets:
         ]
 
 
-def plain_row(item: Extraction[Any], field_sets: FieldSets) -> dict[str, Any]:
+def plain_row(item: Extraction[Any], field_sets: FieldSets, images: PageImages) -> dict[str, Any]:
     """A row as the page reads it. Never raises, whatever the values are."""
     fields = without_items(item.fields).values()
     row = {
@@ -79,6 +81,8 @@ def plain_row(item: Extraction[Any], field_sets: FieldSets) -> dict[str, Any]:
         "n": item.steps or None,
         "x": 1 if item.value is None else None,
     }
+    if item.fields:
+        row["p"] = images.of(item, field_sets.fields) or None
     return _said(row)
 
 

@@ -1,6 +1,16 @@
 """Raw slot text -> value -> validated instance."""
 
+from schemax.reading.file_text import Location
 from schemax.results.build import build
 from schemax.results.extraction import Extraction, FieldError, FieldResult, SlotText, Span, failed
 
-__all__ = ["Extraction", "FieldError", "FieldResult", "SlotText", "Span", "build", "failed"]
+__all__ = [
+    "Extraction",
+    "FieldError",
+    "FieldResult",
+    "Location",
+    "SlotText",
+    "Span",
+    "build",
+    "failed",
+]

@@ -148,6 +148,7 @@ def _result(
         legal_at_start=slot.legal_at_start,
         alternatives=slot.alternatives,
         spans=spans,
+        locations=() if source is None else source.locations(spans),
         note=note,
         finish_reason=slot.finish_reason,
         tokens=slot.tokens,

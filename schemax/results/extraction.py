@@ -16,6 +16,7 @@ from pydantic_core import to_jsonable_python
 from schemax.attributes.classes import dumped
 from schemax.errors import ExtractionError
 from schemax.messages import clipped, counted, some_of
+from schemax.reading.file_text import Location
 from schemax.tokens import FinishReason
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,8 @@ class FieldResult:
     spans: where the text that the model wrote stands in the document: of a list, one per item that
         it wrote; else one; None for what is not there. Empty without a value, where the value is
         a default, and for bool, which has no text of its own.
+    locations: of a text that was read from a file, one per span: its page and boxes there, or its
+        paragraph; None where the span is None. Else empty.
     note: what was read into the text, '"140 cm" read as 55.1 (centimeter in inch)'; of a list, into
         all items; and of a value that was refused and asked for again, the first one with what was
         said of it; and of a text that stands in the prompt and not in the document, that. None
@@ -87,6 +90,7 @@ class FieldResult:
     legal_at_start: float | None = None
     alternatives: Mapping[Any, float] = field(default_factory=dict)
     spans: tuple[Span | None, ...] = ()
+    locations: tuple[Location | None, ...] = ()
     note: str | None = None
     finish_reason: FinishReason = "stop"
     tokens: int = 0
@@ -95,6 +99,11 @@ class FieldResult:
     def span(self) -> Span | None:
         """The first place that was found."""
         return next((span for span in self.spans if span is not None), None)
+
+    @property
+    def location(self) -> Location | None:
+        """Where `span` stands in its file; None for a text that was read from none."""
+        return next((one for one in self.locations if one is not None), None)
 
     @property
     def grounded(self) -> bool | None:
@@ -239,12 +248,16 @@ def _as_dict(item: FieldError | FieldResult) -> dict[str, Any]:
 
 
 def _details(result: FieldResult) -> dict[str, Any]:
-    """`spans` only of lists: of other fields, `span` says all."""
+    """`spans` only of lists: of other fields, `span` says all. Locations only of files."""
     row = _as_dict(replace(result, alternatives={}))
-    del row["spans"], row["alternatives"]
+    del row["spans"], row["alternatives"], row["locations"]
     row["span"] = _place(result.span)
     if isinstance(row["value"], list):
         row["spans"] = [_place(span) for span in result.spans]
+    if result.locations:
+        row["location"] = _in_file(result.location)
+        if isinstance(row["value"], list):
+            row["locations"] = [_in_file(one) for one in result.locations]
     row["grounded"] = result.grounded
     if result.alternatives:
         row["alternatives"] = {_label(choice): p for choice, p in result.alternatives.items()}
@@ -259,6 +272,16 @@ def _label(choice: Any) -> str:
 
 def _place(span: Span | None) -> dict[str, Any] | None:
     return None if span is None else span._asdict()
+
+
+def _in_file(location: Location | None) -> dict[str, Any] | None:
+    if location is None:
+        return None
+    boxes = [dict(zip(_SIDES, box, strict=True)) for box in location.boxes]
+    return {**location._asdict(), "boxes": boxes}
+
+
+_SIDES = ("left", "top", "right", "bottom")
 
 
 def json_ready(value: Any) -> Any:

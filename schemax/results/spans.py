@@ -17,12 +17,13 @@ between word boundaries is preferred to one inside a word, then the first in the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 
 from rapidfuzz import fuzz
 
+from schemax.reading.file_text import FileText, Location
 from schemax.reading.folding import Folded, bare, folded, is_mark, loose, occurrences, units_of
 from schemax.reading.likeness import numbers_in, reads_alike
 from schemax.reading.markup import MarkedUp, plain_text
@@ -68,6 +69,16 @@ class Source:
         if found is None or (source := self._marked_up.get(found.field)) is None:
             return found
         return Span(*source.place(found.start, found.end), found.field)
+
+    def locations(self, spans: Sequence[Span | None]) -> tuple[Location | None, ...]:
+        """Where spans stand in the files that their texts were read from; empty if in none."""
+        if not any(isinstance(text, FileText) for text in self._marked_up.values()):
+            return ()
+        return tuple(span and self._in_file(span) for span in spans)
+
+    def _in_file(self, span: Span) -> Location | None:
+        text = self._marked_up.get(span.field)
+        return text.location(span.start, span.end) if isinstance(text, FileText) else None
 
     def _located(self, value: str) -> Span | None:
         value = value.strip()

@@ -1,0 +1,96 @@
+"""DOCX files: the text of their headers, body and footers."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+from schemax.io.storage import optional
+from schemax.reading.file_text import tidied
+
+EXTRA = "files"
+
+# Of a file, unpacked: XML takes some ten times as much memory as a tree.
+_MOST_XML, _MOST_BYTES, _MOST_PARTS = 64 << 20, 512 << 20, 10_000
+
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_COPIES = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_SIGNS = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
+
+
+def docx_for(name: str) -> Any:
+    return optional("docx", name, EXTRA)
+
+
+def read_docx(data: bytes) -> str:
+    """A line for every paragraph and row of a table, whose cells are separated by tabs.
+
+    Raises ValueError for a file that would take too much memory; whatever zipfile, lxml and
+    python-docx raise for a damaged one.
+    """
+    _check_size(data)
+    document = docx_for("a DOCX file").Document(BytesIO(data))
+    return tidied("\n".join(_text(root) for root in _roots(document)))
+
+
+def _check_size(data: bytes) -> None:
+    """By what the archive says of its parts, of which zipfile unpacks no more than that."""
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        parts = archive.infolist()
+        xml = sum(one.file_size for one in parts if one.filename.endswith((".xml", ".rels")))
+        if xml > _MOST_XML or sum(one.file_size for one in parts) > _MOST_BYTES:
+            raise ValueError(
+                f"its parts are larger than what is unpacked ({_MOST_XML >> 20} MiB of text, "
+                f"{_MOST_BYTES >> 20} MiB in all)"
+            )
+        if len(parts) > _MOST_PARTS:
+            raise ValueError(f"it has {len(parts):,} parts, more than {_MOST_PARTS:,}")
+
+
+def _roots(document: Any) -> Iterator[Any]:
+    kinds = ("", "first_page_", "even_page_")
+    for end in ("header", "footer"):
+        for section in document.sections:
+            for kind in kinds:
+                part = getattr(section, f"{kind}{end}")
+                if not part.is_linked_to_previous:
+                    yield part._element
+        if end == "header":
+            yield document.element.body
+
+
+def _text(root: Any) -> str:
+    from lxml import etree
+
+    pieces: list[str] = []
+    cells: list[bool] = []  # those that are open: whether each is alone in its row
+    walk = etree.iterwalk(root, events=("start", "end"))
+    for event, node in walk:
+        tag = node.tag
+        if event == "start":
+            if tag == _COPIES:
+                walk.skip_subtree()
+            elif tag == f"{_W}t":
+                pieces.append(node.text or "")
+            elif tag in _SIGNS:
+                # A tab that is the child of w:tabs is a setting.
+                is_text = node.getparent().tag == f"{_W}r"
+                pieces.append(_within(cells, _SIGNS[tag]) if is_text else "")
+            elif tag == f"{_W}tc":
+                around = (node.itersiblings(f"{_W}tc", preceding=side) for side in (True, False))
+                cells.append(not any(next(side, None) is not None for side in around))
+        elif tag == f"{_W}p":
+            pieces.append(_within(cells, "\n"))
+        elif tag == f"{_W}tc":
+            cells.pop()
+            pieces.append("\t")
+        elif tag == f"{_W}tr":
+            pieces.append("\n")
+    return "".join(pieces)
+
+
+def _within(cells: list[bool], sign: str) -> str:
+    """What separates lines and columns does not do so inside a cell of several."""
+    return sign if not cells or cells[-1] else " "
