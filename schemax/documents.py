@@ -175,10 +175,9 @@ def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:
 def _read(index: int, record: Any, shown: Shown) -> Document:
     if isinstance(record, InputError):  # a reader's, in place of a record that it could not read
         return Document(index, None, None, None, str(record))
-    document_id = category = None
+    document_id, category = id_of(record, shown), None
     if isinstance(record, Mapping):
-        found_id, found_category = record.get(shown.id), record.get(shown.category)
-        document_id = None if _is_missing(found_id) else str(found_id)
+        found_category = record.get(shown.category)
         category = None if found_category is None else str(found_category)
     try:
         text, texts = shown_text(record, shown)
@@ -187,6 +186,12 @@ def _read(index: int, record: Any, shown: Shown) -> Document:
     if not text.strip():
         return Document(index, document_id, category, None, "the text is empty")
     return Document(index, document_id, category, text, texts=texts)
+
+
+def id_of(record: Any, shown: Shown) -> str | None:
+    """The id of a record; None where it has none."""
+    found = record.get(shown.id) if isinstance(record, Mapping) else None
+    return None if _is_missing(found) else str(found)
 
 
 def _text_of_mapping(record: Mapping[Any, Any], shown: Shown) -> tuple[str, dict[str, str]]:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Literal, TypeAlias, Unpack, get_args
 
 from schemax.attributes import settings_of
 from schemax.calls import Options, check_options
@@ -17,10 +17,12 @@ from schemax.documents import Shown
 from schemax.errors import InputError, SchemaxError
 from schemax.extractor import Extractor, loaded
 from schemax.io import fingerprint, resumable
-from schemax.io.checkpoint import Checkpoint
+from schemax.io.checkpoint import Checkpoint, digest_of_all
 from schemax.io.columns import Schemas
-from schemax.io.finished import Retry, RunRecord, finished_note
+from schemax.io.finished import Retry, RunRecord, finished_note, read_run_record
 from schemax.io.input_columns import kept_columns, tell_of_columns
+from schemax.io.keys import add_key, write_keys
+from schemax.io.known import Known, check_earlier, salt_of
 from schemax.io.long_documents import TooLong
 from schemax.io.readers import Shard, Source
 from schemax.io.records import STANDARD, Record
@@ -39,6 +41,9 @@ from schemax.results import Extraction
 
 Place: TypeAlias = str | os.PathLike[str]
 """A path, or an address such as s3://bucket/key."""
+
+IfComplete = Literal["skip", "error", "replace"]
+"""What becomes of a run whose output is complete already."""
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +65,8 @@ def extract_files(
     csv_formulas: Formulas = "keep",
     overwrite: bool = False,
     retry_failed: bool = False,
+    if_complete: IfComplete = "replace",
+    reuse: Place | None = None,
     on_extraction: Callable[[Extraction[Any]], None] | None = None,
     show_progress: bool = False,
     **options: Unpack[Options],
@@ -88,6 +95,11 @@ def extract_files(
     overwrite: start anew where an unfinished run has left rows.
     retry_failed: do only those rows again that have failed in OUTPUT, which an earlier call or
         command has finished; all others stay as they are. Model and options may be others.
+    if_complete: of an OUTPUT that an earlier call or command has finished: "skip" leaves it where
+        it was made of the same records with the same schema, model and settings, and else
+        replaces it; "error" raises InputError; "replace" computes all rows again.
+    reuse: an earlier table, which may be OUTPUT itself: rows of which the model would see the same,
+        with the same schema, model and settings, are taken out of it.
     on_extraction: is called with every extraction that this run computes, as it finishes.
     show_progress: on stderr.
     options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
@@ -106,6 +118,8 @@ def extract_files(
         raise ValueError(f'on_too_long must be "error", "truncate" or "chunk", not {on_too_long!r}')
     if csv_formulas not in ("keep", "escape"):
         raise ValueError(f'csv_formulas must be "keep" or "escape", not {csv_formulas!r}')
+    if if_complete not in get_args(IfComplete):
+        raise ValueError(f'if_complete must be "skip", "error" or "replace", not {if_complete!r}')
     load: Callable[[], Extractor]
     place: str | Path | None
     if extractor is not None:
@@ -127,6 +141,8 @@ def extract_files(
         csv_formulas=csv_formulas,
         overwrite=overwrite,
         retry=Retry.of(os.fspath(output)) if retry_failed else None,
+        if_complete=if_complete,
+        reuse=None if reuse is None else os.fspath(reuse),
         on_extraction=on_extraction,
         show_progress=show_progress,
     ).run()
@@ -165,6 +181,7 @@ class Job:
 
     backend: what computes the rows of a run that can go on; others compute them in this process.
     retry: a finished table whose failed rows are done again; else all rows are done.
+    if_complete, reuse: as `extract_files` takes them.
     command: what was named on the command line, to be recorded.
     on_resume: is called with the number of rows that an earlier run has finished, and their place.
     on_finished: is called with a note before a run that replaces a finished table, whose rows it
@@ -181,6 +198,8 @@ class Job:
     on_resume: Callable[[int, str], None] | None = None
     on_finished: Callable[[str], None] = logger.warning
     retry: Retry | None = None
+    if_complete: IfComplete = "replace"
+    reuse: str | None = None
     command: Mapping[str, Any] = field(default_factory=dict)
     show_progress: bool = False
 
@@ -199,9 +218,11 @@ class Job:
             return tally.summary(self.source.files, self.output)
         written = partial(open_writer, self.output, table, csv_formulas=self.csv_formulas)
         if is_resumable(self.source, self.output):
-            self._in_parts(written, tally, table)
+            return self._in_parts(written, tally, table)
         elif self.retry is not None:
             raise InputError("failed rows are done again from files to a file")
+        elif self.reuse is not None or self.if_complete != "replace":
+            raise InputError("reuse and if_complete take a run from files to a file")
         else:
             self._in_order(written, tally)
         return tally.summary(self.source.files, self.output)
@@ -235,7 +256,7 @@ class Job:
                     self._add(item, tally)
                     tally.add_row(row)
 
-    def _in_parts(self, written: _Written, tally: Tally, table: TableSchema | None) -> None:
+    def _in_parts(self, written: _Written, tally: Tally, table: TableSchema | None) -> Summary:
         """Rows as they finish, kept in parts, which become the output in the end."""
         source, overwrite, retry = self.source, self.overwrite, self.retry
         check_folder(self.output)
@@ -248,21 +269,37 @@ class Job:
             "shard": str(self.source.shard),
             "part rows": part_rows,
             "part length": resumable.PART_LENGTH,
+            "repeats": "once",
         }
+        earlier = None if self.reuse is None else check_earlier(self.reuse, self.output)
         if retry is not None:
             retry.check(known, table)
             known["retried"] = retry.digest
             source = replace(source, only=retry.failed)
             overwrite = overwrite or retry.is_over(checkpoint)
         goes_on = not overwrite and checkpoint.can_go_on(known)  # before a model is loaded
-        is_new = retry is None and not overwrite and not goes_on
-        if is_new and (note := finished_note(self.output, known)) is not None:
-            self.on_finished(note)
+        note = None if retry is not None or goes_on else finished_note(self.output, known)
+        if note is not None and self.if_complete == "error":
+            raise InputError(f"{note.partition('; this run')[0]}; --if-complete error keeps it")
         with self.backend(self.task) as engine:
             manifest = {**known, **engine.fingerprint}
             seen = (manifest["decoding documents"], manifest["decoding slots"])
             independent = seen == ("isolated", "independent")
-            run = ResumableRun(source, checkpoint, self.task.form, independent, part_rows)
+            keyed = independent and not manifest["decoding temperature"]
+            salt = salt_of({**manifest, "csv formulas": self.csv_formulas}) if keyed else None
+            is_mixed = isinstance(self.task.schemas, Mapping)
+            rows = Known(salt, self.task.shown, is_mixed, earlier)
+            run = ResumableRun(source, checkpoint, self.task.form, independent, part_rows, rows)
+            if note is not None and self.if_complete == "skip":
+                record = read_run_record(self.output)
+                if not fingerprint.differences(record.settings, manifest) and (
+                    record.settings.get("records") == run.records_digest()
+                ):
+                    made = f"{self.output} is complete and was made the same way"
+                    self.on_finished(f"{made}: nothing is computed")
+                    return record.summary.unchanged()
+            if note is not None and not overwrite and earlier != self.output:
+                self.on_finished(note)
             with checkpoint.opened(manifest, overwrite=overwrite) as goes_on:
                 finished = checkpoint.finished_rows() if goes_on else 0
                 if finished and self.on_resume is not None:
@@ -270,23 +307,33 @@ class Job:
                 with _noting(checkpoint), closing(engine.fill(run)) as stream:
                     for item in self._tracked(stream, tally, source, finished):
                         self._add(item, tally)
-                scratch = checkpoint.scratch
-                with _noting(checkpoint), written(scratch=scratch) as writer:
-                    for row in run.assemble(writer, () if retry is None else retry.others()):
+                keys = bytearray()
+                with _noting(checkpoint), written(scratch=checkpoint.scratch) as writer:
+                    others = () if retry is None else retry.others()
+                    for row, key, origin in run.assemble(writer, others):
                         tally.add_row(row)
+                        tally.add_origin(origin, was_there=rows.was_there(row["id"]))
+                        add_key(keys, key)
+                    gone = None if self.reuse is None else rows.gone()
+                    summary = tally.summary(self.source.files, self.output, gone)
+                    parts = sorted(checkpoint.finished().items())
+                    manifest["records"] = digest_of_all(part for _, part in parts)
                     # Before the table, which the rows that are kept can make once more.
-                    self._record(tally, manifest, table, checkpoint.record_scratch)
+                    self._record(summary, manifest, table, checkpoint.record_scratch)
+                with _noting(checkpoint):
+                    write_keys(self.output, keys, checkpoint.keys_scratch)
                 checkpoint.remove()
+        return summary
 
     def _record(
         self,
-        tally: Tally,
-        settings: Mapping[str, Any],
+        summary: Summary,
+        settings: dict[str, Any],
         table: TableSchema | None,
         scratch: str,
     ) -> None:
-        summary = tally.summary(self.source.files, self.output)
         if self.retry is not None:
+            settings["records"] = self.retry.record.settings.get("records")
             summary = summary.after(self.retry.record.summary)
         place = self.task.place
         model = None if place is None else str(place)
