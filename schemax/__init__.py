@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from schemax.discovery import discover
     from schemax.io.arrow import arrow_schema
     from schemax.io.dataframes import extract_frame
-    from schemax.io.job import extract_files
+    from schemax.io.files import extract_files
     from schemax.io.summary import Summary
 
 __all__ = [
@@ -73,7 +73,7 @@ _LAZY = {
     "Summary": "schemax.io.summary",
     "arrow_schema": "schemax.io.arrow",
     "discover": "schemax.discovery",
-    "extract_files": "schemax.io.job",
+    "extract_files": "schemax.io.files",
     "extract_frame": "schemax.io.dataframes",
 }
 

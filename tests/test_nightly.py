@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import signal
 import time
@@ -11,8 +10,17 @@ from typing import Any
 
 import pytest
 import stand_in
-from command_line import DECLARATION, SCHEMA, Run, computed, jsonl, refused, rows, set_part_rows
-from command_line import stand_in_runner
+from command_line import (
+    DECLARATION,
+    SCHEMA,
+    Run,
+    computed,
+    jsonl,
+    refused,
+    rows,
+    set_part_rows,
+    stand_in_runner,
+)
 from conftest import slow_but
 
 from schemax.io.finished import read_results, read_run_record
@@ -219,3 +227,60 @@ def test_a_kill_loses_no_row_that_was_reused(
     assert [row["index"] for row in rows((tmp_path / "out.jsonl").read_text())] == [*range(300)]
     left = sorted(path.name for path in tmp_path.glob("_out*"))
     assert left == ["_out.jsonl.keys", "_out.jsonl.run.json"]
+
+
+@pytest.mark.parametrize("name", slow_but({"out.jsonl", "out.parquet"}, FORMATS))
+def test_merged_shards_are_the_table_of_one_run(run: Run, tmp_path: Path, name: str) -> None:
+    texts = made(30)
+    texts[7]["t"] += " hard"
+    source = jsonl(tmp_path / "in.jsonl", texts)
+    whole_rows = whole(run, tmp_path, source, name)
+    shards = [f"s{number}-{name}" for number in range(3)]
+    for number, shard in enumerate(shards):
+        run(*extract(source, "--shard", f"{number}/3", out=shard))
+    pattern = f"s*-{name}"
+    result = run("merge", pattern, "-o", name)
+    assert result.exit_code == 0, result.stderr
+    assert "30 rows, 1 failed" in result.stderr
+    assert found(name) == whole_rows
+    if name == "out.jsonl":
+        assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
+    record = read_run_record(name)
+    assert (record.summary.rows, record.summary.computed) == (30, 30)
+    # What one run has written can be retried and reused; so can this.
+    texts[2]["t"] = "Changed true 4K"
+    jsonl(tmp_path / "in.jsonl", texts)
+    result = run(*extract(source, "--reuse", name, "--max-errors", "1", out=name))
+    assert "28 rows reused, 0 new, 2 changed, 0 gone" in result.stderr
+    # A page of all shards.
+    result = run("report", pattern)
+    assert result.exit_code == 0, result.stderr
+    assert "wrote report.html" in result.stderr
+    page = (tmp_path / "report.html").read_text()
+    assert all(f"Brand{n}" in page for n in range(3, 30) if n != 7)
+
+
+def test_merged_shards_may_be_retried(run: Run, tmp_path: Path) -> None:
+    texts = [{**row, "t": row["t"] + " hard" * (row["n"] == 3)} for row in made(8)]
+    source = jsonl(tmp_path / "in.jsonl", texts)
+    for number in range(2):
+        run(*extract(source, "--shard", f"{number}/2", out=f"s{number}.csv"))
+    assert run("merge", "s0.csv", "s1.csv", "-o", "out.csv").exit_code == 0
+    result = run("extract", "--retry-failed", "out.csv", "--format", "yaml")
+    assert result.exit_code == 0, result.stderr
+    assert found("out.csv")[3]["attributes"]["brand"] == "Brand3"
+
+
+def test_tables_that_do_not_belong_together_are_not_merged(run: Run, tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "in.jsonl", made(9))
+    for number in range(3):
+        run(*extract(source, "--shard", f"{number}/3", out=f"s{number}.csv"))
+    run(*extract(source, "--shard", "2/3", "--format", "yaml", out="other.csv"))
+    merge = ("merge", "-o", "out.csv")
+    refused(run(*merge, "s0.csv", "s1.csv"), "missing: 2/3")
+    refused(run(*merge, "s0.csv", "s1.csv", "other.csv"), "made differently", "format")
+    refused(run(*merge, "s0.csv", "s1.csv", "s2.csv", "s2.csv"), "4 tables are given of 3")
+    refused(run("merge", "s0.csv", "s1.csv", "s2.csv", "-o", "out.jsonl"), "same format")
+    refused(run("merge", "s0.csv", "s1.csv", "s2.csv", "-o", "s1.csv"), "is one of the tables")
+    refused(run("report", "s0.csv", "other.csv"), "made differently")
+    assert not (tmp_path / "out.csv").exists()

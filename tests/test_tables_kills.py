@@ -146,7 +146,7 @@ def test_a_kill_before_any_operation_on_files_does_no_harm(
     whole = (tmp_path / "out.jsonl").read_text("utf-8")
     assert [row["id"] for row in rows(whole)] == [row["id"] for row in made]
     kinds = Counter(kill["operation"].split()[0] for kill in kills)
-    assert kinds["os.rename"] == 5  # manifest, two parts, whole, record
+    assert kinds["os.rename"] == 6  # manifest, two parts, whole, record, keys
     assert kinds["open"] >= 4
     assert kinds["os.remove"] == 3  # manifest, two parts
     for kill in kills:
