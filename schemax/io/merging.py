@@ -36,7 +36,7 @@ def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
     all shards of one run, each once.
     """
     name = os.fspath(output)
-    names = [one for table in tables for one in expand(os.fspath(table))]
+    names = [*dict.fromkeys(one for table in tables for one in expand(os.fspath(table)))]
     check_target(name)
     if place_of(name) in map(place_of, names):
         raise InputError(f"cannot write {name}: it is one of the tables; name another file")
