@@ -218,7 +218,7 @@ class Job:
                     # Before the table, which the rows that are kept can make once more.
                     self._record(summary, manifest, table, checkpoint.record_scratch)
                 with _noting(checkpoint):
-                    write_keys(self.output, keys, checkpoint.keys_scratch)
+                    write_keys(self.output, bytes(keys), checkpoint.keys_scratch)
                 checkpoint.remove()
         return summary
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b, file_digest
 from itertools import repeat
+from typing import Any
 
 from schemax.io.storage import is_file, reading, sidecar, writing
 
@@ -45,5 +46,6 @@ def keys_of(output: str) -> Iterator[str | None]:
 
 
 def _digest_of(name: str) -> bytes:
+    handle: Any
     with reading(name) as handle:
         return file_digest(handle, lambda: blake2b(digest_size=SIZE)).digest()

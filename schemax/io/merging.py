@@ -65,7 +65,7 @@ def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
         command = {key: value for key, value in record.command.items() if key not in _OWN}
         whole = replace(record, summary=summary, settings=settings, command=command)
         whole.write(scratch)
-    write_keys(name, keys, f"{keys_name(name)}.partial")
+    write_keys(name, bytes(keys), f"{keys_name(name)}.partial")
     return summary
 
 

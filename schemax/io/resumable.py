@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import count, islice
 from typing import Any, Literal, NamedTuple
@@ -36,7 +36,8 @@ PART_LENGTH = 64 << 20
 """Characters of the records of a part, as JSON; the one that exceeds them is its last."""
 
 
-class Pending(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Pending:
     """A record whose row is to be computed; index: in the input; key: of its row, see `Known`."""
 
     index: int
@@ -190,7 +191,7 @@ class ResumableRun:
                     opened.add(line)
                 for row in part.pending:
                     beside = self.form.beside(row.record)
-                    yield (opened, row._replace(record=""), beside), row.record
+                    yield (opened, replace(row, record=""), beside), row.record
                 if not opened.missing:
                     filling.discard(opened)
 
