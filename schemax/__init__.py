@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from schemax.io.arrow import arrow_schema
     from schemax.io.dataframes import extract_frame
     from schemax.io.document_files import load_document, load_documents
-    from schemax.io.job import extract_files
+    from schemax.io.files import extract_files
     from schemax.io.summary import Summary
 
 __all__ = [
@@ -77,7 +77,7 @@ _LAZY = {
     "Summary": "schemax.io.summary",
     "arrow_schema": "schemax.io.arrow",
     "discover": "schemax.discovery",
-    "extract_files": "schemax.io.job",
+    "extract_files": "schemax.io.files",
     "extract_frame": "schemax.io.dataframes",
     "load_document": "schemax.io.document_files",
     "load_documents": "schemax.io.document_files",

@@ -31,6 +31,7 @@ from schemax.commands.evaluate import evaluate
 from schemax.commands.explain import explain
 from schemax.commands.extract import ExtractCommand, extract
 from schemax.commands.fit import fit
+from schemax.commands.merge import merge
 from schemax.commands.pairwise import pairwise
 from schemax.commands.process import Terminated, make_up_for_closed_streams
 from schemax.commands.report import report
@@ -119,7 +120,7 @@ app = typer.Typer(
     help="Extracts typed attributes from texts, all fields of many texts at once.",
 )
 _VERBS = (
-    *(demo, extract, report, explain, check, trace, discover, fit, schemas, doctor),
+    *(demo, extract, merge, report, explain, check, trace, discover, fit, schemas, doctor),
     *(data, train, calibrate, evaluate, pairwise, bench, serve),
 )
 for _verb in _VERBS:

@@ -173,12 +173,11 @@ def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:
 
 
 def _read(index: int, record: Any, shown: Shown) -> Document:
-    document_id = category = None
     is_unread = isinstance(record, InputError)  # a reader's, in place of what it could not read
     there = getattr(record, "cells", None) if is_unread else record
+    document_id, category = id_of(there, shown), None
     if isinstance(there, Mapping):
-        found_id, found_category = there.get(shown.id), there.get(shown.category)
-        document_id = None if _is_missing(found_id) else str(found_id)
+        found_category = there.get(shown.category)
         category = None if found_category is None else str(found_category)
     if is_unread:
         return Document(index, document_id, category, None, str(record))
@@ -189,6 +188,12 @@ def _read(index: int, record: Any, shown: Shown) -> Document:
     if not text.strip():
         return Document(index, document_id, category, None, "the text is empty")
     return Document(index, document_id, category, text, texts=texts)
+
+
+def id_of(record: Any, shown: Shown) -> str | None:
+    """The id of a record; None where it has none."""
+    found = record.get(shown.id) if isinstance(record, Mapping) else None
+    return None if _is_missing(found) else str(found)
 
 
 def _text_of_mapping(record: Mapping[Any, Any], shown: Shown) -> tuple[str, dict[str, str]]:

@@ -48,7 +48,7 @@ def run(kill_before: int | None) -> int:
 
 def clear() -> None:
     shutil.rmtree("_out.jsonl.parts", ignore_errors=True)
-    for name in ("out.jsonl", "_out.jsonl.run.json", "computed"):
+    for name in ("out.jsonl", "_out.jsonl.run.json", "_out.jsonl.keys", "computed"):
         Path(name).unlink(missing_ok=True)
 
 

@@ -97,7 +97,8 @@ def test_a_retry_that_is_stopped_goes_on(
         assert "finished rows are kept in" in result.stderr
     assert (tmp_path / "out.csv").read_bytes() == before
     refused(run(*again, "--html", "keep"), "html was 'strip', is 'keep'")
-    assert run(*again).exit_code == 0
+    result = run(*again)
+    assert result.exit_code == 0, result.stderr
     assert set(computed(tmp_path).values()) == {1, 2}
     assert all(row["attributes"] for row in found("out.csv"))
 

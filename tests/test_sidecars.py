@@ -73,7 +73,8 @@ def test_a_run_that_began_under_the_older_name_goes_on(
     assert "30 finished rows are in out.jsonl.parts" in result.stderr
     assert set(computed(tmp_path).values()) == {1}
     assert len(rows((tmp_path / "out.jsonl").read_text())) == 30
-    assert {path.name for path in tmp_path.glob("*out*")} == {"out.jsonl", "_out.jsonl.run.json"}
+    left = {path.name for path in tmp_path.glob("*out*")}
+    assert left == {"out.jsonl", "_out.jsonl.run.json", "_out.jsonl.keys"}
 
 
 def test_what_is_not_a_run_is_left_alone_under_the_older_name(run: Run, tmp_path: Path) -> None:

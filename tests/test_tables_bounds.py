@@ -156,7 +156,7 @@ def test_parts_are_bounded_by_what_their_records_say(
     source = Source.of([jsonl(tmp_path / "in.jsonl", made)])
     run = ResumableRun(source, Checkpoint(str(tmp_path / "out.jsonl")), RowForm(), True, 100)
     parts = list(run.parts({}))
-    rows_of = [[index for index, _, _ in part.pending] for part in parts]
+    rows_of = [[row.index for row in part.pending] for part in parts]
     assert [index for part in rows_of for index in part] == list(range(300))
     assert rows_of[0] == [0, 1, 2, 3, 4]
     assert all(30 < len(part) <= 100 for part in rows_of[1:-1])

@@ -145,6 +145,7 @@ def test_a_store_that_is_full_or_lost_costs_no_part(
     assert run(*args, *out).exit_code == 0
     assert not (tmp_path / "computed").exists()  # all was there, and only put together
     assert sorted(fsspec.filesystem("fragile").ls("/b", detail=False)) == [
+        "/b/_out.jsonl.keys",
         "/b/_out.jsonl.run.json",
         "/b/in.jsonl",
         "/b/out.jsonl",
@@ -198,6 +199,7 @@ def test_a_disk_without_room_costs_no_row(
     assert out.read_bytes() == (tmp_path / name).read_bytes()
     assert computed(tmp_path).total() <= 1000 + full  # a row that could not be kept is lost
     assert sorted(path.name for path in small_disk.iterdir()) == [
+        f"_{name}.keys",
         f"_{name}.run.json",
         "ballast",
         name,

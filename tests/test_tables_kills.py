@@ -31,6 +31,7 @@ from schemax.resources import resource_dir
 
 CRASHES = str(Path(__file__).with_name("crashes.py"))
 SEED = 20_000
+WHOLE = ["_out.jsonl.keys", "_out.jsonl.run.json", "out.jsonl"]
 ODD = [
     "Schöne Größe für die Küche, weiß",
     "ソニー 55インチ 4K 有機EL テレビ",
@@ -104,7 +105,7 @@ def test_twenty_thousand_odd_rows_survive_twenty_kills(
     lost = [not (row["title"] or "").strip() for row in made]
     assert [error is not None for error in found["_error"].to_pylist()] == lost
     left = sorted(path.name for path in tmp_path.glob("*out*"))
-    assert left == ["_out.parquet.run.json", "out.parquet"]
+    assert left == ["_out.parquet.keys", "_out.parquet.run.json", "out.parquet"]
 
 
 def wait_for(moment: str, job: Any, folder: Path) -> None:
@@ -145,13 +146,13 @@ def test_a_kill_before_any_operation_on_files_does_no_harm(
     whole = (tmp_path / "out.jsonl").read_text("utf-8")
     assert [row["id"] for row in rows(whole)] == [row["id"] for row in made]
     kinds = Counter(kill["operation"].split()[0] for kill in kills)
-    assert kinds["os.rename"] == 5  # manifest, two parts, whole, record
+    assert kinds["os.rename"] == 6  # manifest, two parts, whole, record, keys
     assert kinds["open"] >= 4
     assert kinds["os.remove"] == 3  # manifest, two parts
     for kill in kills:
         assert kill["there"] in (None, whole), kill["operation"]
         assert (kill["status"], kill["rows"]) == (0, whole), kill["operation"]
-        assert kill["left"] == ["_out.jsonl.run.json", "out.jsonl"], kill["operation"]
+        assert kill["left"] == WHOLE, kill["operation"]
         # Rows are computed again only where the whole was there, and its parts about to go.
         assert kill["computed"] == 20 or kill["there"] == whole, kill["operation"]
 

@@ -293,7 +293,7 @@ def test_a_dry_run_tells_what_it_would_take(
     assert said["rows"] == "4"
     assert "2 rows with an id" in said["duplicates"]
     assert said["fit the context"] == "2 of 3; cannot be read: 1"
-    assert said["repeats"] == "0 rows with the text of an earlier row"
+    assert said["repeats"] == "0 rows with the text of an earlier row, computed once"
     low, high = said["expected"].removesuffix(" hours").split(" to ")
     assert 0 < float(low) < float(high)
     assert said["expected cost"].count(" to ") == 1

@@ -47,7 +47,17 @@ _MOST_TOLD = 20
 
 
 # What of a command is not repeated when its failed rows are done again.
-_ONCE = ("retry_failed", "overwrite", "quiet", "report", "dry_run", "price_per_hour", "api_key")
+_ONCE = (
+    "retry_failed",
+    "if_complete",
+    "reuse",
+    "overwrite",
+    "quiet",
+    "report",
+    "dry_run",
+    "price_per_hour",
+    "api_key",
+)
 
 
 class ExtractCommand(TyperCommand):
@@ -141,6 +151,8 @@ def extract(
             return
         if pool.ray and not is_resumable(source, name):
             raise UsageError("--ray reads files and writes a file: name one with -o OUT")
+        if not is_resumable(source, name) and (run.reuse or run.if_complete != "replace"):
+            raise UsageError("--reuse and --if-complete need files and a file: name one with -o")
         title = "stdin" if source.is_stdin else Path(source.files[0]).name
         report = nullcontext() if files.report is None else open_report(files.report, title)
         with report as page, terminable():
@@ -152,6 +164,8 @@ def extract(
                 csv_formulas=files.csv_formulas,
                 overwrite=run.overwrite,
                 retry=None if run.retry_failed is None else Retry.of(run.retry_failed),
+                if_complete=run.if_complete,
+                reuse=run.reuse,
                 command=_named(context),
                 backend=partial(actors_for, prompt, pool) if pool.ray else in_process,
                 on_extraction=teller,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from schemax.commands import options
 from schemax.commands.option_groups import option
+from schemax.io.job import IfComplete
 from schemax.io.long_documents import TooLong
 from schemax.io.writers import Formulas
 from schemax.reading.markup import Html
@@ -99,6 +100,16 @@ class RunOptions:
         "Do the failed rows of a finished table again, and nothing else: with the SCHEMA, INPUT "
         "and options that it was made with, but for those that are named now.",
         metavar="OUT",
+    )
+    if_complete: IfComplete = option(
+        "Of an OUT that is complete: leave it where the same records, schema, model and settings "
+        "have made it; stop with exit status 2; or compute all rows again.",
+        default="replace",
+    )
+    reuse: str | None = option(
+        "Take the rows that are unchanged (text, schema, model and settings) out of an earlier "
+        "table, which may be OUT itself.",
+        metavar="TABLE",
     )
     overwrite: bool = option(
         "Start anew where an unfinished run has left rows (_OUT.parts).", default=False

@@ -7,6 +7,8 @@ from pathlib import Path
 from schemax.commands.console import plain_warnings, say
 from schemax.commands.option_groups import argument, grouped, option
 from schemax.io.finished import read_run_record
+from schemax.io.merging import common_record
+from schemax.io.storage import expand
 from schemax.report import open_report
 from schemax.report.overview import facts_of
 from schemax.report.table import add_table
@@ -14,9 +16,15 @@ from schemax.report.table import add_table
 
 @grouped
 def report(
-    table: str = argument("What a run of `schemax extract -o OUT` has written.", "OUT"),
+    tables: list[str] = argument(
+        "What a run of `schemax extract -o OUT` has written; of shards, all of them, also as "
+        "pattern ('shards/*.parquet').",
+        "OUT...",
+    ),
     output: str | None = option(
-        "The page. Default: OUT.html.", *("--output", "-o"), metavar="FILE.html"
+        "The page. Default: OUT.html; of several, report.html beside the first.",
+        *("--output", "-o"),
+        metavar="FILE.html",
     ),
     price_per_hour: float | None = option("Price of the machine, for the cost of the run.", min=0),
 ) -> None:
@@ -26,9 +34,14 @@ def report(
     Values and errors are the table's; confidences too, of a table with --details. Texts are read
     again from the input, if that is still there.
     """
-    record = read_run_record(table)
-    name = output or f"{table}.html"
-    with plain_warnings(), open_report(name, Path(table).name) as page:
-        page.overview.facts += facts_of(record, price_per_hour)
-        add_table(page, table, record)
+    found = {one: read_run_record(one) for table in tables for one in expand(table)}
+    first = next(iter(found))
+    beside = first[: 1 + first.rfind("/")]
+    name = output or (f"{first}.html" if len(found) == 1 else f"{beside}report.html")
+    with plain_warnings(), open_report(name, Path(first).name) as page:
+        page.overview.facts += facts_of(common_record(found), price_per_hour)
+        if len(found) > 1:
+            page.overview.facts.append(("Tables", ", ".join(found)))
+        for table, record in found.items():
+            add_table(page, table, record)
     say(f"wrote {name}")

@@ -33,11 +33,13 @@ Row: TypeAlias = Mapping[str, Any]
 REMEDY = "start anew with --overwrite (overwrite=True)"
 
 _MANIFEST = "manifest.json"
-_WHOLE, _RECORD = "whole.tmp", "record.tmp"
+_WHOLE, _RECORD, _KEYS = "whole.tmp", "record.tmp", "keys.tmp"
 _PART = re.compile(r"part-(\d{5,})-([0-9a-f]{16})\.jsonl")
 _OPEN = re.compile(r"open-(\d{5,})\.jsonl")
-# What runs write into the folder: these files, and these two while they are written.
-_OWN = re.compile(rf"({_MANIFEST}|{_PART.pattern})(\.tmp)?|{_OPEN.pattern}|{_WHOLE}|{_RECORD}")
+# What runs write into the folder: these files, and these while they are written.
+_OWN = re.compile(
+    rf"({_MANIFEST}|{_PART.pattern})(\.tmp)?|{_OPEN.pattern}|{_WHOLE}|{_RECORD}|{_KEYS}"
+)
 
 
 def digest(record: Record) -> tuple[str, int]:
@@ -187,6 +189,11 @@ class Checkpoint:
         """The same for the record of the run, which is written beside the whole."""
         return f"{self.name}/{_RECORD}"
 
+    @property
+    def keys_scratch(self) -> str:
+        """The same for the keys of the whole's rows."""
+        return f"{self.name}/{_KEYS}"
+
     def finished(self) -> dict[int, str]:
         """The digests of the parts that are complete, by number."""
         found = map(_PART.fullmatch, self.folder.names())
@@ -215,6 +222,11 @@ class Checkpoint:
                 "delete that file, and its rows are computed again"
             )
         return [row for _, row in found]
+
+    def rows_with(self, mark: bytes, number: int, part_digest: str) -> Iterator[Row]:
+        """Of a complete part those rows whose lines have the mark in them, in any order."""
+        lines = self.folder.read(_name(number, part_digest)).splitlines(keepends=True)
+        return (_read_line(line)[1] for line in lines if mark in line)
 
     def open_rows(self, number: int) -> dict[int, str]:
         """The digests of the records whose rows an open part holds, by the index of the row."""

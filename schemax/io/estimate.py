@@ -72,7 +72,8 @@ def estimate(source: Source, task: Task, price_per_hour: float | None = None) ->
     extent = "all rows" if look.all_of_them else f"the first {counted(look.rows, 'row')}"
     yield f"sample: {counted(len(sample), 'row')} out of {extent}"
     yield f"duplicates: {look.duplicates.note() or 'none'}"
-    yield f"repeats: {counted(look.repeats, 'row')} with the text of an earlier row"
+    spared = rows * look.repeats // max(1, look.rows)
+    yield f"repeats: {counted(look.repeats, 'row')} with the text of an earlier row, computed once"
     yield (
         f"tokens: {sum(sizes) / max(1, readable):,.1f} per document (the longest "
         f"{max(sizes, default=0):,}), and {instruction:,} of instructions, read once"
@@ -84,7 +85,7 @@ def estimate(source: Source, task: Task, price_per_hour: float | None = None) ->
         return
     rounds = _rounds(partial(task.stream, extractor), [record for record, _ in sample])
     timed = sum(number for number, _ in rounds)
-    low, high = (one * rows for one in _seconds_per_row(rounds, look.blocks))
+    low, high = (one * (rows - spared) for one in _seconds_per_row(rounds, look.blocks))
     seconds = sum(spent for _, spent in rounds)
     yield f"speed: {timed / seconds:,.1f} documents/s, measured on {counted(timed, 'row')}"
     yield f"expected: {low / 3600:,.3g} to {high / 3600:,.3g} hours"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +19,7 @@ from schemax.io import fingerprint
 from schemax.io.checkpoint import Checkpoint, Row
 from schemax.io.columns import Column
 from schemax.io.document_files import is_document
+from schemax.io.keys import keys_of
 from schemax.io.readers import read_file
 from schemax.io.storage import is_file, reading, remove_file, sidecar, writing
 from schemax.io.summary import Summary
@@ -132,6 +134,16 @@ def read_results(name: str, table: TableSchema | None) -> Generator[dict[str, An
         yield row
 
 
+def keyed_results(output: str) -> Iterator[dict[str, Any]]:
+    """The rows of a finished table, each with its "key", which is None where that is not known.
+
+    Raises InputError for a table that no run over files has made.
+    """
+    with closing(read_results(output, read_run_record(output).table)) as rows:
+        for row, key in zip(rows, keys_of(output), strict=False):
+            yield {**row, "key": key}
+
+
 def _row(record: Any, table: TableSchema | None) -> dict[str, Any]:
     if table is None:
         return dict(record)
@@ -220,5 +232,5 @@ class Retry:
 
     def others(self) -> Iterator[Row]:
         """The rows that did not fail, in order."""
-        rows = read_results(self.output, self.record.table)
+        rows = keyed_results(self.output)
         return (row for row in rows if row["index"] not in self.failed)

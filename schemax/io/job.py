@@ -1,32 +1,30 @@
-"""Files in, a file out: the job of `schemax extract`, as a function."""
+"""Files in, a file out: the job of `schemax extract`."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Literal, TypeAlias
 
 from schemax.attributes import settings_of
-from schemax.calls import Options, check_options
+from schemax.calls import Options
 from schemax.documents import Shown
 from schemax.errors import InputError, SchemaxError
-from schemax.extractor import Extractor, loaded
 from schemax.io import fingerprint, resumable
-from schemax.io.checkpoint import Checkpoint
-from schemax.io.columns import Schemas
+from schemax.io.checkpoint import Checkpoint, digest_of_all
 from schemax.io.document_files import is_document
-from schemax.io.finished import Retry, RunRecord, finished_note
-from schemax.io.input_columns import kept_columns, tell_of_columns
-from schemax.io.long_documents import TooLong
+from schemax.io.finished import Retry, RunRecord, finished_note, read_run_record
+from schemax.io.input_columns import kept_columns
+from schemax.io.keys import add_key, write_keys
+from schemax.io.known import Known, check_earlier, salt_of
 from schemax.io.readers import Shard, Source
 from schemax.io.records import STANDARD, Record
 from schemax.io.resumable import ResumableRun
-from schemax.io.rows import Details, check_details, check_kept
+from schemax.io.rows import check_kept
 from schemax.io.storage import check_folder, is_replaceable, place_of
 from schemax.io.stream import in_order
 from schemax.io.summary import Summary, Tally
@@ -35,103 +33,17 @@ from schemax.io.task import Backend, Task, in_process
 from schemax.io.writers import Formulas, Writer, check_target, is_typed, open_writer
 from schemax.messages import some_of
 from schemax.progress import track
-from schemax.resources import default_model, named_model
 from schemax.results import Extraction
 
 Place: TypeAlias = str | os.PathLike[str]
 """A path, or an address such as s3://bucket/key."""
 
+IfComplete = Literal["skip", "error", "replace"]
+"""What becomes of a run whose output is complete already."""
+
 logger = logging.getLogger(__name__)
 
 _Written: TypeAlias = Callable[..., AbstractContextManager[Writer]]  # `open_writer` of an output
-
-
-def extract_files(
-    schema: Schemas,
-    inputs: Place | Iterable[Place],
-    output: Place,
-    *,
-    model: str | Path | None = None,
-    extractor: Extractor | None = None,
-    details: Details = False,
-    keep: Sequence[str] = (),
-    limit: int | None = None,
-    shard: str | None = None,
-    on_too_long: TooLong = "error",
-    csv_formulas: Formulas = "keep",
-    overwrite: bool = False,
-    retry_failed: bool = False,
-    on_extraction: Callable[[Extraction[Any]], None] | None = None,
-    show_progress: bool = False,
-    **options: Unpack[Options],
-) -> Summary:
-    """Reads the attributes of a schema from every record of some files, and writes them to a file.
-
-    The job of `schemax extract`, in bounded memory. Finished rows are kept beside the output, in
-    _OUTPUT.parts: if anything stops the run, the same call (or command) goes on from there. OUTPUT
-    gets its name when all rows are done. A record that fails stops nothing: its row says why.
-
-    schema: a Pydantic model, or one per category.
-    inputs, output: paths, addresses (s3://...) and, of inputs, patterns ("*.parquet") and folders:
-        JSON Lines (also .gz, .zst), CSV, Parquet or Arrow, by their suffix; of inputs also PDF,
-        DOCX, HTML and text files, each one record, whose id is its path. "-" is stdin or stdout,
-        which hold JSON Lines; a run that reads stdin or writes to stdout cannot be resumed.
-    model: a folder or Hub id; extractor: one that is loaded already. Without either,
-        `Extractor.default()`.
-    details: with the raw text, the confidence and the place of every value; "confidence": with the
-        confidences alone.
-    keep: keys of the records that stand in their rows, in a table as columns.
-    limit: read the first so many records only.
-    shard: "I/N" reads every N-th record only, from the I-th on.
-    on_too_long: what becomes of documents that the model's context does not hold: "error" is a
-        failed row, "truncate" reads their beginning, "chunk" all of them in overlapping pieces.
-    csv_formulas: "escape" puts an apostrophe before texts of CSV that a spreadsheet would take for
-        formulas, such as =1+1; "keep" writes all as they are.
-    overwrite: start anew where an unfinished run has left rows.
-    retry_failed: do only those rows again that have failed in OUTPUT, which an earlier call or
-        command has finished; all others stay as they are. Model and options may be others.
-    on_extraction: is called with every extraction that this run computes, as it finishes.
-    show_progress: on stderr.
-    options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
-        takes them.
-
-    Raises InputError for files that cannot be read or written, and for an unfinished run with other
-    settings or another input (the message names the difference); SchemaError, TemplateError,
-    ModelError, TypeError and ValueError for what is wrong with schema, model and options. A note on
-    an error that ends the run says where finished rows are.
-    """
-    if model is not None and extractor is not None:
-        raise ValueError("give a model or an extractor, not both")
-    check_options("extract_files", options)
-    check_details(details)
-    if on_too_long not in ("error", "truncate", "chunk"):
-        raise ValueError(f'on_too_long must be "error", "truncate" or "chunk", not {on_too_long!r}')
-    if csv_formulas not in ("keep", "escape"):
-        raise ValueError(f'csv_formulas must be "keep" or "escape", not {csv_formulas!r}')
-    load: Callable[[], Extractor]
-    place: str | Path | None
-    if extractor is not None:
-        load, place = lambda: extractor, None
-    elif model is not None:
-        load, place = partial(loaded, str(model)), named_model(model)
-    else:
-        load = Extractor.default
-        place = default_model()
-    names = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
-    kept = (keep,) if isinstance(keep, str) else tuple(keep)
-    source = source_of(names, options, limit, None if shard is None else Shard.parse(shard), kept)
-    task = Task(schema, options, load, place, details, on_too_long, kept)
-    tell_of_columns(source.there, task.shown, schema)
-    return Job(
-        task,
-        source,
-        os.fspath(output),
-        csv_formulas=csv_formulas,
-        overwrite=overwrite,
-        retry=Retry.of(os.fspath(output)) if retry_failed else None,
-        on_extraction=on_extraction,
-        show_progress=show_progress,
-    ).run()
 
 
 def source_of(
@@ -167,6 +79,7 @@ class Job:
 
     backend: what computes the rows of a run that can go on; others compute them in this process.
     retry: a finished table whose failed rows are done again; else all rows are done.
+    if_complete, reuse: as `extract_files` takes them.
     command: what was named on the command line, to be recorded.
     on_resume: is called with the number of rows that an earlier run has finished, and their place.
     on_finished: is called with a note before a run that replaces a finished table, whose rows it
@@ -183,6 +96,8 @@ class Job:
     on_resume: Callable[[int, str], None] | None = None
     on_finished: Callable[[str], None] = logger.warning
     retry: Retry | None = None
+    if_complete: IfComplete = "replace"
+    reuse: str | None = None
     command: Mapping[str, Any] = field(default_factory=dict)
     show_progress: bool = False
 
@@ -201,9 +116,11 @@ class Job:
             return tally.summary(self.source.files, self.output)
         written = partial(open_writer, self.output, table, csv_formulas=self.csv_formulas)
         if is_resumable(self.source, self.output):
-            self._in_parts(written, tally, table)
+            return self._in_parts(written, tally, table)
         elif self.retry is not None:
             raise InputError("failed rows are done again from files to a file")
+        elif self.reuse is not None or self.if_complete != "replace":
+            raise InputError("reuse and if_complete take a run from files to a file")
         else:
             self._in_order(written, tally)
         return tally.summary(self.source.files, self.output)
@@ -240,7 +157,7 @@ class Job:
                     self._add(item, tally)
                     tally.add_row(row)
 
-    def _in_parts(self, written: _Written, tally: Tally, table: TableSchema | None) -> None:
+    def _in_parts(self, written: _Written, tally: Tally, table: TableSchema | None) -> Summary:
         """Rows as they finish, kept in parts, which become the output in the end."""
         source, overwrite, retry = self.source, self.overwrite, self.retry
         check_folder(self.output)
@@ -253,21 +170,37 @@ class Job:
             "shard": str(self.source.shard),
             "part rows": part_rows,
             "part length": resumable.PART_LENGTH,
+            "repeats": "once",
         }
+        earlier = None if self.reuse is None else check_earlier(self.reuse, self.output)
         if retry is not None:
             retry.check(known, table)
             known["retried"] = retry.digest
             source = replace(source, only=retry.failed)
             overwrite = overwrite or retry.is_over(checkpoint)
         goes_on = not overwrite and checkpoint.can_go_on(known)  # before a model is loaded
-        is_new = retry is None and not overwrite and not goes_on
-        if is_new and (note := finished_note(self.output, known)) is not None:
-            self.on_finished(note)
+        note = None if retry is not None or goes_on else finished_note(self.output, known)
+        if note is not None and self.if_complete == "error":
+            raise InputError(f"{note.partition('; this run')[0]}; --if-complete error keeps it")
         with self.backend(self.task) as engine:
             manifest = {**known, **engine.fingerprint}
             seen = (manifest["decoding documents"], manifest["decoding slots"])
             independent = seen == ("isolated", "independent")
-            run = ResumableRun(source, checkpoint, self.task.form, independent, part_rows)
+            keyed = independent and not manifest["decoding temperature"]
+            salt = salt_of({**manifest, "csv formulas": self.csv_formulas}) if keyed else None
+            is_mixed = isinstance(self.task.schemas, Mapping)
+            rows = Known(salt, self.task.shown, is_mixed, earlier)
+            run = ResumableRun(source, checkpoint, self.task.form, independent, part_rows, rows)
+            if note is not None and self.if_complete == "skip":
+                record = read_run_record(self.output)
+                if not fingerprint.differences(record.settings, manifest) and (
+                    record.settings.get("records") == run.records_digest()
+                ):
+                    made = f"{self.output} is complete and was made the same way"
+                    self.on_finished(f"{made}: nothing is computed")
+                    return record.summary.unchanged()
+            if note is not None and not overwrite and earlier != self.output:
+                self.on_finished(note)
             with checkpoint.opened(manifest, overwrite=overwrite) as goes_on:
                 finished = checkpoint.finished_rows() if goes_on else 0
                 if finished and self.on_resume is not None:
@@ -275,23 +208,33 @@ class Job:
                 with _noting(checkpoint), closing(engine.fill(run)) as stream:
                     for item in self._tracked(stream, tally, source, finished):
                         self._add(item, tally)
-                scratch = checkpoint.scratch
-                with _noting(checkpoint), written(scratch=scratch) as writer:
-                    for row in run.assemble(writer, () if retry is None else retry.others()):
+                keys = bytearray()
+                with _noting(checkpoint), written(scratch=checkpoint.scratch) as writer:
+                    others = () if retry is None else retry.others()
+                    for row, key, origin in run.assemble(writer, others):
                         tally.add_row(row)
+                        tally.add_origin(origin, was_there=rows.was_there(row["id"]))
+                        add_key(keys, key)
+                    gone = None if self.reuse is None else rows.gone()
+                    summary = tally.summary(self.source.files, self.output, gone)
+                    parts = sorted(checkpoint.finished().items())
+                    manifest["records"] = digest_of_all(part for _, part in parts)
                     # Before the table, which the rows that are kept can make once more.
-                    self._record(tally, manifest, table, checkpoint.record_scratch)
+                    self._record(summary, manifest, table, checkpoint.record_scratch)
+                with _noting(checkpoint):
+                    write_keys(self.output, bytes(keys), checkpoint.keys_scratch)
                 checkpoint.remove()
+        return summary
 
     def _record(
         self,
-        tally: Tally,
-        settings: Mapping[str, Any],
+        summary: Summary,
+        settings: dict[str, Any],
         table: TableSchema | None,
         scratch: str,
     ) -> None:
-        summary = tally.summary(self.source.files, self.output)
         if self.retry is not None:
+            settings["records"] = self.retry.record.settings.get("records")
             summary = summary.after(self.retry.record.summary)
         place = self.task.place
         model = None if place is None else str(place)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import count, islice
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
+from schemax.documents import id_of
 from schemax.errors import InputError
 from schemax.io.checkpoint import (
     REMEDY,
@@ -19,6 +21,7 @@ from schemax.io.checkpoint import (
     digest_of_all,
     to_line,
 )
+from schemax.io.known import Known, Shelf, body_of
 from schemax.io.readers import Source
 from schemax.io.records import Record
 from schemax.io.rows import RowForm
@@ -34,16 +37,43 @@ PART_LENGTH = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """A record whose row is to be computed; index: in the input; key: of its row, see `Known`."""
+
+    index: int
+    digest: str
+    record: Record
+    key: str | None
+
+    def line(self, row: Row) -> bytes:
+        """The row as parts hold it."""
+        return to_line(self.digest, {**row, "key": self.key})
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Records whose rows are kept together.
 
     digest: of all of its records, those whose rows are there already among them.
-    pending: (index in the input, digest, record) of the others.
+    ready: lines of rows that need no model. pending: the others.
     """
 
     number: int
     digest: str
-    pending: tuple[tuple[int, str, Record], ...]
+    ready: tuple[bytes, ...]
+    pending: tuple[Pending, ...]
+
+
+class Assembled(NamedTuple):
+    """A row of the output.
+
+    key: see `Known`. origin: what it was made by; "repeat" of another row of the run, or "reused"
+        out of an earlier table.
+    """
+
+    row: Row
+    key: str | None
+    origin: Literal["model", "repeat", "reused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +84,8 @@ class ResumableRun:
     independent: whether a row is the same, whichever others it is computed with. Then all go
         through one stream, and each is kept as it finishes; else parts are computed one by one,
         and kept as a whole.
+    known: what is known of rows before a model reads them. A row that repeats another is kept
+        without its values, which `assemble` puts in.
     """
 
     source: Source
@@ -61,6 +93,7 @@ class ResumableRun:
     form: RowForm
     independent: bool
     part_rows: int = PART_ROWS
+    known: Known = field(default_factory=Known)
 
     def parts(self, finished: Mapping[int, str]) -> Generator[Part, None, None]:
         """The parts that are not among those finished, given with their digests.
@@ -68,34 +101,64 @@ class ResumableRun:
         They are the same, whatever has been finished since. Raises InputError for an input that is
         not the one of the rows that are kept.
         """
-        rows = self.source.rows()
-        for number in count():
-            pending = tuple(self._some(rows))
-            if not pending:
-                break
-            found = digest_of_all(known for _, known, _ in pending)
+        seen, there = Shelf(), 0
+        for number, rows in self._read():
+            there = number + 1
+            found = digest_of_all(row.digest for row in rows)
+            again = [row.key is not None and not seen.add(bytes.fromhex(row.key)) for row in rows]
             if number not in finished:
                 done = self.checkpoint.open_rows(number) if self.independent else {}
-                now = {index: known for index, known, _ in pending}
+                now = {row.index: row.digest for row in rows}
                 if any(now.get(index) != known for index, known in done.items()):
-                    raise self._changed(pending[0][0], pending[-1][0])
-                yield Part(number, found, tuple(row for row in pending if row[0] not in done))
+                    raise self._changed(rows[0].index, rows[-1].index)
+                pending, ready = [], []
+                for row, is_repeat in zip(rows, again, strict=True):
+                    if row.index in done:
+                        continue
+                    line = self._ready(row, is_repeat)
+                    pending += [row] if line is None else []
+                    ready += [] if line is None else [line]
+                yield Part(number, found, tuple(ready), tuple(pending))
             elif finished[number] != found:
-                raise self._changed(pending[0][0], pending[-1][0])
-        if any(done >= number for done in finished):
+                raise self._changed(rows[0].index, rows[-1].index)
+        if any(done >= there for done in finished):
             raise InputError(
                 f"the input has fewer rows than are kept in {self.checkpoint.name}; {REMEDY}"
             )
 
-    def _some(self, rows: Iterator[tuple[int, Record]]) -> Iterator[tuple[int, str, Record]]:
-        """The records of the next part: (index, digest, record)."""
+    def records_digest(self) -> str:
+        """Of all records, as they are now."""
+        return digest_of_all(
+            digest_of_all(row.digest for row in rows) for _, rows in self._read() if rows
+        )
+
+    def _read(self) -> Iterator[tuple[int, tuple[Pending, ...]]]:
+        """The records of every part, with its number."""
+        with closing(self.source.rows()) as rows:
+            for number in count():
+                if not (found := tuple(self._some(rows))):
+                    return
+                yield number, found
+
+    def _some(self, rows: Iterator[tuple[int, Record]]) -> Iterator[Pending]:
+        """The records of the next part."""
         length = 0
         for index, record in islice(rows, self.part_rows):
-            known, more = digest(record)
-            yield index, known, record
+            digest_of_it, more = digest(record)
+            yield Pending(index, digest_of_it, record, self.known.key(record))
             length += more
             if length >= PART_LENGTH:
                 break
+
+    def _ready(self, row: Pending, is_repeat: bool) -> bytes | None:
+        """The line of a row that needs no model; None for one that does."""
+        body = self.known.body(row.key)
+        if body is None and not is_repeat:
+            return None
+        id = id_of(row.record, self.known.shown)
+        first = {"id": id, "index": row.index, **self.form.beside(row.record)}
+        origin = {"repeats": True} if body is None else {**body, "reused": True}
+        return row.line({**first, **origin})
 
     def fill(self, extract: Extract) -> Generator[Extraction[Any], None, None]:
         """Computes and keeps what is missing; yields it as it finishes, `index` as in the input.
@@ -114,23 +177,29 @@ class ResumableRun:
     ) -> Generator[Extraction[Any], None, None]:
         filling: set[OpenPart] = set()
 
-        def pending() -> Iterator[tuple[tuple[OpenPart, int, str, dict[str, Any]], Record]]:
+        def pending() -> Iterator[tuple[tuple[OpenPart, Pending, dict[str, Any]], Record]]:
             for part in parts:
+                missing = len(part.ready) + len(part.pending)
                 opened = self.checkpoint.open_part(
-                    part.number, part.digest, len(part.pending), row_by_row=self.independent
+                    part.number, part.digest, missing, row_by_row=self.independent
                 )
-                if not part.pending:
+                if not missing:
                     opened.complete()
                     continue
                 filling.add(opened)
-                for index, known, record in part.pending:
-                    yield (opened, index, known, self.form.beside(record)), record
+                for line in part.ready:
+                    opened.add(line)
+                for row in part.pending:
+                    beside = self.form.beside(row.record)
+                    yield (opened, replace(row, record=""), beside), row.record
+                if not opened.missing:
+                    filling.discard(opened)
 
         try:
             with closing(stream_rows(extract, pending())) as stream:
-                for (opened, index, known, beside), found in stream:
-                    item, row = self.form.row_to_keep(found, index, beside)
-                    opened.add(to_line(known, row))
+                for (opened, asked, beside), found in stream:
+                    item, row = self.form.row_to_keep(found, asked.index, beside)
+                    opened.add(asked.line(row))
                     if not opened.missing:
                         filling.discard(opened)
                     yield item
@@ -138,14 +207,33 @@ class ResumableRun:
             for opened in filling:
                 opened.close()
 
-    def assemble(self, writer: Writer, others: Iterable[Row] = ()) -> Iterator[Row]:
+    def assemble(self, writer: Writer, others: Iterable[Row] = ()) -> Iterator[Assembled]:
         """Writes all rows, in order, and passes them on. Raises InputError if some are missing.
 
-        others: rows that were finished before, in order, to go between them.
+        others: rows that were finished before, in order, with their keys, to go between them.
         """
+        repeated = Shelf()
+        for part in self.checkpoint.finished().items():
+            for row in self.checkpoint.rows_with(b'"repeats":true', *part):
+                if "repeats" in row:
+                    repeated.put(bytes.fromhex(row["key"]))
         for row in merge(self._rows(), others, key=lambda row: row["index"]):
+            row = dict(row)
+            key = row.pop("key", None)
+            is_repeat, is_reused = row.pop("repeats", False), row.pop("reused", False)
+            there = None if key is None else repeated.get(bytes.fromhex(key))
+            if is_repeat:
+                if there is None or there[0] is None:
+                    raise InputError(
+                        f"{self.checkpoint.name} lacks the row that row {row['index']} repeats; "
+                        f"{REMEDY}"
+                    )
+                row |= json.loads(there[0])
+            elif there == (None,):
+                repeated.put(bytes.fromhex(str(key)), json.dumps(body_of(row)))
             writer.write(row)
-            yield row
+            origin: Literal["model", "repeat", "reused"] = "reused" if is_reused else "model"
+            yield Assembled(row, key, "repeat" if is_repeat else origin)
 
     def _rows(self) -> Iterator[Row]:
         finished = self.checkpoint.finished()

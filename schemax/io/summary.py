@@ -43,6 +43,9 @@ class Summary:
     seconds: since the model was loaded.
     decoded: documents that this run has decoded; passes: forward passes that these took part in,
         in all; tokens: of their values. Documents in one batch share passes.
+    repeats: rows that another row of the run has spared, since the model sees the same of both.
+    reused: rows out of an earlier table; added: rows with ids that this has not; changed: other
+        rows that it has not so; gone: ids of it that the input has no more.
     """
 
     inputs: tuple[str, ...]
@@ -59,6 +62,15 @@ class Summary:
     decoded: int
     passes: int
     tokens: int
+    repeats: int = 0
+    reused: int | None = None
+    added: int = 0
+    changed: int = 0
+    gone: int = 0
+
+    def unchanged(self) -> Summary:
+        """Of a table that a run has left as it is: nothing was computed."""
+        return replace(self, computed=0, seconds=1e-9, decoded=0, passes=0, tokens=0)
 
     def after(self, earlier: Summary) -> Summary:
         """The same with what an earlier run into the same output has cost."""
@@ -82,9 +94,16 @@ class Summary:
         if self.decoded:
             parts.append(f"{self.passes / self.decoded:.1f} passes per document")
             parts.append(counted(self.tokens, "token"))
-        if self.computed < self.rows:
-            parts.append(f"{self.rows - self.computed:,} of the rows from an earlier run")
+        if self.repeats:
+            parts.append(f"{self.repeats:,} of the rows repeat others and were not computed")
+        if (earlier := self.rows - self.computed - self.repeats - (self.reused or 0)) > 0:
+            parts.append(f"{earlier:,} of the rows from an earlier run")
         yield ", ".join(parts)
+        if self.reused is not None:
+            yield (
+                f"{self.reused:,} rows reused, {self.added:,} new, {self.changed:,} changed, "
+                f"{self.gone:,} gone"
+            )
 
 
 def _kinds(what: str, kinds: Sequence[tuple[str, int]]) -> Iterator[str]:
@@ -102,6 +121,7 @@ class Tally:
         self._kinds: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
         self._ids = Duplicates()
+        self._reused = self._added = self._changed = 0
         self.start()
 
     def start(self) -> None:
@@ -126,9 +146,21 @@ class Tally:
             for error in row["errors"]:
                 _count(self._kinds, kind_of(error))
 
-    def summary(self, inputs: Sequence[str] = (), output: str = "-") -> Summary:
+    def add_origin(self, origin: str, *, was_there: bool) -> None:
+        """Counts where a row came from. was_there: whether an earlier table has its id."""
+        self._counts["repeats"] += origin == "repeat"
+        self._reused += origin == "reused"
+        self._changed += origin != "reused" and was_there
+        self._added += origin != "reused" and not was_there
+
+    def summary(
+        self, inputs: Sequence[str] = (), output: str = "-", gone: int | None = None
+    ) -> Summary:
+        """gone: ids of the earlier table that no row has; None where no table was reused."""
+        compared = {"added": self._added, "changed": self._changed, "reused": self._reused}
         return Summary(
             **self._counts,
+            **({} if gone is None else {**compared, "gone": gone}),
             inputs=tuple(inputs),
             output=output,
             failure_kinds=tuple(self._reasons.most_common()),

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from schemax.errors import InputError, SchemaxError
-from schemax.io.checkpoint import to_line
 from schemax.io.columns import Schemas
 from schemax.io.resumable import Part, ResumableRun
 from schemax.io.rows import RowForm
@@ -153,13 +152,13 @@ class _Actor(Loaded):
         part: Part | SchemaxError = _unpacked(batch)
         if isinstance(part, SchemaxError) or self.problem is not None:
             return _packed(self.problem or part)
-        lines, items = [], []
-        beside = self._form.beside
-        rows = (((index, known, beside(record)), record) for index, known, record in part.pending)
+        lines, items = [*part.ready], []
+        rows = ((asked, asked.record) for asked in part.pending)
         try:
-            for (index, known, more), found in stream_rows(self.made, rows):
-                item, row = self._form.row_to_keep(found, index, more)
-                lines.append(to_line(known, row))
+            for asked, found in stream_rows(self.made, rows):
+                beside = self._form.beside(asked.record)
+                item, row = self._form.row_to_keep(found, asked.index, beside)
+                lines.append(asked.line(row))
                 items.append(replace(item, slots=()))  # which nobody asks for any more
         except SchemaxError as error:
             return _packed(error)

@@ -1,0 +1,51 @@
+"""_OUT.keys: the keys of a finished table's rows, in their order, by which a later run knows them.
+
+It begins with a digest of the table, without which keys and rows might be of different runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b, file_digest
+from itertools import repeat
+from typing import Any
+
+from schemax.io.storage import is_file, reading, sidecar, writing
+
+SIZE = 16
+"""Bytes of a key; in rows a key is written in twice as many digits."""
+
+_NONE = bytes(SIZE)  # stands for a row without a key
+
+
+def keys_name(output: str) -> str:
+    return sidecar(output, ".keys")
+
+
+def write_keys(output: str, keys: bytes, scratch: str) -> None:
+    """Keeps the keys of a finished table's rows, with a digest of the table that they belong to."""
+    with writing(keys_name(output), scratch) as handle:
+        handle.write(_digest_of(output) + keys)
+
+
+def add_key(keys: bytearray, key: str | None) -> None:
+    keys += _NONE if key is None else bytes.fromhex(key)
+
+
+def keys_of(output: str) -> Iterator[str | None]:
+    """The keys of a table's rows, without end; None where a row has none, or its key is not known.
+
+    Keys that are not those of the table, which was replaced by other means, are not known.
+    """
+    if is_file(keys_name(output)):
+        with reading(keys_name(output)) as handle:
+            if handle.read(SIZE) == _digest_of(output):
+                while len(key := handle.read(SIZE)) == SIZE:
+                    yield None if key == _NONE else key.hex()
+    yield from repeat(None)
+
+
+def _digest_of(name: str) -> bytes:
+    handle: Any
+    with reading(name) as handle:
+        return file_digest(handle, lambda: blake2b(digest_size=SIZE)).digest()

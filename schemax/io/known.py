@@ -1,0 +1,158 @@
+"""Rows that need no model: repeats within a run, and rows that an earlier table has already.
+
+A row's key is a digest of all that its values depend on: what the model sees of the record, and the
+settings of the run (schema, model, prompt, decoding). Rows with one key have the same values, in
+whichever table they are.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+from schemax.documents import Shown, shown_text
+from schemax.errors import InputError
+from schemax.io.finished import keyed_results, read_run_record
+from schemax.io.keys import SIZE
+from schemax.io.records import Record
+from schemax.io.storage import is_file, suffixes
+
+_BESIDE = ("id", "index", "kept", "schema")
+
+# Of the settings of a run, what no row's values depend on.
+_APART = ("limit", "shard", "keep", "id", "part rows", "part length", "retried", "repeats")
+_APART_KINDS = ("input", "outline")
+
+
+class Shelf:
+    """Values by key, in a file that goes with this object; a few MiB of it are in memory."""
+
+    def __init__(self) -> None:
+        # Streams may read their input in another thread than the one that began them.
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._database.executescript(
+            "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
+            "CREATE TABLE shelf (key BLOB PRIMARY KEY, value TEXT) WITHOUT ROWID; BEGIN"
+        )
+
+    def put(self, key: bytes, value: str | None = None) -> None:
+        self._database.execute("INSERT OR REPLACE INTO shelf VALUES (?, ?)", (key, value))
+
+    def add(self, key: bytes) -> bool:
+        """Whether the key is new."""
+        made = self._database.execute("INSERT OR IGNORE INTO shelf VALUES (?, NULL)", (key,))
+        return made.rowcount == 1
+
+    def get(self, key: bytes) -> tuple[str | None] | None:
+        """The value in a tuple; None where there is no such key."""
+        found: tuple[str | None] | None = self._database.execute(
+            "SELECT value FROM shelf WHERE key = ?", (key,)
+        ).fetchone()
+        return found
+
+    def unset(self) -> int:
+        """How many keys have no value."""
+        query = "SELECT count(*) FROM shelf WHERE value IS NULL"
+        return int(self._database.execute(query).fetchone()[0])
+
+
+def salt_of(settings: Mapping[str, Any]) -> str:
+    """A digest of what all rows of a run depend on, out of its settings."""
+    decisive = {
+        key: value
+        for key, value in settings.items()
+        if key not in _APART and key.partition(" ")[0] not in _APART_KINDS
+    }
+    said = json.dumps(decisive, sort_keys=True, default=str)
+    return blake2b(said.encode(), digest_size=SIZE).hexdigest()
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a run knows of rows before a model reads them.
+
+    salt: of the run, see `salt_of`; None where rows have no keys, since they depend on others.
+    shown: what the model sees of a record. is_mixed: whether its category names its schema.
+    earlier: a finished table, whose rows with these keys are taken.
+
+    It is opened where it is used, in each process by itself.
+    """
+
+    salt: str | None = None
+    shown: Shown = field(default_factory=Shown)
+    is_mixed: bool = False
+    earlier: str | None = None
+
+    def key(self, record: Record) -> str | None:
+        """In 32 digits; None for a record that cannot be shown, or has no key."""
+        if self.salt is None or isinstance(record, InputError):
+            return None
+        try:
+            text, texts = shown_text(record, self.shown)
+        except ValueError:
+            return None
+        category = None
+        if self.is_mixed and isinstance(record, Mapping):
+            category = record.get(self.shown.category)
+        said = json.dumps([self.salt, None if category is None else str(category), text, texts])
+        return blake2b(said.encode(), digest_size=SIZE).hexdigest()
+
+    def body(self, key: str | None) -> dict[str, Any] | None:
+        """What a row of the earlier table with that key says, beside id and kept columns."""
+        if key is None or self.earlier is None:
+            return None
+        found = self._opened[0].get(bytes.fromhex(key))
+        return None if found is None else json.loads(str(found[0]))
+
+    def was_there(self, id: object) -> bool:
+        """Whether the earlier table has a row with that id; asked for all rows, before `gone`."""
+        if id is None or self.earlier is None or self._opened[1].get(_of_id(id)) is None:
+            return False
+        self._opened[1].put(_of_id(id), "met")
+        return True
+
+    def gone(self) -> int:
+        """How many ids of the earlier table nobody has asked for."""
+        return 0 if self.earlier is None else self._opened[1].unset()
+
+    @cached_property
+    def _opened(self) -> tuple[Shelf, Shelf]:
+        """The rows of the earlier table by key, and its ids."""
+        bodies, ids = Shelf(), Shelf()
+        assert self.earlier is not None
+        for row in keyed_results(self.earlier):
+            if row["id"] is not None:
+                ids.add(_of_id(row["id"]))
+            if row["attributes"] is not None and (key := row.pop("key")) is not None:
+                bodies.put(bytes.fromhex(key), json.dumps(body_of(row)))
+        return bodies, ids
+
+
+def _of_id(id: object) -> bytes:
+    return blake2b(str(id).encode("utf-8", "surrogatepass"), digest_size=SIZE).digest()
+
+
+def body_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What rows with one key have in common."""
+    return {name: value for name, value in row.items() if name not in _BESIDE}
+
+
+def check_earlier(earlier: str, output: str) -> str | None:
+    """The table whose rows a run takes; None where that is OUTPUT, which is still to be made.
+
+    Raises InputError for what no run over files has made, and for a file of another format.
+    """
+    if earlier == output and not is_file(output):
+        return None
+    read_run_record(earlier)
+    if suffixes(earlier)[0] != suffixes(output)[0]:
+        raise InputError(
+            f"cannot take rows of {earlier} for {output}: formats keep values differently; name an "
+            "output of the same format"
+        )
+    return earlier

@@ -1,0 +1,107 @@
+"""Finished tables of shards, put together to the table of one run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from heapq import merge
+from typing import Any
+
+from schemax.errors import InputError
+from schemax.io import fingerprint
+from schemax.io.finished import RunRecord, keyed_results, read_run_record, record_name
+from schemax.io.job import Place
+from schemax.io.keys import add_key, keys_name, write_keys
+from schemax.io.readers import Shard
+from schemax.io.storage import expand, place_of, suffixes
+from schemax.io.summary import Summary, Tally
+from schemax.io.writers import check_target, open_writer
+from schemax.messages import some_of
+
+_OWN = ("shard", "records")  # what tables of one run need not have in common
+_COSTS = ("computed", "seconds", "decoded", "passes", "tokens", "repeats")
+
+
+def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
+    """Puts the tables of all shards of a run together, in the order of the input.
+
+    tables: what runs with `shard` have written; paths, addresses and patterns. They stay.
+    output: a file of the same format, with a record of its own, as if one run had written it.
+
+    In bounded memory; OUTPUT gets its name when it is whole. Returns the summary of all rows, with
+    the costs of all runs.
+
+    Raises InputError for tables that were made differently, that no run has made, or that are not
+    all shards of one run, each once.
+    """
+    name = os.fspath(output)
+    names = [*dict.fromkeys(one for table in tables for one in expand(os.fspath(table)))]
+    check_target(name)
+    if place_of(name) in map(place_of, names):
+        raise InputError(f"cannot write {name}: it is one of the tables; name another file")
+    records = {one: read_run_record(one) for one in names}
+    record = common_record(records)
+    _check_all(records)
+    if different := [one for one in names if suffixes(one)[0] != suffixes(name)[0]]:
+        raise InputError(
+            f"cannot write {name}: {different[0]} has another format, which keeps values "
+            "differently; name an output of the same format"
+        )
+    tally, keys, last = Tally(), bytearray(), -1
+    scratch = f"{record_name(name)}.partial"
+    with open_writer(name, record.table) as writer:
+        for row in merge(*map(keyed_results, names), key=lambda row: row["index"]):
+            if row["index"] == last:
+                raise InputError(f"two of the tables have the row with index {last}")
+            last = row["index"]
+            add_key(keys, row.pop("key"))
+            writer.write(row)
+            tally.add_row(row)
+        costs = {cost: getattr(record.summary, cost) for cost in _COSTS}
+        summary = replace(tally.summary(record.summary.inputs, name), **costs)
+        settings = {key: value for key, value in record.settings.items() if key not in _OWN}
+        settings["shard"] = str(Shard())
+        command = {key: value for key, value in record.command.items() if key not in _OWN}
+        whole = replace(record, summary=summary, settings=settings, command=command)
+        whole.write(scratch)
+    write_keys(name, bytes(keys), f"{keys_name(name)}.partial")
+    return summary
+
+
+def common_record(records: Mapping[str, RunRecord]) -> RunRecord:
+    """The record of tables that were made the same way, with the costs of all.
+
+    records: by table. Raises InputError for tables that differ, and says by what.
+    """
+    (first, record), *others = records.items()
+    summary = record.summary
+    for name, other in others:
+        settings = (_shared(one.settings) for one in (record, other))
+        found = fingerprint.differences(*settings)
+        if other.table != record.table:
+            found.append("the columns differ")
+        if found:
+            raise InputError(f"{name} and {first} were made differently: {'; '.join(found)}")
+        summary = replace(
+            summary,
+            rows=summary.rows + other.summary.rows,
+            failed=summary.failed + other.summary.failed,
+            field_errors=summary.field_errors + other.summary.field_errors,
+            **{cost: getattr(summary, cost) + getattr(other.summary, cost) for cost in _COSTS},
+        )
+    return replace(record, summary=summary)
+
+
+def _shared(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in _OWN}
+
+
+def _check_all(records: Mapping[str, RunRecord]) -> None:
+    """Raises InputError for shards that are missing, or there twice."""
+    shards: Sequence[Shard] = [Shard.parse(one.settings["shard"]) for one in records.values()]
+    wanted = [Shard(number, shards[0].count) for number in range(shards[0].count)]
+    if missing := [str(one) for one in wanted if one not in shards]:
+        raise InputError(f"the tables of these shards are missing: {some_of(missing)}")
+    if len(shards) != len(wanted):
+        raise InputError(f"{len(records)} tables are given of {len(wanted)} shards")
