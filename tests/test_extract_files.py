@@ -78,7 +78,8 @@ def test_a_call_goes_on_where_the_last_one_was_stopped(
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {
         "in.jsonl",
-        *("out.jsonl", "_out.jsonl.run.json", "whole.jsonl", "_whole.jsonl.run.json"),
+        *("out.jsonl", "_out.jsonl.run.json", "_out.jsonl.keys"),
+        *("whole.jsonl", "_whole.jsonl.run.json", "_whole.jsonl.keys"),
     }
     assert capsys.readouterr() == ("", "")
 
