@@ -29,6 +29,7 @@ def test_a_run_without_a_model_is_a_whole_run(
     attributes = found[0].get("attributes", found[0])
     assert attributes["brand"] == "Northfell"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"_out{format}.keys",
         f"_out{format}.run.json",
         f"in{format}",
         f"out{format}",

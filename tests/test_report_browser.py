@@ -166,8 +166,10 @@ def test_a_cell_says_in_words_what_its_looks_mean(page: Page) -> None:
     page.open([boot(0)])
     cell = "#body [role=gridcell]:nth-child({})".format
     for number in range(1, 6):
+        found = f"document.querySelector('{cell(number)}')"
         over = "dispatchEvent(new MouseEvent('mouseover', {bubbles: true}))"
-        page.browser.run(f"document.querySelector('{cell(number)}').{over}")
+        # Cells are drawn with the next frame.
+        page.wait(f"{found}.{over} && {found}.hasAttribute('title')")
     titles = [page.attribute(cell(number), "title") for number in range(1, 6)]
     assert titles == [
         "",

@@ -22,6 +22,7 @@ from schemax.compiler.grammars import slot_grammar
 from schemax.formats import get_format
 from schemax.io.table_schema import TableSchema
 from schemax.labels import typed_labels
+from schemax.report.pages import PageImages
 from schemax.report.rows import FieldSets, plain_row
 from schemax.results import SlotText, build
 from schemax.runtime.model import DecoderModel
@@ -300,7 +301,7 @@ def test_rows_tables_and_reports_show_notes() -> None:
     row = item.to_row(details=True)
     assert (row["fields"]["size"]["note"], row["fields"]["ports"]["note"]) == (note, None)
     assert TableSchema.of(Television, details=True).cells(row)["size__note"] == note
-    cells = plain_row(item, FieldSets())["c"]
+    cells = plain_row(item, FieldSets(), PageImages())["c"]
     assert [cell.get("m") for cell in cells][:2] == [note, None]
 
 

@@ -6,10 +6,12 @@ It begins with a digest of the table, without which keys and rows might be of di
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b, file_digest
 from itertools import repeat
-from typing import Any
+from typing import Any, BinaryIO
 
+from schemax.errors import InputError
 from schemax.io.storage import is_file, reading, sidecar, writing
 
 SIZE = 16
@@ -39,13 +41,27 @@ def keys_of(output: str) -> Iterator[str | None]:
     """
     if is_file(keys_name(output)):
         with reading(keys_name(output)) as handle:
-            if handle.read(SIZE) == _digest_of(output):
-                while len(key := handle.read(SIZE)) == SIZE:
+            if _read(handle, output) == _digest_of(output):
+                while len(key := _read(handle, output)) == SIZE:
                     yield None if key == _NONE else key.hex()
     yield from repeat(None)
 
 
 def _digest_of(name: str) -> bytes:
     handle: Any
-    with reading(name) as handle:
+    with _told(name), reading(name) as handle:
         return file_digest(handle, lambda: blake2b(digest_size=SIZE)).digest()
+
+
+def _read(handle: BinaryIO, output: str) -> bytes:
+    with _told(keys_name(output)):
+        return handle.read(SIZE)
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Names the file that cannot be read to its end."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror or error}") from error
