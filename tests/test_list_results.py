@@ -286,3 +286,53 @@ def test_extraction_end_to_end(
         assert 0 < (kinds.probability or 0) <= (kinds.confidence or 0) <= 1
         assert set(item.fields["ports.1.kind"].alternatives) == {"HDMI", "USB"}
         assert sum(item.fields["ports.1.kind"].alternatives.values()) == pytest.approx(1, abs=1e-3)
+
+
+class _Shoe(AttrSchema):
+    brand: str | None = None
+    size: int | None = None
+
+
+class _Shop(AttrSchema):
+    shoes: list[_Shoe] = attr(default_factory=list)
+    notes: list[str] = attr(long=True, default_factory=list)
+
+
+def test_items_that_the_text_states_less_often_are_left_out() -> None:
+    shoe, other = (' "Nike"', " 10"), (' "Puma"', " 10")
+    item = read(
+        _Shop,
+        "Nike 10, Puma 10, paid late",
+        shoes=count(5, shoe, shoe, other, shoe, shoe),
+        notes=count(2, ' "paid late"', ' "paid late"'),
+    )
+    # Size 10 stands twice, so the second Nike may be meant.
+    assert [(one.brand, one.size) for one in item.value.shoes] == [
+        ("Nike", 10),
+        ("Nike", 10),
+        ("Puma", 10),
+    ]
+    assert item.value.notes == ["paid late"]
+    assert item.errors == ()
+    assert item.fields["shoes"].note == ("items left out as copies: 4 (of item 1), 5 (of item 1)")
+    assert item.fields["notes"].note == "items left out as copies: 2 (of item 1)"
+    assert item.fields["shoes.3.brand"].value is None
+    assert item.fields["shoes.3.brand"].raw == ' "Nike"'
+    assert item.fields["shoes.2.brand"].value == "Puma"
+
+
+@pytest.mark.parametrize("text", ["Nike 10 and Nike 10", "NIKE 10, nike 10", "", "two of them"])
+def test_equal_items_stay_where_they_may_be_meant(text: str) -> None:
+    shoe = (' "Nike"', " 10")
+    item = read(_Shop, text, shoes=count(2, shoe, shoe))
+    assert len(item.value.shoes) == 2
+    assert item.fields["shoes"].note is None
+
+
+def test_copies_stay_where_the_list_would_be_too_short() -> None:
+    class Pair(AttrSchema):
+        shoes: list[_Shoe] = attr(min_length=2)
+
+    shoe = (' "Nike"', " 10")
+    item = read(Pair, "Nike 10", shoes=count(2, shoe, shoe))
+    assert len(item.value.shoes) == 2

@@ -117,11 +117,21 @@ def test_a_document_is_read_in_the_browser(
         at = "document.getElementById('at')"
         browser.wait(f"{at}.value === {at}.max", 60)
         assert browser.run("document.querySelectorAll('#body tr').length") == 5
+        assert not browser.run("document.getElementById('result').hidden")
+        narrow = {"width": 420, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.run("document.querySelector('input[value=fields]').click()")
+        browser.call("Emulation.setDeviceMetricsOverride", **narrow)
+        browser.wait("innerWidth === 420", 60)
+        editor = "document.getElementById('fields')"
+        assert browser.run(f"{editor}.clientWidth") > 0
+        assert browser.run(f"{editor}.scrollWidth <= {editor}.clientWidth")
+        browser.call("Emulation.clearDeviceMetricsOverride")
         browser.run("document.querySelector('input[value=json]').click()")
         browser.wait("document.getElementById('json').value.includes('properties')", 60)
         browser.run("document.getElementById('json').value = '{'")
         browser.run("document.getElementById('run').click()")
         browser.wait("document.getElementById('state').classList.contains('wrong')", 60)
+        assert browser.run("document.getElementById('result').hidden")
         if not key:  # a refusal is logged by the browser
             assert browser.trouble == []
         assert all(request.startswith(url) for request in browser.requests)

@@ -8,6 +8,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from enum import Enum
 from typing import Any, Literal
 
 import pytest
@@ -31,6 +32,16 @@ class Shoe(BaseModel):
     color: str | None
     size: float | None
     gender: Literal["men", "women"] | None
+
+
+class Color(Enum):
+    BLACK = "black"
+    WHITE = "white"
+
+
+class Painted(BaseModel):
+    brand: str | None
+    color: Color | None
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +210,16 @@ def test_instructor(client: Any, expected: Shoe, mode: str) -> None:
     patched = instructor.from_openai(client, mode=instructor.Mode[mode])
     found = patched.chat.completions.create(model="any", messages=SAID, response_model=Shoe)
     assert found.model_dump() == expected.model_dump()
+
+
+@pytest.mark.parametrize("mode", ["TOOLS", "JSON_SCHEMA"])
+def test_instructor_streams_a_model_with_an_enum(client: Any, mode: str) -> None:
+    instructor = pytest.importorskip("instructor")
+    patched = instructor.from_openai(client, mode=instructor.Mode[mode])
+    *_, found = patched.chat.completions.create_partial(
+        model="any", messages=SAID, response_model=Painted, strict=False
+    )
+    assert (found.brand, found.color) == ("Nike", Color.BLACK)
 
 
 @pytest.mark.filterwarnings("ignore")  # its own

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from schemax.attributes import Attribute
 from schemax.formats import OutputFormat
 from schemax.reading.markup import plain_text
+from schemax.results.copies import leave_out_copies
 from schemax.results.echoes import echo_note, is_echo
 from schemax.results.extraction import Extraction, FieldResult, LaterResults, SlotText, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
@@ -46,6 +47,8 @@ def build(
     attributes, or these the schema.
     """
     row = row_of(schema, attributes, slots, format, texts, strict)
+    if texts and row.lists:
+        leave_out_copies(row, Source(texts))
     instance = instance_of(row, schema)
 
     def results() -> dict[str, FieldResult]:

@@ -105,6 +105,13 @@ class Source:
                     break
         return best
 
+    def times(self, value: str) -> int:
+        """How many places state `value`, those inside words among them; 0 if only alike ones do."""
+        value = value.strip()
+        ways = [self._exact, self._loose, self._bare]
+        ways += [self._numbers] if _NUMERIC.fullmatch(value) else []
+        return max(sum(1 for _ in way(value)) for way in ways)
+
     def _exact(self, value: str) -> Iterator[Span]:
         for field, text in self._texts.items():
             for start, end in occurrences(value, text):
