@@ -169,6 +169,17 @@ class Calls:
         **options: Unpack[Options],
     ) -> list[T | None]: ...
 
+    @overload
+    def extract(
+        self,
+        products: Iterable[Any],
+        schema: Mapping[str, type[Any]],
+        *,
+        on_error: Literal["raise", "null"] = ...,
+        show_progress: bool = ...,
+        **options: Unpack[Options],
+    ) -> list[Any]: ...
+
     def extract(
         self,
         products: Iterable[Any],
@@ -209,6 +220,16 @@ class Calls:
         **options: Unpack[Options],
     ) -> list[T | None]: ...
 
+    @overload
+    async def aextract(
+        self,
+        products: Iterable[Any],
+        schema: Mapping[str, type[Any]],
+        *,
+        on_error: Literal["raise", "null"] = ...,
+        **options: Unpack[Options],
+    ) -> list[Any]: ...
+
     async def aextract(
         self,
         products: Iterable[Any],
@@ -222,12 +243,28 @@ class Calls:
         found = [item async for item in self.astream(products, schema, **options)]
         return values_of(found, on_error)
 
+    @overload
     def stream(
         self,
         products: Iterable[Any],
         schema: type[T] | Mapping[str, type[T]],
         **options: Unpack[Options],
-    ) -> Iterator[Extraction[T]]:
+    ) -> Iterator[Extraction[T]]: ...
+
+    @overload
+    def stream(
+        self,
+        products: Iterable[Any],
+        schema: Mapping[str, type[Any]],
+        **options: Unpack[Options],
+    ) -> Iterator[Extraction[Any]]: ...
+
+    def stream(
+        self,
+        products: Iterable[Any],
+        schema: type[Any] | Mapping[str, type[Any]],
+        **options: Unpack[Options],
+    ) -> Iterator[Extraction[Any]]:
         """Extractions as they finish, in bounded memory; `index` tells the place in the input.
         Calls of several threads and tasks share passes of the model.
 

@@ -301,6 +301,19 @@ def extract(
 ) -> list[T | None]: ...
 
 
+@overload
+def extract(
+    products: Iterable[Any],
+    schema: Mapping[str, type[Any]],
+    *,
+    model: str | Path | None = ...,
+    extractor: Extractor | None = ...,
+    on_error: Literal["raise", "null"] = ...,
+    show_progress: bool = ...,
+    **options: Unpack[Options],
+) -> list[Any]: ...
+
+
 def extract(
     products: Iterable[Any],
     schema: type[T] | Mapping[str, type[T]],
