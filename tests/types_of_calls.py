@@ -1,4 +1,4 @@
-"""What a type checker says of users' calls: nothing here runs, `mypy` checks the file.
+"""What a type checker says of users' calls: nothing here runs, the checks run `mypy` on the file.
 
 Classes of several categories need no annotation, and a wrong attribute is found.
 """
