@@ -44,6 +44,8 @@ from schemax.processors import share_processors
 
 _SMALLER = {"train": "--batch-tokens, and a larger --gradient-accumulation for the same steps"}
 
+_LARGEST = {"seed": 2**64 - 1}
+
 _BAD_USAGE = 2
 _FAULT = 3
 _INTERRUPTED = 130
@@ -56,10 +58,10 @@ class _Verbs(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        # Typer's own ranges let NaN through, which is neither too small nor too large.
+        # Typer's own ranges let NaN through, and where no bound is named any number.
         for command in self.commands.values():
             for option in command.params:
-                option.callback = option.callback or _finite
+                option.callback = option.callback or _usable
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -90,9 +92,11 @@ class _Verbs(TyperGroup):
         raise typer.Exit(status)
 
 
-def _finite(context: Any, option: Any, value: Any) -> Any:
+def _usable(context: Any, option: Any, value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise typer.BadParameter(f"{value} is not a finite number", ctx=context, param=option)
+    if isinstance(value, int) and abs(value) > _LARGEST.get(option.name, sys.maxsize):
+        raise typer.BadParameter(f"{value} is too large", ctx=context, param=option)
     return value
 
 

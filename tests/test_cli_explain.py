@@ -36,6 +36,13 @@ def test_schemas_come_from_names_modules_and_files(run: Run, tmp_path: Path) -> 
         assert slot in [one["name"] for one in json.loads(result.stdout)["slots"]]
 
 
+def test_a_terminal_without_a_width_shows_the_list(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    assert "television" in run("schemas").stdout
+
+
 def test_schemas_lists_what_is_ready_made(run: Run) -> None:
     result = run("schemas")
     assert result.exit_code == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import tokenizers
-from command_line import SCHEMA, Run, refused, runner, save_model
+from command_line import SCHEMA, Run, jsonl, refused, runner, save_model
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +108,13 @@ def test_unknown_options_are_refused(run: Run) -> None:
         result = run(*args)
         assert result.exit_code == 2
         assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--limit", "99999999999999999999"), ("--limit", "-99999999999999999999")]
+)
+def test_numbers_beyond_64_bits_are_refused(
+    run: Run, tmp_path: Path, option: str, value: str
+) -> None:
+    source = jsonl(tmp_path / "in.jsonl", [{"t": "LG"}])
+    refused(run("extract", SCHEMA, source, option, value), option, value)

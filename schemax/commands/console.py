@@ -53,6 +53,9 @@ def _cell(value: Any) -> str:
     return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
+_USUAL_WIDTH = 80
+
+
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError  # for the command line to end as it does everywhere
@@ -61,6 +64,8 @@ class _Console(Console):
 def show(*parts: str | Table) -> None:
     """Tables and texts on stdout. Raises BrokenPipeError where nobody reads stdout."""
     console = _Console()
+    if not console.width:  # COLUMNS=0, or a terminal that does not know its width
+        console.width = _USUAL_WIDTH
     for part in parts:
         print(part) if isinstance(part, str) else console.print(part)
 
