@@ -110,11 +110,8 @@ def test_unknown_options_are_refused(run: Run) -> None:
         assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize(
-    ("option", "value"), [("--limit", "99999999999999999999"), ("--limit", "-99999999999999999999")]
-)
-def test_numbers_beyond_64_bits_are_refused(
-    run: Run, tmp_path: Path, option: str, value: str
-) -> None:
+def test_numbers_beyond_64_bits_are_refused(run: Run, tmp_path: Path) -> None:
     source = jsonl(tmp_path / "in.jsonl", [{"t": "LG"}])
-    refused(run("extract", SCHEMA, source, option, value), option, value)
+    result = run("extract", SCHEMA, source, "--limit", "99999999999999999999")
+    assert result.exit_code == 2
+    assert "Invalid value for '--limit': 99999999999999999999 is too large" in result.stderr

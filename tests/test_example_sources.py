@@ -127,6 +127,51 @@ def test_exports_of_label_studio(tmp_path: Path) -> None:
         read_examples(path)
 
 
+ODD = (None, 7, "x", [], {}, [None], [7], ["x"], {"x": 1}, [[]], [{}], True)
+
+
+def mutated(value: Any, odd: Any, at: int) -> Any:
+    """The value with its part of that number, counted in depth first, replaced by what is odd."""
+    left = at
+
+    def walk(part: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left == -1:
+            return odd
+        if isinstance(part, dict):
+            return {key: walk(inner) for key, inner in part.items()}
+        return [walk(inner) for inner in part] if isinstance(part, list) else part
+
+    return walk(value)
+
+
+def test_a_damaged_export_names_its_task(tmp_path: Path) -> None:
+    """Every part of an export in turn, replaced by everything that it might be by mistake."""
+    entered = {"from_name": "Note", "type": "textarea", "value": {"text": ["organic"]}}
+    task = {
+        "id": 7,
+        "data": {"text": "Tazo Zen", "category": "Tea", "fields": ["Brand", "Size"]},
+        "annotations": [
+            {"result": [region("Brand", "Tazo"), entered], "was_cancelled": False},
+            {"result": [], "was_cancelled": True},
+        ],
+    }
+    path, refused = tmp_path / "export.json", 0
+    whole = {"data": {"text": "Numi"}, "annotations": [{"result": [region("Brand", "Numi")]}]}
+    for at in range(40):
+        for odd in ODD:
+            path.write_text(json.dumps([whole, mutated(task, odd, at)]))
+            said = ""
+            try:
+                assert read_examples(path)[0].text == "Numi"
+            except InputError as error:
+                said = str(error)
+            refused += bool(said)
+            assert not said or "row 2: " in said, (at, odd)
+    assert refused > 40 * len(ODD) / 4
+
+
 def test_a_folder_of_another_form(tmp_path: Path) -> None:
     from schemax.commands.datasets import dataset
 

@@ -10,7 +10,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Required
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from schemax.errors import InputError
 from schemax.io.readers import ARROW, CSV, PARQUET, read_file
@@ -125,6 +128,29 @@ def _dataset(path: Path) -> Iterator[Any]:
         raise InputError(f"cannot read {path}: {error}") from error
 
 
+class _Part(TypedDict, total=False):
+    """One of an annotation's regions, entries or relations."""
+
+    type: Any
+    value: Any
+    from_name: str | None
+
+
+class _Annotation(TypedDict, total=False):
+    was_cancelled: bool | None
+    result: list[_Part] | None
+
+
+class _Task(TypedDict, total=False):
+    id: Any
+    data: Required[dict[str, Any]]
+    annotations: list[_Annotation] | None
+    completions: list[_Annotation] | None
+
+
+_TASK = TypeAdapter(_Task)
+_FIELDS = TypeAdapter(list[str])
+
 # Regions of a text, whose label names the attribute; any other control names it itself.
 _REGIONS = ("labels", "hypertextlabels", "paragraphlabels")
 
@@ -139,10 +165,15 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Raises ValueError for what is no task.
     """
-    data = task.get("data")
-    if not isinstance(data, Mapping):
-        raise ValueError("data: expected an object, as Label Studio exports tasks")
-    found = task.get("annotations", task.get("completions"))
+    try:
+        checked = _TASK.validate_python(task)
+        asked = _FIELDS.validate_python(checked["data"].get("fields") or [])
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the task"
+        raise ValueError(f"{place}: {first['msg']}, as Label Studio exports tasks") from error
+    data = checked["data"]
+    found = checked.get("annotations", checked.get("completions"))
     annotations = [one for one in found or () if not one.get("was_cancelled")]
     if not annotations:
         return None
@@ -151,7 +182,7 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
     for item in annotations[-1].get("result") or ():
         name, stated = _stated(item)
         if name is not None:
-            values = regions if item["type"] in _REGIONS else entered
+            values = regions if item.get("type") in _REGIONS else entered
             values.setdefault(name, []).extend(stated)
     said = {name: some if len(some) > 1 else some[0] for name, some in (regions | entered).items()}
     texts = [key for key, value in data.items() if isinstance(value, str)]
@@ -163,18 +194,19 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
         "category": data.get("category"),
         "text": data["text"] if "text" in data else data[shown[0]],
         "description": data.get("description"),
-        "attributes": dict.fromkeys(data.get("fields") or ()) | said,
+        "attributes": dict.fromkeys(asked) | said,
     }
 
 
-def _stated(item: Mapping[str, Any]) -> tuple[str | None, Sequence[Any]]:
+def _stated(item: _Part) -> tuple[str | None, Sequence[Any]]:
     """Which attribute a part of an annotation is about, and what it says; None for relations."""
     kind, value = item.get("type"), item.get("value")
     if not isinstance(value, Mapping) or not isinstance(kind, str):
         return None, ()
     if kind in _REGIONS:
-        names, text = value.get(kind) or (), value.get("text")
-        return (names[0], [text]) if names and text is not None else (None, ())
+        names, text = value.get(kind), value.get("text")
+        name = names[0] if isinstance(names, list) and names else None
+        return (name, [text]) if isinstance(name, str) and text is not None else (None, ())
     stated = value.get("text" if kind == "textarea" else kind)
     some = stated if isinstance(stated, list) else [stated]
     return (item.get("from_name"), some) if some and stated is not None else (None, ())
