@@ -28,7 +28,9 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc"),
 ]
 
-REQUESTS, SCHEMAS, CLIENTS, FIRST, MOST = 1_000, 100, 8, 100, 64.0  # MiB
+REQUESTS, SCHEMAS, CLIENTS, EACH, MOST = 1_000, 100, 8, 100, 64.0  # MiB
+WARM = 5
+"""Rounds of all schemas in which caches still fill."""
 PORT = re.compile(r"http://127\.0\.0\.1:(\d+)")
 
 
@@ -87,7 +89,7 @@ async def crowd(address: str, process: int, requests: int, schemas: int) -> list
             answer = await client.post("/v1/extract", json=body)
             assert answer.status_code == 200, answer.text
             done += 1
-            if done % FIRST == 0:
+            if done % EACH == 0:
                 memory.append(resident(process))
 
     async with httpx.AsyncClient(base_url=address, timeout=300) as client:
@@ -95,10 +97,10 @@ async def crowd(address: str, process: int, requests: int, schemas: int) -> list
     return memory
 
 
-def test_memory_stays_where_it_was_after_the_first_requests() -> None:
+def test_memory_stays_where_it_was_once_caches_are_full() -> None:
     with server() as (address, process):
         memory = asyncio.run(crowd(address, process, REQUESTS, SCHEMAS))
-    assert max(memory) - memory[0] < MOST, memory
+    assert max(memory) - memory[WARM - 1] < MOST, memory
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -110,3 +111,33 @@ def test_a_table_that_was_made_under_the_older_name_is_known(run: Run, tmp_path:
 )
 def test_only_the_last_name_changes(name: str, beside: str) -> None:
     assert sidecar(name, ".parts") == beside
+
+
+@pytest.mark.parametrize(
+    ("place", "odd"),
+    [
+        (("settings", "limit"), "x"),
+        (("settings", "limit"), -1),
+        (("settings", "text"), 7),
+        (("settings", "html"), None),
+        (("settings", "shard"), "x"),
+        (("settings",), {}),
+        (("command",), None),
+        (("command", "input"), [7]),
+        (("command", "schema"), {}),
+    ],
+)
+def test_a_damaged_record_is_refused_with_its_place(
+    run: Run, tmp_path: Path, place: tuple[str, ...], odd: Any
+) -> None:
+    jsonl(tmp_path / "in.jsonl", [{"t": "LG true 4K"}])
+    assert run("extract", SCHEMA, "in.jsonl", "-o", "out.jsonl", "-q").exit_code == 0
+    path = tmp_path / "_out.jsonl.run.json"
+    made = json.loads(path.read_text())
+    part = made
+    for name in place[:-1]:
+        part = part[name]
+    part[place[-1]] = odd
+    path.write_text(json.dumps(made))
+    for command in (("report", "out.jsonl"), ("extract", "--retry-failed", "out.jsonl")):
+        refused(run(*command), "cannot read _out.jsonl.run.json: ", place[0])

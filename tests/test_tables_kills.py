@@ -44,9 +44,13 @@ ODD = [
 def hostile(count: int) -> list[dict[str, Any]]:
     """Rows as catalogues have them, with what has broken readers before; ten ids come twice."""
     texts = [*ODD, None, "   "]
-    made = [
-        {"id": f"r{n % (count - 10)}", "title": texts[n % len(texts)], "price": n / 7}
-        for n in range(count)
+
+    def title(n: int) -> str | None:
+        text = texts[n % len(texts)]  # each of its own: what is repeated is computed once
+        return f"{text} {n}" if text and text.strip() else text
+
+    made: list[dict[str, Any]] = [
+        {"id": f"r{n % (count - 10)}", "title": title(n), "price": n / 7} for n in range(count)
     ]
     made[count // 2]["title"] = "lang " * 8000
     return made

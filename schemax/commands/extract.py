@@ -68,7 +68,7 @@ class ExtractCommand(TyperCommand):
             before = {**read_run_record(output).command, "output": output}
             for name, value in before.items():
                 source = ctx.get_parameter_source(name)
-                if source.name == "DEFAULT":
+                if source is not None and source.name == "DEFAULT":  # None of an unknown option
                     ctx.params[name] = value
                     ctx.set_parameter_source(name, type(source).COMMANDLINE)
         return super().invoke(ctx)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, Literal, Required
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from schemax.errors import InputError
 from schemax.io import fingerprint
@@ -40,6 +41,32 @@ def record_name(output: str) -> str:
 def _older_name(output: str) -> str:
     """Of the record of a run that was finished before the name began with `_`."""
     return f"{output}{_SUFFIX}"
+
+
+@with_config(ConfigDict(extra="allow"))
+class _Settings(TypedDict, total=False):
+    """Those that say which records a run has read."""
+
+    text: Required[list[str] | None]
+    id: Required[str | None]
+    category: Required[str | None]
+    html: Required[Literal["strip", "keep"]]
+    limit: Required[Annotated[int, Field(ge=0, lt=2**63)] | None]
+    shard: Required[Annotated[str, Field(pattern=r"^\d+/\d+$")]]
+
+
+@with_config(ConfigDict(extra="allow"))
+class _Command(TypedDict, total=False):
+    schema: str | None
+    input: list[str] | str | None
+
+
+class _Checked(TypedDict):
+    settings: _Settings
+    command: _Command
+
+
+_CHECKED = TypeAdapter(_Checked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +115,7 @@ def read_run_record(output: str) -> RunRecord:
     if not isinstance(data, dict) or data.get("version") != _VERSION:
         raise InputError(f"cannot read {name}: it was not written by this version of schemax")
     try:
+        _CHECKED.validate_python({"command": {}} | data)
         return TypeAdapter(RunRecord).validate_python(data)
     except ValidationError as error:
         raise InputError(f"cannot read {name}: {misfit_of(error)}") from error
