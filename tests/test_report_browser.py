@@ -165,12 +165,15 @@ def test_marks_stand_where_the_values_do(page: Page) -> None:
 def test_a_cell_says_in_words_what_its_looks_mean(page: Page) -> None:
     page.open([boot(0)])
     cell = "#body [role=gridcell]:nth-child({})".format
-    for number in range(1, 6):
-        found = f"document.querySelector('{cell(number)}')"
-        over = "dispatchEvent(new MouseEvent('mouseover', {bubbles: true}))"
-        # Cells are drawn with the next frame.
-        page.wait(f"{found}.{over} && {found}.hasAttribute('title')")
-    titles = [page.attribute(cell(number), "title") for number in range(1, 6)]
+    # In one script: cells are drawn anew with later frames.
+    over = "cell.dispatchEvent(new MouseEvent('mouseover', {bubbles: true}))"
+    titles = [
+        page.browser.run(
+            f"(() => {{ const cell = document.querySelector('{cell(number)}'); {over};"
+            " return cell.title; })()"
+        )
+        for number in range(1, 6)
+    ]
     assert titles == [
         "",
         "confidence 0.00",

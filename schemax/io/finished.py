@@ -115,8 +115,9 @@ def read_run_record(output: str) -> RunRecord:
     if not isinstance(data, dict) or data.get("version") != _VERSION:
         raise InputError(f"cannot read {name}: it was not written by this version of schemax")
     try:
-        _CHECKED.validate_python({"command": {}} | data)
-        return TypeAdapter(RunRecord).validate_python(data)
+        record = TypeAdapter(RunRecord).validate_python(data)
+        _CHECKED.validate_python({"settings": record.settings, "command": record.command})
+        return record
     except ValidationError as error:
         raise InputError(f"cannot read {name}: {misfit_of(error)}") from error
 
