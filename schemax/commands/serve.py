@@ -8,14 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from schemax.commands import options
-from schemax.commands.console import UsageError, plain_warnings, say
+from schemax.commands.console import UsageError, listed, plain_warnings, say
 from schemax.commands.option_groups import grouped, option
 from schemax.commands.options import LoadingOptions
 from schemax.commands.process import terminable
 from schemax.errors import InputError
+from schemax.messages import clipped
 
 _AT_LEAST_ONE: dict[str, Any] = {"min": 1}
 
@@ -31,6 +33,24 @@ class Listening:
         show_default=False,
     )
     without_key: bool = option("Listen beyond this machine without a key.", default=False)
+    cors: str = option(
+        "Origins of pages whose scripts may call, by commas: https://shop.example. '*' is any.",
+        default="",
+        metavar="ORIGIN,...",
+        show_default=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Appearance:
+    """What they and the logs are told"""
+
+    served_model_name: str | None = option(
+        "Name of the model. Default: that of its folder.", show_default=False
+    )
+    log_format: Literal["text", "json"] = option(
+        "A log line: text, or a JSON object on stdout.", default="text"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +82,7 @@ def serve(
     decoding: options.Decoding = None,
     prompt: options.Prompt = None,
     listening: Listening,
+    appearance: Appearance,
     bounds: Bounds,
 ) -> None:
     """Serves a model: /v1/chat/completions and /v1/responses for clients of OpenAI's structured
@@ -74,6 +95,7 @@ def serve(
 
         from schemax.serve.app import create_app
         from schemax.serve.limits import Limits
+        from schemax.serve.logs import log_settings
     except ModuleNotFoundError as error:
         raise InputError(
             f"serving requires {error.name}; pip install '.[serve]' in a checkout of schemax"
@@ -82,6 +104,12 @@ def serve(
     if api_key is None and not listening.without_key and not _is_loopback(listening.host):
         raise UsageError(
             f"{listening.host} can be reached from other machines: give --api-key or "
+            "SCHEMAX_API_KEY, or say --without-key"
+        )
+    origins = _origins(listening.cors)
+    if "*" in origins and api_key is None and not listening.without_key:
+        raise UsageError(
+            "--cors '*' lets every page of the web call this server: give --api-key or "
             "SCHEMAX_API_KEY, or say --without-key"
         )
     settings = options.checked_settings(None, template, decoding)
@@ -102,14 +130,17 @@ def serve(
             queue=bounds.max_queue,
             seconds=bounds.timeout,
         )
-        name = Path(str(options.model_place(model))).name
+        name = appearance.served_model_name or Path(str(options.model_place(model))).name
         # Without a key, anybody's page could have a name of its own lead to this machine.
         hosts = ("localhost", "127.0.0.1", "[::1]", listening.host) if api_key is None else ("*",)
-        app = create_app(extractor, name=name, api_key=api_key, limits=limits, hosts=hosts)
+        app = create_app(
+            extractor, name=name, api_key=api_key, limits=limits, hosts=hosts, origins=origins
+        )
         host = f"[{listening.host}]" if ":" in listening.host else listening.host
         say(f"serving {name} on http://{host}:{place.getsockname()[1]}; stop with Ctrl+C")
         config = uvicorn.Config(
             app,
+            log_config=log_settings(appearance.log_format),
             timeout_graceful_shutdown=bounds.grace,
             server_header=False,
             timeout_keep_alive=75,  # longer than clients and proxies keep connections
@@ -139,6 +170,19 @@ def _bound(listening: Listening) -> socket.socket:
             f"cannot listen on {host}:{port}: {reason}; name another --port, or 0 for a free one"
         ) from error
     return place
+
+
+def _origins(text: str) -> list[str]:
+    """As browsers send them. Raises UsageError for what no browser sends."""
+    found = listed(text)
+    for origin in found:
+        parts = urlsplit(origin)
+        if origin != "*" and (not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}"):
+            raise UsageError(
+                f"--cors {clipped(repr(origin))}: an origin is scheme, host and port, without a "
+                "slash at the end, such as https://shop.example"
+            )
+    return found
 
 
 def _is_loopback(host: str) -> bool:

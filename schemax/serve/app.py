@@ -11,6 +11,7 @@ import prometheus_client
 from fastapi import Depends, FastAPI
 from fastapi.responses import HTMLResponse, Response
 from fastapi.security import HTTPBearer
+from starlette.middleware.cors import CORSMiddleware
 
 from schemax.extractor import Extractor
 from schemax.messages import clipped
@@ -20,6 +21,7 @@ from schemax.serve.chat import chat_routes
 from schemax.serve.extraction import extraction_routes
 from schemax.serve.gate import Gate
 from schemax.serve.limits import Limits
+from schemax.serve.logs import RequestIds
 from schemax.serve.playground import playground_routes
 from schemax.serve.reference import reference_page
 from schemax.serve.responses import responses_routes
@@ -33,11 +35,13 @@ def create_app(
     api_key: str | None = None,
     limits: Limits | None = None,
     hosts: Sequence[str] = ("*",),
+    origins: Sequence[str] = (),
 ) -> FastAPI:
     """An ASGI app that serves an extractor, which it closes in the end.
 
     name: of the model, as clients see it. api_key: what clients have to send; None asks for none.
     hosts: by which the app may be called, so that no page of the web can have its name lead here.
+    origins: of pages whose scripts may call the app, such as https://shop.example; "*" is any.
     """
     model = {"id": name, "object": "model", "created": 0, "owned_by": "schemax"}
     service = Service(extractor, name, limits or Limits())
@@ -51,6 +55,15 @@ def create_app(
     app.add_middleware(
         Gate, api_key=api_key, limits=service.limits, metrics=service.metrics, hosts=hosts
     )
+    if origins:  # outside the gate, as a browser asks for leave without a key
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=["Retry-After", "X-Request-ID"],
+        )
+    app.add_middleware(RequestIds)
     errors.install(app)
     # For what /openapi.json says; the gate is what asks for the key.
     keyed = [] if api_key is None else [Depends(HTTPBearer(auto_error=False))]
