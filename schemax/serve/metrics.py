@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+# Up to the time limit of a request, where the library's own end at 10.
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+
 
 class Metrics:
     """Of one app, apart from those of other apps in the process.
@@ -19,7 +22,11 @@ class Metrics:
             "schemax_requests", "Requests.", ["path", "status"], registry=self.registry
         )
         self.seconds = Histogram(
-            "schemax_request_seconds", "Seconds of a request.", ["path"], registry=self.registry
+            "schemax_request_seconds",
+            "Seconds of a request.",
+            ["path"],
+            buckets=_SECONDS,
+            registry=self.registry,
         )
         self.documents = Counter(
             "schemax_documents", "Documents that were read.", ["result"], registry=self.registry
