@@ -714,3 +714,27 @@ def test_settings_that_make_no_sense() -> None:
     assert TrainingSettings(epochs=2, steps=7).num_steps(11) == 7
     stacked = DecodingConfig(documents="stacked", documents_per_prompt=3)
     assert TrainingSettings(decoding=stacked).documents == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--lora", "4")], ids=str)
+def test_compiled_layers_learn_the_same(data: Path, base: Path, options: tuple[str, ...]) -> None:
+    given = ("--steps", "4", "--check-every", "2", "--held-out", "0.3", *options)
+    plain, compiled = (
+        trained(data, base, name, *given, *more)
+        for name, more in (("plain", ()), ("compiled", ("--compile",)))
+    )
+    histories = [
+        [
+            row
+            for row in json.loads((folder / "training.json").read_text())["history"]
+            if "held_out_loss" in row
+        ]
+        for folder in (plain, compiled)
+    ]
+    assert len(histories[0]) == len(histories[1]) > 1
+    for one, other in zip(*histories, strict=True):
+        assert one["held_out_loss"] == pytest.approx(other["held_out_loss"], rel=1e-3)
+        assert one["held_out_f1"] == other["held_out_f1"]
+    for name, weight in weights(plain).items():
+        torch.testing.assert_close(weights(compiled)[name], weight, rtol=1e-3, atol=1e-4)

@@ -124,6 +124,11 @@ class LoopOptions:
     pack: int = option("Isolated documents behind one instruction.", default=16, min=1)
     gradient_accumulation: int = option("Passes per step.", default=1, min=1)
     bf16: bool = option("Compute in bfloat16, and write the model in it.", default=False)
+    compile: bool = option(
+        "Compile the model's layers (torch.compile), once a run in a minute or two; requires a C++ "
+        "compiler, on GPUs Triton.",
+        default=False,
+    )
     best_by: Literal["loss", "f1"] = option(
         "What the weights are chosen by, and --patience goes by: the loss or F1 on held-out "
         "products.",

@@ -116,15 +116,13 @@ class DecoderModel(LanguageModel):
         """One packed pass -> (S, V) logits at its selection; keys and values go to the cache."""
         cache.begin(batch, self.spans)
         batch = cache.on(self.device).batch
-        stand_ins = attention.markers(len(self._spans), self.device)
-        by_type = {name: mark for (name, _), mark in zip(self._spans, stand_ins, strict=True)}
         rows = torch.zeros_like(batch.selection)
         with self._lock, self._chosen_rope(batch.use_long_rope), self._over_segments(cache):
             output = self._run(
                 (rows, batch.selection),
                 input_ids=batch.input_ids[None],
                 position_ids=batch.position_ids[None],
-                attention_mask=by_type if self._by_type else stand_ins[0],
+                attention_mask=self._stand_ins(),
                 past_key_values=cache,
                 use_cache=True,
             )
@@ -187,6 +185,12 @@ class DecoderModel(LanguageModel):
             attention.under_way.cache = None
             self.config._attn_implementation = before
             attention.replaced.pop(id(self.config), None)
+
+    def _stand_ins(self) -> Any:
+        """What names a layer's type to attention that makes its own masks."""
+        marks = attention.markers(len(self._spans), self.device)
+        by_type = {name: mark for (name, _), mark in zip(self._spans, marks, strict=True)}
+        return by_type if self._by_type else marks[0]
 
     def _masks(self, tokens: TokenInfo, config: DecodingConfig) -> Any:
         masks = {name: self._mask(tokens, config, span) for name, span in self._spans}

@@ -1,8 +1,9 @@
-"""Chains of pointwise operations compiled (`torch.compile`), each into one kernel.
+"""Chains of pointwise operations compiled (`torch.compile`), each into one kernel; or whole layers.
 
 Norms, what lies between the products of an MLP, rotary positions: code of transformers that every
 layer runs. Products stay as they are, and so do the kernels of attention, but for what
-`attention.Chains` names. Layers share what is compiled.
+`attention.Chains` names. Layers share what is compiled. Training compiles whole layers, since what
+it runs stays the same; decoding would compile them again for every kind of pass.
 """
 
 from __future__ import annotations
@@ -24,6 +25,31 @@ def compile_chains(model: Any) -> None:
 
     Raises ModelError where nothing can be compiled, with the cause.
     """
+    _check_compiler(model)
+    for module in _chains(model):
+        module.compile(dynamic=True)
+    # One function serves all layers, and all models of the family: it computes the same for each.
+    for name in {type(module).__module__ for module in model.modules()}:
+        code = sys.modules[name]
+        rotary = getattr(code, _ROTARY, None)
+        if rotary is not None and not hasattr(rotary, "_torchdynamo_orig_callable"):
+            setattr(code, _ROTARY, torch.compile(rotary, dynamic=True))
+
+
+def compile_layers(model: Any) -> None:
+    """Has a model that is trained compile each of its layers, which share what is compiled.
+
+    Raises ModelError where nothing can be compiled, with the cause.
+    """
+    _check_compiler(model)
+    count = model.config.get_text_config().num_hidden_layers
+    for stack in model.modules():
+        if isinstance(stack, nn.ModuleList) and len(stack) == count:
+            for layer in stack:
+                layer.compile(dynamic=True)
+
+
+def _check_compiler(model: Any) -> None:
     device = next(model.parameters()).device
     try:
         torch.compile(_chain)(torch.ones(2, device=device))
@@ -33,14 +59,6 @@ def compile_chains(model: Any) -> None:
             f"compile=True: nothing can be compiled for {device} ({said}); install a C++ compiler "
             "(CPU) or Triton (GPU), or leave it out"
         ) from error
-    for module in _chains(model):
-        module.compile(dynamic=True)
-    # One function serves all layers, and all models of the family: it computes the same for each.
-    for name in {type(module).__module__ for module in model.modules()}:
-        code = sys.modules[name]
-        rotary = getattr(code, _ROTARY, None)
-        if rotary is not None and not hasattr(rotary, "_torchdynamo_orig_callable"):
-            setattr(code, _ROTARY, torch.compile(rotary, dynamic=True))
 
 
 def is_compiled(model: Any) -> bool:

@@ -104,5 +104,5 @@ def block_mask(tokens: TokenInfo, config: DecodingConfig, span: Span = Span()) -
 
 def _first_column(mask: Tensor) -> Tensor:
     first = torch.zeros_like(mask)
-    first[..., 0] = True
+    first[..., :1] = True
     return first

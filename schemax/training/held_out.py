@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import torch
 from pydantic import BaseModel
 
 from schemax.config import DecodingConfig
@@ -77,7 +78,8 @@ def scorer(
 
     def f1() -> float:
         model = extractor.model.model
-        with _own_forward(model):
+        # What training compiled is of no use to passes of another kind.
+        with _own_forward(model), torch.compiler.set_stance("force_eager"):
             if not made:  # not before the trainer has put the weights where they stay
                 made.append(Extractor(model, extractor.tokenizer, eos_ids=extractor.eos_ids))
             (reader,) = made

@@ -22,6 +22,7 @@ from schemax.runtime.loading import pick_device
 from schemax.runtime.loading.refusals import need
 from schemax.runtime.loading.rounding import round_weights
 from schemax.runtime.model import DecoderModel
+from schemax.runtime.pointwise import compile_layers
 from schemax.trained import TrainedWith, write_trained
 from schemax.training.card import begin_run, versions, write_card
 from schemax.training.checkpoints import (
@@ -154,6 +155,8 @@ def run_training(
         tuned.requires_grad_(True)
     if arguments.process_index == 0:
         check_space(out, tuned, settings, -(-schedule.steps // every))
+    if settings.compile:
+        compile_layers(tuned)
     remembered = getattr(tuned.config, "use_cache", True)
     patience = settings.patience
     stopping = [] if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)]

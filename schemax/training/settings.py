@@ -33,6 +33,7 @@ class TrainingSettings:
         read. lora_targets: the modules that get one, by the ends of their names, or "all-linear".
     quantization: "nf4" keeps the weights beneath adapters in 4 bits (QLoRA).
     bf16: computes in bfloat16, and writes the model so.
+    compile: compiles the model's layers, without what attention does within them.
     absent: the share of values without an annotation that are learnt as null; 0 ignores them.
     held_out: the share of products that are never trained on; best_by says whether their loss or
         their F1 chooses the weights.
@@ -56,6 +57,7 @@ class TrainingSettings:
     keep_adapter: bool = False
     quantization: Literal["nf4"] | None = None
     bf16: bool = False
+    compile: bool = False
     absent: float = 1.0
     held_out: float = 0.1
     best_by: Literal["loss", "f1"] = "loss"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -21,6 +22,8 @@ from transformers import PrinterCallback, Trainer, TrainerCallback
 from schemax.config import DecodingConfig
 from schemax.progress import track
 from schemax.runtime.model import DecoderModel
+from schemax.runtime.visibility import TokenInfo
+from schemax.training.row_attention import over_rows, parts_of
 from schemax.training.schedule import Batch, only, token_info
 from schemax.training.sequences import IGNORE
 
@@ -47,19 +50,37 @@ class TrainableModel(DecoderModel):
     ) -> Tensor:
         """(S, V) at the S places (rows, columns); no lock is held, since one thread trains."""
         tokens = token_info(batch)
+        rows = self._rows(tokens, config)
         self._selection.local.places = places
         try:
-            with self._chosen_rope(batch["long_rope"]):
+            with self._chosen_rope(batch["long_rope"]), rows or nullcontext():
                 output = wrapped(
                     input_ids=batch["input_ids"],
                     position_ids=tokens.position_ids,
-                    attention_mask=self._masks(tokens, config),
+                    attention_mask=self._stand_ins() if rows else self._masks(tokens, config),
                     use_cache=False,
                 )
         finally:
             self._selection.local.places = None
         logits: Tensor = output.logits[0]
         return logits
+
+    def _rows(
+        self, tokens: TokenInfo, config: DecodingConfig
+    ) -> AbstractContextManager[None] | None:
+        """Attention without what documents do not see of each other, where no kernel skips that.
+
+        GPUs keep the mask: their kernels need no memory for scores.
+        """
+        dropout = getattr(self.config, "attention_dropout", 0.0)
+        if (
+            tokens.real.device.type != "cpu"
+            or self.config._attn_implementation != "sdpa"
+            or dropout
+        ):
+            return None
+        parts = parts_of(tokens, config, self.spans)
+        return None if parts is None else over_rows(self.config, parts)
 
 
 Tell = Callable[[str], None]

@@ -1,0 +1,168 @@
+"""Attention of packed rows: a document attends to its row's instruction and to itself alone.
+
+A dense mask compares each document with all others of its row, and takes nearly all of these
+scores away again. Here they are never computed: of N documents with M tokens behind P of an
+instruction, N * M * (P + M) scores instead of (P + N * M)². `visibility.visible` still says who
+sees whom; the dense mask over the same tokens is the slow twin.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+from schemax.config import DecodingConfig
+from schemax.runtime.visibility import Span, TokenInfo, visible
+
+NAME = "schemax-rows"
+"""What transformers knows this attention by."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowParts:
+    """A row's tokens by what they attend to.
+
+    shared: (P,) places of tokens that belong to no document. documents: (N, M) places of each
+        document's tokens, filled up with place 0.
+    back: (L,) takes results of (P + N * M) places to their row; padding gets the first one.
+    masks: by type of layer, what is added to the scores of shared tokens, (P, P), and to those
+        of documents' tokens over the shared ones and their own, (N, M, P + M).
+    """
+
+    shared: Tensor
+    documents: Tensor
+    back: Tensor
+    masks: tuple[tuple[Tensor, Tensor], ...]
+
+
+def parts_of(
+    tokens: TokenInfo, config: DecodingConfig, spans: Sequence[Span]
+) -> list[RowParts] | None:
+    """A batch's rows, in parts; None where documents see more than an instruction and themselves.
+
+    tokens: (B, L).
+    """
+    if config.documents != "isolated" or bool((tokens.document < -1).any()):
+        return None
+    return [_parts(tokens[row : row + 1], config, spans) for row in range(len(tokens.real))]
+
+
+def _parts(row: TokenInfo, config: DecodingConfig, spans: Sequence[Span]) -> RowParts:
+    real, document = row.real[0], row.document[0]
+    shared = (real & (document == -1)).nonzero()[:, 0]
+    runs = [(real & (document == j)).nonzero()[:, 0] for j in torch.unique(document) if j >= 0]
+    places = torch.nn.utils.rnn.pad_sequence(runs, batch_first=True) if runs else shared[:0][None]
+    filled = torch.zeros_like(places, dtype=torch.bool)
+    for number, run in enumerate(runs):
+        filled[number, : len(run)] = True
+    found = torch.cat([shared, places[filled]])
+    within = len(shared) + filled.flatten().nonzero()[:, 0]
+    back = torch.zeros_like(document)
+    back[found] = torch.cat([torch.arange(len(shared)), within])
+    common = row[:, shared]
+    queries = row[0, places]
+    queries.real = queries.real & filled
+    keys = TokenInfo(
+        *(
+            torch.cat([getattr(common, name).expand(len(places), -1), getattr(queries, name)], 1)
+            for name in ("position_ids", "document", "slot", "step", "real")
+        )
+    )
+    masks = tuple(
+        (
+            _added(visible(common, common, config, span)[0]),
+            _added(visible(queries, keys, config, span)),
+        )
+        for span in spans
+    )
+    return RowParts(shared, places, back, masks)
+
+
+def _added(seen: Tensor) -> Tensor:
+    """What takes a score away, also in half precision."""
+    return torch.zeros_like(seen, dtype=torch.float32).masked_fill_(~seen, -3e4)
+
+
+def attend_row(
+    query: Tensor, key: Tensor, value: Tensor, parts: RowParts, layer_type: int, scale: float
+) -> Tensor:
+    """(H, L, D) queries over (Hk, L, D) keys and (Hk, L, Dv) values of one row -> (H, L, Dv)."""
+    kv_heads, length = key.shape[0], len(parts.shared)
+    groups = query.shape[0] // kv_heads
+    count, longest = parts.documents.shape
+    places = parts.documents.flatten()
+    of_shared, of_documents = (mask.to(query.dtype) for mask in parts.masks[layer_type])
+    grouped = (query * scale).view(kv_heads, groups, *query.shape[1:])
+    shared_key, shared_value = key[:, parts.shared], value[:, parts.shared]
+
+    # (Hk, G * P, D) on (Hk, P, D)
+    asked = grouped[:, :, parts.shared].flatten(1, 2)
+    scores = (asked @ shared_key.mT).view(kv_heads, groups, length, length).add_(of_shared)
+    begun = scores.softmax(-1).flatten(1, 2) @ shared_value
+
+    # (Hk, N, G, M, D): all documents ask the shared keys at once, and their own each by itself.
+    shape = (kv_heads, count, groups, longest)
+    asked = grouped[:, :, places].view(kv_heads, groups, count, longest, -1)
+    asked = asked.transpose(1, 2).contiguous()
+    own_key, own_value = (
+        part[:, places].reshape(kv_heads * count, longest, -1) for part in (key, value)
+    )
+    over_shared = asked.flatten(1, 3) @ shared_key.mT
+    over_own = asked.flatten(2, 3).flatten(0, 1) @ own_key.mT
+    scores = torch.cat([over_shared.view(*shape, length), over_own.view(*shape, longest)], -1)
+    weights = scores.add_(of_documents[:, None]).softmax(-1)
+    from_shared, from_own = weights[..., :length], weights[..., length:]
+    found = (from_shared.flatten(1, 3) @ shared_value).view(*shape, -1)
+    found = found + (from_own.flatten(2, 3).flatten(0, 1) @ own_value).view(*shape, -1)
+
+    begun = begun.view(len(query), length, value.shape[-1])
+    gone_on = found.transpose(1, 2).reshape(len(query), count * longest, -1)
+    return torch.cat([begun, gone_on], 1)[:, parts.back]
+
+
+# The rows of the pass under way, by thread.
+_under_way = threading.local()
+
+
+@contextmanager
+def over_rows(config: Any, rows: Sequence[RowParts]) -> Iterator[None]:
+    """A model with this configuration attends so, on this thread, while the context lasts."""
+    before = config._attn_implementation
+    config._attn_implementation, _under_way.rows = NAME, rows
+    try:
+        yield
+    finally:
+        config._attn_implementation, _under_way.rows = before, None
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def row_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """transformers' attention function. attention_mask: its width names the type of layer."""
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    layer_type = attention_mask.shape[-1] - 1
+    found = [
+        attend_row(query[at], key[at], value[at], parts, layer_type, scale)
+        for at, parts in enumerate(_under_way.rows)
+    ]
+    return torch.stack(found).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(NAME, row_attention)
+AttentionMaskInterface.register(NAME, eager_mask)
