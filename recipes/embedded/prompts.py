@@ -89,7 +89,7 @@ def written(
     shown: how many of the page's documents, the first ones, are demonstrations of the others.
     """
     schema = declare(page.category, page.questions)
-    examples = [_example(page, j) for j in range(shown)]
+    examples = [example for j in range(shown) if (example := _example(page, j))[1].values]
     page = _behind(page, shown)
     decoding = layout
     if layout.documents == "isolated":
