@@ -42,6 +42,7 @@ from schemax.report import Report, open_report
 from schemax.report.overview import facts_of
 from schemax.report.table import add_table
 from schemax.results import Extraction
+from schemax.schema import AttrSchema
 
 _MOST_TOLD = 20
 
@@ -178,7 +179,7 @@ def extract(
                 record = read_run_record(name)
                 page.overview.facts += facts_of(record)
                 if summary.computed < summary.rows:
-                    add_table(page, name, record, teller.indexes)
+                    add_table(page, name, record, AttrSchema.from_json_schema, teller.indexes)
         if not quiet:
             for line in summary.lines():
                 say(line)

@@ -12,6 +12,7 @@ from schemax.io.storage import expand
 from schemax.report import open_report
 from schemax.report.overview import facts_of
 from schemax.report.table import add_table
+from schemax.schema import AttrSchema
 
 
 @grouped
@@ -43,5 +44,5 @@ def report(
         if len(found) > 1:
             page.overview.facts.append(("Tables", ", ".join(found)))
         for table, record in found.items():
-            add_table(page, table, record)
+            add_table(page, table, record, AttrSchema.from_json_schema)
     say(f"wrote {name}")

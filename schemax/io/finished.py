@@ -77,6 +77,7 @@ class RunRecord:
     model: its folder, Hub id or server. table: its columns; None where rows have none in common.
     category: of the only schema; rows of several tell theirs.
     command: what was named on the command line, if it was that.
+    schemas: their JSON Schema documents, by category, of those that have one.
     """
 
     summary: Summary
@@ -85,6 +86,7 @@ class RunRecord:
     table: TableSchema | None
     category: str | None = None
     command: Mapping[str, Any] = field(default_factory=dict)
+    schemas: Mapping[str, Any] = field(default_factory=dict)
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def write(self, scratch: str) -> None:

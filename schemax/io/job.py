@@ -11,11 +11,13 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from schemax.attributes import settings_of
+from schemax.attributes.json_writer import known_declaration
 from schemax.calls import Options
 from schemax.documents import Shown
 from schemax.errors import InputError, SchemaxError
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint, digest_of_all
+from schemax.io.columns import named_schemas
 from schemax.io.document_files import is_document
 from schemax.io.finished import Retry, RunRecord, finished_note, read_run_record
 from schemax.io.input_columns import kept_columns
@@ -240,7 +242,12 @@ class Job:
         model = None if place is None else str(place)
         schemas = self.task.schemas
         category = None if isinstance(schemas, Mapping) else settings_of(schemas).category
-        RunRecord(summary, settings, model, table, category, self.command).write(scratch)
+        named = {
+            name or settings_of(schema).category: known_declaration(schema)
+            for name, schema in named_schemas(schemas).items()
+        }
+        known = {name: document for name, document in named.items() if document is not None}
+        RunRecord(summary, settings, model, table, category, self.command, known).write(scratch)
 
     def _tracked(
         self,
