@@ -5,6 +5,7 @@ A model of the Hub becomes the embedded one. What an engine gives is what one pr
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pyarrow.parquet
 import pytest
 
-from schemax import InputError, extract_frame
+from schemax import InputError, extract_files, extract_frame
 from schemax.resources import resource_dir
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "integrations"
@@ -101,3 +103,40 @@ def in_order(frame: Any) -> list[dict[str, Any]]:
 
 def in_order_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: str(row["sku"]))
+
+
+def test_datasets() -> None:
+    pytest.importorskip("datasets")
+    names: dict[str, Any] = {}
+    for code in blocks("datasets.md"):
+        run(code, names)
+    rows = names["found"].to_list()
+    assert [row["brand"] for row in rows] == ["Sony", "LG", "TCL"]
+    assert [row["sku"] for row in rows] == ["a1", "a2", "a3"]
+    assert names["table"].to_pylist() == rows
+    assert pyarrow.parquet.read_table("televisions.parquet").to_pylist() == rows
+    assert names["mapped"].to_list() == rows
+    assert names["rows"] == rows
+
+
+def test_dagster(folder: Path) -> None:
+    dagster = pytest.importorskip("dagster")
+    (code,) = blocks("dagster.md")
+    titles = ["Sony 55-Inch 4K TV", "LG OLED55C3, 55 inch", "TCL 43 inch 1080p", ""]
+    lines = [json.dumps({"id": str(n), "title": titles[n % 4]}) for n in range(8)]
+    (folder / "catalogue.jsonl").write_text("\n".join(lines) + "\n")
+    names: dict[str, Any] = {}
+    run(code, names)
+    extract_files(
+        names["Television"], "catalogue.jsonl", "alone.parquet", text="title", model=FOLDER
+    )
+    assets = [names["televisions"], names["catalogue"]]
+    with dagster.DagsterInstance.ephemeral() as instance:
+        for shard in names["shards"].get_partition_keys():
+            done = dagster.materialize(assets[:1], partition_key=shard, instance=instance)
+            assert done.success
+            (event,) = done.asset_materializations_for_node("televisions")
+            assert event.metadata["rows"].value == (2 if shard == "2" else 3)
+        assert dagster.materialize(assets, selection=assets[1:], instance=instance).success
+    together = pyarrow.parquet.read_table("televisions.parquet")
+    assert together.equals(pyarrow.parquet.read_table("alone.parquet"))
