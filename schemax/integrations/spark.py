@@ -47,8 +47,8 @@ def extract(
     Raises InputError without pyspark and for columns that are not there; what is wrong with the
     settings stops the job that computes the rows.
     """
-    types = optional("pyspark.sql.types", "schemax.integrations.spark")
-    arrow = optional("pyspark.sql.pandas.types", "schemax.integrations.spark")
+    types = optional("pyspark.sql.types", "schemax.integrations.spark", "spark")
+    arrow = optional("pyspark.sql.pandas.types", "schemax.integrations.spark", "spark")
     if not hasattr(frame, "mapInArrow"):
         raise InputError(f"spark.extract takes a DataFrame of Spark, not {type(frame).__name__}")
     check_options("extract", options)
