@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, BinaryIO, TypeAlias
+from uuid import uuid4
 
 from schemax.errors import InputError
 from schemax.io.fingerprint import differences
@@ -130,7 +131,8 @@ class Checkpoint:
             goes_on = not overwrite and self.can_go_on(manifest)
             if not goes_on:
                 self._clear()
-                self.folder.write(_MANIFEST, json.dumps(manifest, indent=1).encode())
+                named = {**manifest, "run": uuid4().hex}
+                self.folder.write(_MANIFEST, json.dumps(named, indent=1).encode())
             try:
                 yield goes_on
             except BaseException:
