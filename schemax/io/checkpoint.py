@@ -27,7 +27,7 @@ from uuid import uuid4
 from schemax.errors import InputError
 from schemax.io.fingerprint import differences
 from schemax.io.records import Record
-from schemax.io.storage import Folder, is_remote, sidecar
+from schemax.io.storage import ICEBERG, Folder, is_remote, sidecar
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -84,7 +84,7 @@ class Checkpoint:
         if not is_remote(name) and os.path.islink(name):
             name = os.path.realpath(name)  # where the whole can be put in place by renaming it
         self._use(sidecar(name, ".parts"))
-        if not self.has_rows():
+        if not name.startswith(ICEBERG) and not self.has_rows():
             self._use_older(f"{name}.parts")
 
     def _use(self, name: str) -> None:

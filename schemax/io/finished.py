@@ -40,7 +40,7 @@ def record_name(output: str) -> str:
 
 def _older_name(output: str) -> str:
     """Of the record of a run that was finished before the name began with `_`."""
-    return f"{output}{RECORD}"
+    return record_name(output) if is_lake(output) else f"{output}{RECORD}"
 
 
 @with_config(ConfigDict(extra="allow"))
@@ -94,7 +94,8 @@ class RunRecord:
         data = {"version": _VERSION, **asdict(self)}
         with writing(record_name(self.summary.output), scratch) as handle:
             handle.write(json.dumps(data, indent=1, default=str).encode() + b"\n")
-        remove_file(_older_name(self.summary.output))
+        if (older := _older_name(self.summary.output)) != record_name(self.summary.output):
+            remove_file(older)
 
 
 def read_run_record(output: str) -> RunRecord:
@@ -155,7 +156,10 @@ def read_results(name: str, table: TableSchema | None) -> Generator[dict[str, An
     read, or holds no such rows.
     """
     if is_lake(name):
-        raise InputError(f"cannot read rows of {name} back: it is a table of other writers as well")
+        raise InputError(
+            f"cannot read rows of {name} back, to which others may write: --retry-failed, --reuse "
+            "and pages take files and folders"
+        )
     if is_table_folder(name):
         yield from in_order(_rows_of_folder(name, table))
         return

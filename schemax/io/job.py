@@ -151,11 +151,9 @@ class Job:
     def _check_output(self) -> None:
         """Raises InputError for options that do not go with the kind of the output."""
         if is_lake(self.output):
-            if self.retry is not None or self.reuse is not None:
-                option = "--reuse" if self.retry is None else "--retry-failed"
+            if self.reuse is not None:
                 raise InputError(
-                    f"{option} takes no table of Delta Lake or Iceberg ({self.output}), to which "
-                    "rows are only added; write a file or a folder"
+                    f"--reuse takes rows for a file or a folder; to {self.output} rows are added"
                 )
         elif self.layout is not None and self.output == STANDARD:
             raise InputError("--partition-by writes a folder: name one with -o OUT")
