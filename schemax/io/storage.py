@@ -59,8 +59,7 @@ def sidecar(name: str, suffix: str) -> str:
     """A place beside another: its name begins with `_`, so that readers of a folder leave it out.
 
     Readers of tables (pyarrow, Spark, DuckDB's Hive layouts) take files that begin with `_` or `.`
-    for no part of the table. Of a table of Iceberg, the place is the folder that one works in.
-    """
+    for no part of the table. Of Iceberg, the place is the folder that one works in."""
     if name.startswith(ICEBERG):  # a name in a catalogue, which is no place
         name = name.removeprefix(ICEBERG).replace("/", ".")
     name = name.rstrip("/")
