@@ -146,7 +146,7 @@ def _while_read(reader: Any, read: Callable[[Any], Any], show_progress: bool) ->
     """A reader of the results: what is wrong with the arguments is said before it is read."""
     pyarrow = optional("pyarrow", "extract_frame")
     schema = read(reader.schema.empty_table()).schema
-    parts = (
+    parts: Iterator[Any] = (
         batch.slice(at, PART_ROWS) for batch in reader for at in range(0, batch.num_rows, PART_ROWS)
     )
     if show_progress:
