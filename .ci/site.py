@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security-policy.md",
     "recipes/embedded/README.md": "recipe.md",
     "schemax/embedded/README.md": "embedded-model.md",

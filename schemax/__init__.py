@@ -3,6 +3,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import schemax.interrupts  # noqa: F401  # before all that takes time
+
+# isort: split
 from schemax.attributes import attr
 from schemax.calibration import Calibration
 from schemax.catalog import load_schema, load_schemas

@@ -40,6 +40,7 @@ from schemax.commands.serve import serve
 from schemax.commands.trace import trace
 from schemax.commands.train import train
 from schemax.errors import SchemaxError
+from schemax.interrupts import raise_again
 from schemax.processors import share_processors
 
 _SMALLER = {"train": "--batch-tokens, and a larger --gradient-accumulation for the same steps"}
@@ -148,6 +149,7 @@ def _options(
 
 def main() -> None:
     """The entry point of the console script."""
+    raise_again()
     make_up_for_closed_streams()
     share_processors()
     # Rows in work are many small objects, and none is part of a circle: each search is in vain.

@@ -75,6 +75,18 @@ def test_a_reader_that_leaves_ends_the_run_quietly(run: Run, tmp_path: Path) -> 
     assert job.returncode == 141
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads /proc")
+def test_an_interrupt_during_imports_is_quiet(tmp_path: Path) -> None:
+    with process("-m", "schemax", "schemas", cwd=tmp_path) as job:
+        maps = Path(f"/proc/{job.pid}/maps")
+        while "pydantic_core" not in maps.read_text():  # one of the first packages
+            assert job.poll() is None
+            time.sleep(0.005)
+        job.send_signal(signal.SIGINT)
+        out, err = job.communicate()
+    assert (job.returncode, out, err) == (-signal.SIGINT, b"", b"")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("stop", "status", "word"),

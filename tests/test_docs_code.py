@@ -31,7 +31,7 @@ PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     if path.name not in ELSEWHERE
-    and path.parent.name != "tasks"
+    and path.parent.name not in ("integrations", "tasks")
     and "```python\n" in path.read_text("utf-8")
 )
 LEARN = {f"docs/{name}.md" for name in ("tutorial", "declaring", "errors")}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -64,6 +66,14 @@ def test_wheel_extracts_with_the_embedded_model(unpacked: Path) -> None:
         "print(extract(titles, load_schema('shoes'))[0])"
     )
     assert "Crocs" in run_from(unpacked, "-c", code)
+
+
+def test_one_version_everywhere() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    cited = re.findall(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited == [declared]
+    newest = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
+    assert newest == "Unreleased" or newest.startswith(declared)
 
 
 def test_public_names() -> None:

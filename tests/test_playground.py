@@ -125,6 +125,8 @@ def test_a_document_is_read_in_the_browser(
         editor = "document.getElementById('fields')"
         assert browser.run(f"{editor}.clientWidth") > 0
         assert browser.run(f"{editor}.scrollWidth <= {editor}.clientWidth")
+        page = "document.documentElement"
+        assert browser.run(f"{page}.scrollWidth") <= 420  # with the result open
         browser.call("Emulation.clearDeviceMetricsOverride")
         browser.run("document.querySelector('input[value=json]').click()")
         browser.wait("document.getElementById('json').value.includes('properties')", 60)

@@ -13,8 +13,10 @@ from command_line import SCHEMA, Run, jsonl, refused, set_part_rows, stand_in_ru
 from report_page import Page
 from test_report import data_of
 
+from schemax.attributes import compile_attributes
 from schemax.errors import InputError
 from schemax.evaluation.examples import read_examples
+from schemax.evaluation.schemas import annotated_schemas
 
 PROGRAM = find_chromium()
 
@@ -139,6 +141,9 @@ def test_a_reader_corrects_exports_and_prints(run: Run, tmp_path: Path) -> None:
         lines = browser.run("labelled().map((row) => JSON.stringify(annotated(row))).join('\\n')")
         (tmp_path / "annotated.jsonl").write_text(lines)
         first, second = read_examples(tmp_path / "annotated.jsonl")
+        assert first.schema == second.schema
+        (brought,) = annotated_schemas([first, second]).values()
+        assert compile_attributes(brought)[1].kind == "boolean"
         assert (first.category, first.id) == ("television", "r1")
         assert first.attributes == {"brand": "Right", "smart": None, "resolution": "4K"}
         assert second.attributes == {"brand": "Brand2", "smart": "true", "resolution": "4K"}

@@ -6,7 +6,7 @@ import gzip
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -373,6 +373,76 @@ def test_frames_give_frames(kind: str, tmp_path: Path, monkeypatch: pytest.Monke
     empty = schemax.extract_frame(data[:0], Shoe, extractor=extractor)
     assert len(empty) == 0
     assert list(empty.columns[:2]) == ["brand", "size"]
+
+
+def arrow_frames() -> dict[str, pyarrow.Table | pyarrow.RecordBatch]:
+    table = pyarrow.Table.from_pylist([*RECORDS, {"id": "c", "t": "Vans x false green"}])
+    return {"table": table, "batch": table.to_batches()[0]}
+
+
+@pytest.mark.parametrize("kind", ["table", "batch"])
+def test_arrow_gives_arrow(kind: str) -> None:
+    extractor: Any = StandIn()
+    frame = arrow_frames()[kind].slice(0, 3)
+    found = schemax.extract_frame(frame, Shoe, extractor=extractor, text="t", keep=["id", "n"])
+    assert type(found) is type(frame)
+    assert found.schema.names[:3] == ["id", "n", "brand"]
+    of_arrow = schemax.arrow_schema(Shoe)
+    assert [found.schema.field(name) for name in found.schema.names[2:]] == [
+        of_arrow.field(name) for name in found.schema.names[2:]
+    ]
+    assert found["id"].to_pylist() == ["a", "b", "a"]
+    check_frame(found.to_pylist())
+    empty = schemax.extract_frame(frame.slice(0, 0), Shoe, extractor=extractor, text="t")
+    assert type(empty) is type(frame)
+    assert empty.num_rows == 0
+    with pytest.raises(InputError, match="has no column 'T'"):
+        schemax.extract_frame(frame, Shoe, extractor=extractor, text="T")
+    twice = pyarrow.table({"t": ["x"], "brand": ["y"]})
+    with pytest.raises(InputError, match="the frame and the results both have a column 'brand'"):
+        schemax.extract_frame(twice, Shoe, extractor=extractor, keep=["t", "brand"])
+
+
+def test_a_reader_gives_a_reader_that_computes_as_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    extractor: Any = StandIn()
+    table = arrow_frames()["table"]
+    taken: list[int] = []
+    monkeypatch.setattr("schemax.io.dataframes.PART_ROWS", 2)
+
+    def batches() -> Iterator[pyarrow.RecordBatch]:
+        for at in (0, 3, 3):
+            taken.append(at)
+            yield table.slice(at, 3).to_batches()[0]
+
+    reader = pyarrow.RecordBatchReader.from_batches(table.schema, batches())
+    given: dict[str, Any] = {"extractor": extractor, "text": "t", "details": True}
+    found = schemax.extract_frame(reader, Shoe, keep=["id"], **given)
+    assert isinstance(found, pyarrow.RecordBatchReader)
+    assert taken == []
+    first = found.read_next_batch()
+    assert (first.num_rows, taken) == (2, [0])
+    rest = found.read_all()
+    assert taken == [0, 3, 3]
+    whole = pyarrow.concat_tables([table, table.slice(3, 1)])
+    assert pyarrow.concat_tables([pyarrow.Table.from_batches([first]), rest]).equals(
+        schemax.extract_frame(whole, Shoe, keep=["id"], **given)
+    )
+    with pytest.raises(InputError, match="has no column 'T'"):  # before anything is read
+        schemax.extract_frame(reader, Shoe, extractor=extractor, text="T")
+
+
+def test_a_relation_of_duckdb_gives_a_table_that_duckdb_reads() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    extractor: Any = StandIn()
+    connection = duckdb.connect()
+    records = arrow_frames()["table"].slice(0, 3)  # noqa: F841 (read by its name)
+    relation = connection.sql("SELECT * FROM records")
+    found = schemax.extract_frame(relation, Shoe, extractor=extractor, text="t", keep=["id"])
+    check_frame(found.to_pylist())
+    rows = connection.sql("SELECT id, brand, colour FROM found").fetchall()
+    assert rows == [("a", "Crocs", "red"), ("b", None, None), ("a", "Vans", None)]
 
 
 def test_only_frames_are_frames() -> None:

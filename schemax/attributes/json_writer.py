@@ -43,6 +43,17 @@ def marked(document: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
     return document
 
 
+def known_declaration(schema: type[Any]) -> dict[str, Any] | None:
+    """As `declaration_of`, without the standard's name; None for a class without fields, and where
+    no JSON Schema says it."""
+    try:
+        document = declaration_of(schema) if asked_fields(schema) else {}
+    except (SchemaError, ValueError):
+        return None
+    document.pop("$schema", None)
+    return document or None
+
+
 def declaration_of(schema: type[Any]) -> dict[str, Any]:
     """What a class asks for, under the Python names of its fields, as another process reads it.
 

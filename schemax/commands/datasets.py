@@ -107,8 +107,9 @@ def schemas_for(
 ) -> dict[str, type[BaseModel]]:
     """As `declared_schemas`; where nothing is declared, those that a model was trained with.
 
-    models: the first of them that knows any schemas gives these. A category that it does not know,
-    or not with all attributes that are annotated, has a schema made of the annotations. Warns of
+    models: the first of them that knows any schemas gives these. Schemas that rows bring along come
+    first. A category that is not known, or not with all attributes that are annotated, has a schema
+    made of the annotations. Warns of
     which were taken. Raises InputError for a label that a declared schema does not know.
     """
     if spec is not None:
@@ -118,8 +119,14 @@ def schemas_for(
     trained = next((one.trained for one in models if one.trained.schemas), TrainedWith())
     of_model = trained_schemas(trained)
     found: dict[str, type[BaseModel]] = {}
+    brought: list[str] = []
     for category in dict.fromkeys(example.category for example in examples):
         some = [example for example in examples if example.category == category]
+        if any(example.schema is not None for example in some):
+            found |= annotated_schemas(some)
+            check_labels(some, found)
+            brought.append(category)
+            continue
         try:
             found |= for_categories(of_model, some)
             check_labels(some, found)
@@ -130,7 +137,7 @@ def schemas_for(
             f"schemas of the model's training: {some_of(taken)}; --schemas names others",
             stacklevel=2,
         )
-    if of_model and (made := [name for name in found if name not in taken]):
+    if of_model and (made := [name for name in found if name not in (*taken, *brought)]):
         warnings.warn(
             f"the model was not trained on these attributes of {some_of(made)}, whose schemas are "
             "made of the annotations",

@@ -31,6 +31,7 @@ from schemax.io.estimate import estimate
 from schemax.io.finished import Retry, read_run_record
 from schemax.io.input_columns import column_notes
 from schemax.io.job import Job, is_resumable, source_of
+from schemax.io.partitions import kept_for, layout_of
 from schemax.io.readers import CSV, Shard
 from schemax.io.records import STANDARD
 from schemax.io.rows import Details
@@ -42,6 +43,7 @@ from schemax.report import Report, open_report
 from schemax.report.overview import facts_of
 from schemax.report.table import add_table
 from schemax.results import Extraction
+from schemax.schema import AttrSchema
 
 _MOST_TOLD = 20
 
@@ -135,9 +137,15 @@ def extract(
         wanted = cast(Options, settings)
         with refused_settings():
             shard = None if files.shard is None else Shard.parse(files.shard)
+            by = listed(files.partition_by or "")
+            layout = layout_of(by, files.rows_per_file)
+        if not is_auto:
+            keep = kept_for(by, keep, schemas)
         source = source_of(input, wanted, files.limit, shard, keep)
         if is_auto:
             schemas = schemas_by_category(source, str(category), quiet=quiet)
+            keep = kept_for(by, keep, schemas)
+            source = source_of(input, wanted, files.limit, shard, keep)
         wanted["examples"] = few_shot(prompt.examples, schemas)
         more: Any = {"details": _details(files.details), "on_too_long": run.on_too_long}
         more["keep"] = keep
@@ -162,6 +170,7 @@ def extract(
                 source,
                 name,
                 csv_formulas=files.csv_formulas,
+                layout=layout,
                 overwrite=run.overwrite,
                 retry=None if run.retry_failed is None else Retry.of(run.retry_failed),
                 if_complete=run.if_complete,
@@ -178,7 +187,7 @@ def extract(
                 record = read_run_record(name)
                 page.overview.facts += facts_of(record)
                 if summary.computed < summary.rows:
-                    add_table(page, name, record, teller.indexes)
+                    add_table(page, name, record, AttrSchema.from_json_schema, teller.indexes)
         if not quiet:
             for line in summary.lines():
                 say(line)

@@ -56,6 +56,14 @@ class FileOptions:
         "index puts their rows in order.",
         metavar="I/N",
     )
+    partition_by: str | None = option(
+        "OUT is a folder of Parquet with a folder in it for each value of these columns: fields of "
+        "SCHEMA, or keys of a record. Of a new Delta table, its partitions.",
+        metavar="KEY,KEY",
+    )
+    rows_per_file: int | None = option(
+        "Rows of a file of such a folder, at most. Default: 1,000,000.", min=1, metavar="N"
+    )
     csv_formulas: Formulas = option(
         "Texts of CSV that a spreadsheet would take for formulas (=1+1): as they are, or with an "
         "apostrophe in front.",

@@ -8,10 +8,11 @@ from schemax.commands.console import plain_warnings, say
 from schemax.commands.option_groups import argument, grouped, option
 from schemax.io.finished import read_run_record
 from schemax.io.merging import common_record
-from schemax.io.storage import expand
+from schemax.io.outputs import tables_of
 from schemax.report import open_report
 from schemax.report.overview import facts_of
 from schemax.report.table import add_table
+from schemax.schema import AttrSchema
 
 
 @grouped
@@ -34,8 +35,8 @@ def report(
     Values and errors are the table's; confidences too, of a table with --details. Texts are read
     again from the input, if that is still there.
     """
-    found = {one: read_run_record(one) for table in tables for one in expand(table)}
-    first = next(iter(found))
+    found = {one: read_run_record(one) for table in tables for one in tables_of(table)}
+    first = next(iter(found)).rstrip("/")
     beside = first[: 1 + first.rfind("/")]
     name = output or (f"{first}.html" if len(found) == 1 else f"{beside}report.html")
     with plain_warnings(), open_report(name, Path(first).name) as page:
@@ -43,5 +44,5 @@ def report(
         if len(found) > 1:
             page.overview.facts.append(("Tables", ", ".join(found)))
         for table, record in found.items():
-            add_table(page, table, record)
+            add_table(page, table, record, AttrSchema.from_json_schema)
     say(f"wrote {name}")

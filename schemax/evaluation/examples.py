@@ -21,6 +21,7 @@ class Example:
     """An annotated text: attribute -> label.
 
     description: more text of the same product, shown below `text`.
+    schema: the JSON Schema document of its category, as text, if the row brings it along.
     """
 
     category: str
@@ -28,6 +29,7 @@ class Example:
     attributes: Mapping[str, Label]
     description: str | None = None
     id: str | None = None
+    schema: str | None = None
 
 
 def canonical(label: Label) -> str | None:
@@ -42,7 +44,8 @@ def accepted(label: Label) -> tuple[str | None, ...]:
 
 def read_examples(path: Path) -> list[Example]:
     """The examples of a JSONL file of {"category", "text", "attributes": {name: label}} and,
-    optionally, "id" and "description"; other keys are ignored. Or of another form that
+    optionally, "id", "description" and "schema", the JSON Schema document of the category, which
+    reports export; other keys are ignored. Or of another form that
     `schemax.evaluation.sources` reads: chats, tables, datasets, exports of Label Studio.
 
     A label is text, null, a number or boolean (taken as its JSON text), or a list of those that
@@ -162,7 +165,23 @@ def _example(row: Any) -> Example:
         attributes={name: _label(name, value) for name, value in attributes.items()},
         description=None if row.get("description") is None else _text(row, "description"),
         id=_id(row.get("id")),
+        schema=_schema(row.get("schema")),
     )
+
+
+def _schema(document: Any) -> str | None:
+    """A document as one text, the same for all rows; None for what is none."""
+    if not isinstance(document, dict):
+        return None
+    return json.dumps(_with_numbers(document), ensure_ascii=False, sort_keys=False)
+
+
+def _with_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_numbers(item) for item in value]
+    return json.loads(value) if isinstance(value, _NumberText) else value
 
 
 def _text(row: Mapping[str, Any], key: str) -> str:

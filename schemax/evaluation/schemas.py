@@ -20,12 +20,17 @@ from schemax.schema import AttrSchema
 
 
 def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
-    """One schema per category: a text field for every annotated name, the most frequent first.
+    """One schema per category: what its rows bring along, else a text field for every annotated
+    name, the most frequent first.
 
-    Raises InputError for a category without annotations.
+    Raises InputError for a category without either, and for one with several schemas; SchemaError
+    for a document that cannot be declared.
     """
     schemas: dict[str, type[BaseModel]] = {}
     for category in dict.fromkeys(example.category for example in examples):
+        if (document := _brought(examples, category)) is not None:
+            schemas[category] = AttrSchema.from_json_schema(document)
+            continue
         names = attribute_names(examples, category)
         if not names:
             raise InputError(
@@ -34,6 +39,16 @@ def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]
             )
         schemas[category] = _text_schema(category, {name: {} for name in names})
     return schemas
+
+
+def _brought(examples: Sequence[Example], category: str) -> str | None:
+    found = {e.schema for e in examples if e.category == category and e.schema is not None}
+    if len(found) > 1:
+        raise InputError(
+            f"rows of category {category!r} bring {len(found)} different schemas along; name the "
+            "right one with --schemas"
+        )
+    return next(iter(found), None)
 
 
 def read_attributes(path: Path, *, values: bool = True) -> dict[str, type[BaseModel]] | None:

@@ -156,7 +156,8 @@ _REGIONS = ("labels", "hypertextlabels", "paragraphlabels")
 
 
 def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
-    """{"id", "category", "text", "description", "attributes"} of a task; None without annotations.
+    """{"id", "category", "text", "description", "schema", "attributes"} of a task; None without
+    annotations.
 
     The text is that of `text` among the task's data, else its only text. Of several annotations
     the last one counts that was not cancelled. Labelled regions give their label the text that they
@@ -194,6 +195,7 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
         "category": data.get("category"),
         "text": data["text"] if "text" in data else data[shown[0]],
         "description": data.get("description"),
+        "schema": data.get("schema"),
         "attributes": dict.fromkeys(asked) | said,
     }
 

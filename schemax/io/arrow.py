@@ -37,6 +37,20 @@ def schema_of(columns: Sequence[Column]) -> Any:
     return pyarrow.schema([(column.name, arrow_type(column)) for column in columns])
 
 
+def plain_schema(schema: Any) -> Any:
+    """A schema with the type of the choices in place of every dictionary, for `cast`."""
+    return _pyarrow().schema([field.with_type(_plain(field.type)) for field in schema])
+
+
+def _plain(kind: Any) -> Any:
+    pyarrow = _pyarrow()
+    if pyarrow.types.is_dictionary(kind):
+        return kind.value_type
+    if pyarrow.types.is_struct(kind):
+        return pyarrow.struct([field.with_type(_plain(field.type)) for field in kind])
+    return pyarrow.list_(_plain(kind.value_type)) if pyarrow.types.is_list(kind) else kind
+
+
 def record_batch(columns: Sequence[Column], cells: Sequence[Mapping[str, Any]]) -> Any:
     """Rows of cells, as `TableSchema.cells` gives them, as a pyarrow.RecordBatch."""
     arrays = [_array(column, [row[column.name] for row in cells]) for column in columns]

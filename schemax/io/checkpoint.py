@@ -22,11 +22,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, BinaryIO, TypeAlias
+from uuid import uuid4
 
 from schemax.errors import InputError
 from schemax.io.fingerprint import differences
 from schemax.io.records import Record
-from schemax.io.storage import Folder, is_remote, sidecar
+from schemax.io.storage import ICEBERG, Folder, is_remote, sidecar
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -83,7 +84,7 @@ class Checkpoint:
         if not is_remote(name) and os.path.islink(name):
             name = os.path.realpath(name)  # where the whole can be put in place by renaming it
         self._use(sidecar(name, ".parts"))
-        if not self.has_rows():
+        if not name.startswith(ICEBERG) and not self.has_rows():
             self._use_older(f"{name}.parts")
 
     def _use(self, name: str) -> None:
@@ -130,7 +131,8 @@ class Checkpoint:
             goes_on = not overwrite and self.can_go_on(manifest)
             if not goes_on:
                 self._clear()
-                self.folder.write(_MANIFEST, json.dumps(manifest, indent=1).encode())
+                named = {**manifest, "run": uuid4().hex}
+                self.folder.write(_MANIFEST, json.dumps(named, indent=1).encode())
             try:
                 yield goes_on
             except BaseException:

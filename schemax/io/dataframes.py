@@ -1,9 +1,9 @@
-"""Frames in, frames out: pandas, polars, and data sets of Hugging Face."""
+"""Frames in, frames out: pandas, polars, Arrow, DuckDB, and data sets of Hugging Face."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import islice, repeat
@@ -15,10 +15,11 @@ from schemax.documents import Shown
 from schemax.errors import InputError
 from schemax.extractor import Extractor, loaded
 from schemax.io.arrow import record_batch
-from schemax.io.arrow_in import as_record, holds_times, read_cells
-from schemax.io.columns import Column, Schemas
+from schemax.io.arrow_in import as_record, batch_records, holds_times, read_cells
+from schemax.io.columns import Schemas
 from schemax.io.input_columns import tell_of_columns
 from schemax.io.records import Record
+from schemax.io.resumable import PART_ROWS
 from schemax.io.rows import Details, RowForm, check_details, check_kept
 from schemax.io.storage import optional
 from schemax.io.stream import in_order
@@ -27,7 +28,15 @@ from schemax.progress import track
 from schemax.results import Extraction
 
 _BATCH = 1024
-_KINDS = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("datasets", "Dataset"))
+_KINDS = (
+    ("pandas", "DataFrame"),
+    ("polars", "DataFrame"),
+    ("datasets", "Dataset"),
+    ("pyarrow", "Table"),
+    ("pyarrow", "RecordBatch"),
+    ("pyarrow", "RecordBatchReader"),
+    ("duckdb", "DuckDBPyRelation"),
+)
 
 
 def extract_frame(
@@ -43,8 +52,9 @@ def extract_frame(
 ) -> Any:
     """Reads the attributes of a schema from every row of a frame: a frame with the same rows.
 
-    frame: a DataFrame of pandas or polars, or a Dataset of Hugging Face's `datasets`. The model is
-        shown all columns but `id` and `category`, or those named by `text`.
+    frame: a DataFrame of pandas or polars, a Dataset of Hugging Face's `datasets`, a Table,
+        RecordBatch or RecordBatchReader of pyarrow, or a relation of DuckDB. The model is shown all
+        columns but `id` and `category`, or those named by `text`.
     schema: a Pydantic model, or one per category.
     model: a folder or Hub id, which stays loaded until another one is named; extractor: one that is
         loaded already. Without either, `Extractor.default()`.
@@ -56,14 +66,17 @@ def extract_frame(
     Gives a frame of the same kind with a column per field, typed as `arrow_schema` says, `_error`
     (why a row failed, else null) and `_field_errors`; its rows are those of the input, in order,
     and of pandas the index is, so that `concat([frame, found], axis=1)` puts both side by side.
+    Of a relation it is a Table, which DuckDB's queries read by its name. Of a RecordBatchReader it
+    is one that computes while it is read, 2,048 rows at a time, and holds no more.
 
     Raises InputError for anything but a frame and without pyarrow, and what `schemax.extract`
     raises before it computes. Rows that fail raise nothing.
     """
-    kind, name = type(frame).__module__.partition(".")[0], type(frame).__name__
+    kind, name = type(frame).__module__.partition(".")[0].lstrip("_"), type(frame).__name__
     if (kind, name) not in _KINDS:
         raise InputError(
-            "extract_frame takes a DataFrame of pandas or polars, or a Dataset of datasets, not "
+            "extract_frame takes a DataFrame of pandas or polars, a Dataset of datasets, a Table, "
+            "RecordBatch or RecordBatchReader of pyarrow, or a relation of DuckDB, not "
             f"{name}; of a LazyFrame, collect() it; of a DatasetDict, choose a split; give the "
             "rows of an IterableDataset to Extractor.stream"
         )
@@ -72,19 +85,22 @@ def extract_frame(
     check_details(details)
     pyarrow = optional("pyarrow", "extract_frame")
     shown = Shown.of_options(options)
-    there = [str(name) for name in (frame.column_names if kind == "datasets" else frame.columns)]
+    there = _column_names(frame, kind)
     shown.check(there, "the frame has no column")
     tell_of_columns(there, shown, schema)
     keep = [keep] if isinstance(keep, str) else list(keep)
     check_kept(keep, there, "the frame")
     form = RowForm.of(schema, shown, details, ())
-    kept = [Column(name, "string") for name in keep]
-    table_schema = TableSchema.of(schema, details=details, keep=kept)  # which refuses names twice
+    table_schema = TableSchema.of(schema, details=details)
+    table_schema.check_beside(keep, "the frame")
     if extractor is None:
         extractor = Extractor.default() if model is None else loaded(str(model))
-    records = (
-        _records(frame, kind) if kind != "datasets" else _records_of_dataset(frame, shown.needed)
-    )
+    if name == "RecordBatchReader":
+        one = partial(extract_frame, schema=schema, extractor=extractor, details=details, keep=keep)
+        return _while_read(frame, partial(one, **options), show_progress)
+    if name != "Table" and kind in ("pyarrow", "duckdb"):
+        frame = pyarrow.table(frame)
+    records = _records(frame, kind, shown.needed)
     extract = partial(extractor.stream, schema=schema, **options)
     besides: deque[dict[str, Any]] = deque()  # of the rows that are under way, in order
 
@@ -102,6 +118,12 @@ def extract_frame(
     batches = [record_batch(columns, some) for some in gathered]
     # One batch at least: `datasets` cannot cast a table of none.
     table = pyarrow.Table.from_batches(batches or [record_batch(columns, [])])
+    if kind in ("pyarrow", "duckdb"):
+        kept_columns = frame.select(keep)
+        fields = [*kept_columns.schema, *table.schema]
+        arrays = [*kept_columns.columns, *table.columns]
+        found = pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
+        return _to_batch(found) if name == "RecordBatch" else found
     module = optional(kind, "extract_frame")
     if kind == "datasets":
         found = _to_dataset(table)
@@ -114,14 +136,48 @@ def extract_frame(
     return module.concat([frame[keep], found], axis=1) if keep else found
 
 
-def _records(frame: Any, kind: str) -> Iterator[Record]:
+def _column_names(frame: Any, kind: str) -> list[str]:
+    if kind == "pyarrow":
+        return list(frame.schema.names)
+    return [str(name) for name in (frame.column_names if kind == "datasets" else frame.columns)]
+
+
+def _while_read(reader: Any, read: Callable[[Any], Any], show_progress: bool) -> Any:
+    """A reader of the results: what is wrong with the arguments is said before it is read."""
+    pyarrow = optional("pyarrow", "extract_frame")
+    schema = read(reader.schema.empty_table()).schema
+    parts: Iterator[Any] = (
+        batch.slice(at, PART_ROWS) for batch in reader for at in range(0, batch.num_rows, PART_ROWS)
+    )
+    if show_progress:
+        parts = track(parts, total=None, unit="batches")
+    return pyarrow.RecordBatchReader.from_batches(schema, map(read, parts))
+
+
+def _to_batch(table: Any) -> Any:
+    pyarrow = optional("pyarrow", "extract_frame")
+    arrays = [column.combine_chunks() for column in table.columns]
+    return pyarrow.record_batch(arrays, schema=table.schema)
+
+
+def _records(frame: Any, kind: str, wanted: tuple[str, ...] | None) -> Iterator[Record]:
     """Rows as mappings of plain values: what is missing is None."""
-    if kind == "polars":
+    if kind == "datasets":
+        yield from _records_of_dataset(frame, wanted)
+    elif kind in ("pyarrow", "duckdb"):
+        names = [name for name in frame.column_names if wanted is None or name in wanted]
+        # Without any, all stay, so that the rows can say what is there.
+        yield from batch_records(frame.select(names or frame.column_names))
+    elif kind == "polars":
         for some in frame.iter_slices(_BATCH):
             columns = [_cells_of_polars(series) for series in some]
             for row in range(len(some)):
                 yield as_record(some.columns, [cells[row] for cells in columns])
-        return
+    else:
+        yield from _records_of_pandas(frame)
+
+
+def _records_of_pandas(frame: Any) -> Iterator[Record]:
     names = [str(name) for name in frame.columns]
     for at in range(0, len(frame), _BATCH):
         some = frame.iloc[at : at + _BATCH]

@@ -15,6 +15,7 @@ from schemax.io.finished import Retry
 from schemax.io.input_columns import tell_of_columns
 from schemax.io.job import IfComplete, Job, Place, source_of
 from schemax.io.long_documents import TooLong
+from schemax.io.partitions import kept_for, layout_of
 from schemax.io.readers import Shard
 from schemax.io.rows import Details, check_details
 from schemax.io.summary import Summary
@@ -37,6 +38,8 @@ def extract_files(
     shard: str | None = None,
     on_too_long: TooLong = "error",
     csv_formulas: Formulas = "keep",
+    partition_by: Sequence[str] = (),
+    rows_per_file: int | None = None,
     overwrite: bool = False,
     retry_failed: bool = False,
     if_complete: IfComplete = "replace",
@@ -67,6 +70,8 @@ def extract_files(
         failed row, "truncate" reads their beginning, "chunk" all of them in overlapping pieces.
     csv_formulas: "escape" puts an apostrophe before texts of CSV that a spreadsheet would take for
         formulas, such as =1+1; "keep" writes all as they are.
+    partition_by: columns (fields, or keys of the records) by whose values a folder of Parquet is
+        divided: OUTPUT/category=Shoes/part-0.parquet; rows_per_file: of these files, at most.
     overwrite: start anew where an unfinished run has left rows.
     retry_failed: do only those rows again that have failed in OUTPUT, which an earlier call or
         command has finished; all others stay as they are. Model and options may be others.
@@ -106,6 +111,8 @@ def extract_files(
         place = default_model()
     names = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
     kept = (keep,) if isinstance(keep, str) else tuple(keep)
+    by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    kept = kept_for(by, kept, schema)
     source = source_of(names, options, limit, None if shard is None else Shard.parse(shard), kept)
     task = Task(schema, options, load, place, details, on_too_long, kept)
     tell_of_columns(source.there, task.shown, schema)
@@ -114,6 +121,7 @@ def extract_files(
         source,
         os.fspath(output),
         csv_formulas=csv_formulas,
+        layout=layout_of(by, rows_per_file),
         overwrite=overwrite,
         retry=Retry.of(os.fspath(output)) if retry_failed else None,
         if_complete=if_complete,

@@ -6,7 +6,7 @@ _OUT.run.json says what it was made with, and what became of its rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -21,8 +21,11 @@ from schemax.io.checkpoint import Checkpoint, Row
 from schemax.io.columns import Column
 from schemax.io.document_files import is_document
 from schemax.io.keys import keys_of
+from schemax.io.outputs import RECORD, is_lake, is_table, is_table_folder
+from schemax.io.partitions import in_order, values_in
 from schemax.io.readers import read_file
-from schemax.io.storage import is_file, reading, remove_file, sidecar, writing
+from schemax.io.records import Record
+from schemax.io.storage import expand, is_file, reading, remove_file, sidecar, writing
 from schemax.io.summary import Summary
 from schemax.io.table_schema import SEPARATOR, TableSchema
 from schemax.io.writers import is_typed
@@ -31,16 +34,13 @@ from schemax.messages import counted, misfit_of
 _VERSION = 1
 
 
-_SUFFIX = ".run.json"
-
-
 def record_name(output: str) -> str:
-    return sidecar(output, _SUFFIX)
+    return sidecar(output, RECORD)
 
 
 def _older_name(output: str) -> str:
     """Of the record of a run that was finished before the name began with `_`."""
-    return f"{output}{_SUFFIX}"
+    return record_name(output) if is_lake(output) else f"{output}{RECORD}"
 
 
 @with_config(ConfigDict(extra="allow"))
@@ -77,6 +77,7 @@ class RunRecord:
     model: its folder, Hub id or server. table: its columns; None where rows have none in common.
     category: of the only schema; rows of several tell theirs.
     command: what was named on the command line, if it was that.
+    schemas: their JSON Schema documents, by category, of those that have one.
     """
 
     summary: Summary
@@ -85,6 +86,7 @@ class RunRecord:
     table: TableSchema | None
     category: str | None = None
     command: Mapping[str, Any] = field(default_factory=dict)
+    schemas: Mapping[str, Any] = field(default_factory=dict)
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def write(self, scratch: str) -> None:
@@ -92,7 +94,8 @@ class RunRecord:
         data = {"version": _VERSION, **asdict(self)}
         with writing(record_name(self.summary.output), scratch) as handle:
             handle.write(json.dumps(data, indent=1, default=str).encode() + b"\n")
-        remove_file(_older_name(self.summary.output))
+        if (older := _older_name(self.summary.output)) != record_name(self.summary.output):
+            remove_file(older)
 
 
 def read_run_record(output: str) -> RunRecord:
@@ -104,8 +107,9 @@ def read_run_record(output: str) -> RunRecord:
         with reading(name) as handle:
             data = json.load(handle)
     except InputError as error:
-        with reading(output):  # which says so, where there is no such table
-            pass
+        if not is_table(output):
+            with reading(output):  # which says so
+                pass
         raise InputError(
             f"cannot tell how {output} was made: {error.message}; a run of schemax extract from "
             "files to a file writes it"
@@ -128,7 +132,7 @@ def finished_note(output: str, known: Mapping[str, Any]) -> str | None:
     known: what the rows of the run depend on, as far as it is known before a model is loaded.
     """
     try:
-        if not is_file(output) or not (
+        if not is_table(output) or not (
             is_file(record_name(output)) or is_file(_older_name(output))
         ):
             return None
@@ -151,11 +155,36 @@ def read_results(name: str, table: TableSchema | None) -> Generator[dict[str, An
     table: its columns, which JSON Lines need not have. Raises InputError for a file that cannot be
     read, or holds no such rows.
     """
-    for record in read_file(name):
+    if is_lake(name):
+        raise InputError(
+            f"cannot read rows of {name} back, to which others may write: --retry-failed, --reuse "
+            "and pages take files and folders"
+        )
+    if is_table_folder(name):
+        yield from in_order(_rows_of_folder(name, table))
+        return
+    yield from _checked(read_file(name), name, table if is_typed(name) else None)
+
+
+def _rows_of_folder(name: str, table: TableSchema | None) -> Iterator[dict[str, Any]]:
+    start = name if name.endswith("/") else f"{name}/"
+    for file in expand(name):
+        values = values_in(file.removeprefix(start))
+        records = (
+            {**record, **values} if isinstance(record, Mapping) else record
+            for record in read_file(file)
+        )
+        yield from _checked(records, file, table)
+
+
+def _checked(
+    records: Iterable[Record], name: str, table: TableSchema | None
+) -> Iterator[dict[str, Any]]:
+    for record in records:
         try:
             if isinstance(record, InputError):
                 raise record
-            row = _row(record, table if is_typed(name) else None)
+            row = _row(record, table)
             if type(row["index"]) is not int or not row.keys() >= {"id", "attributes", "errors"}:
                 raise ValueError("a row without index")
         except (InputError, KeyError, TypeError, ValueError) as error:

@@ -11,16 +11,21 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from schemax.attributes import settings_of
+from schemax.attributes.json_writer import known_declaration
 from schemax.calls import Options
 from schemax.documents import Shown
 from schemax.errors import InputError, SchemaxError
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint, digest_of_all
+from schemax.io.columns import named_schemas
 from schemax.io.document_files import is_document
 from schemax.io.finished import Retry, RunRecord, finished_note, read_run_record
 from schemax.io.input_columns import kept_columns
 from schemax.io.keys import add_key, write_keys
 from schemax.io.known import Known, check_earlier, salt_of
+from schemax.io.lake import check_lake, run_of
+from schemax.io.outputs import is_lake, is_table_folder
+from schemax.io.partitions import Layout, check_place
 from schemax.io.readers import Shard, Source
 from schemax.io.records import STANDARD, Record
 from schemax.io.resumable import ResumableRun
@@ -70,7 +75,8 @@ def source_of(
 
 def is_resumable(source: Source, output: str) -> bool:
     """Whether a run from there to here can be stopped and go on."""
-    return output != STANDARD and not source.is_stdin and is_replaceable(output)
+    whole = is_replaceable(output) or is_table_folder(output)
+    return output != STANDARD and not source.is_stdin and whole
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,7 @@ class Job:
 
     backend: what computes the rows of a run that can go on; others compute them in this process.
     retry: a finished table whose failed rows are done again; else all rows are done.
+    layout: how a folder of Parquet, or a new Delta table, is divided; None for one file.
     if_complete, reuse: as `extract_files` takes them.
     command: what was named on the command line, to be recorded.
     on_resume: is called with the number of rows that an earlier run has finished, and their place.
@@ -90,6 +97,7 @@ class Job:
     source: Source
     output: str
     csv_formulas: Formulas = "keep"
+    layout: Layout | None = None
     overwrite: bool = False
     backend: Callable[[Task], AbstractContextManager[Backend]] = in_process
     on_extraction: Callable[[Extraction[Any]], None] | None = None
@@ -104,12 +112,14 @@ class Job:
     def run(self) -> Summary:
         """Raises what `extract_files` raises."""
         tally, table = Tally(), None
+        self._check_output()
         if self.output != STANDARD:
-            check_target(self.output)
+            check_target(self.output, self.layout)
             inputs = map(place_of, self.source.files)
             if is_replaceable(self.output) and place_of(self.output) in inputs:
                 raise InputError(f"cannot write {self.output}: it is an input; name another file")
             table = self._table()
+            self._check_columns(table, map(str, inputs))
         if self.retry is not None and not self.retry.failed and self.retry.output == self.output:
             for row in self.retry.others():
                 tally.add_row(row)
@@ -134,9 +144,31 @@ class Job:
                 self.task.schemas, details=self.task.details, keep=kept, located=located
             )
         except SchemaxError:
-            if is_typed(self.output):
+            if is_typed(self.output) or self.layout is not None:
                 raise
             return None
+
+    def _check_output(self) -> None:
+        """Raises InputError for options that do not go with the kind of the output."""
+        if is_lake(self.output):
+            if self.reuse is not None:
+                raise InputError(
+                    f"--reuse takes rows for a file or a folder; to {self.output} rows are added"
+                )
+        elif self.layout is not None and self.output == STANDARD:
+            raise InputError("--partition-by writes a folder: name one with -o OUT")
+
+    def _check_columns(self, table: TableSchema | None, inputs: Iterable[str]) -> None:
+        """Raises InputError for a folder or a table that rows with these columns do not fit."""
+        by = () if self.layout is None else self.layout.by
+        if table is not None and self.layout is not None:
+            self.layout.check(table.columns, table.own)
+            if not is_lake(self.output):
+                folder = f"{place_of(self.output)}{os.sep}"
+                if any(one.startswith(folder) for one in inputs):
+                    raise InputError(f"cannot write {self.output}: an input is in it")
+        if table is not None and is_lake(self.output):
+            check_lake(self.output, table.columns, by)
 
     def _in_order(self, written: _Written, tally: Tally) -> None:
         """Rows as soon as all before them are there; nothing to go on with."""
@@ -160,7 +192,9 @@ class Job:
     def _in_parts(self, written: _Written, tally: Tally, table: TableSchema | None) -> Summary:
         """Rows as they finish, kept in parts, which become the output in the end."""
         source, overwrite, retry = self.source, self.overwrite, self.retry
-        check_folder(self.output)
+        layout = {} if self.layout is None else self.layout.settings()
+        if not is_lake(self.output):
+            (check_folder if self.layout is None else check_place)(self.output)
         checkpoint = Checkpoint(self.output)
         part_rows = resumable.PART_ROWS
         known = {
@@ -179,7 +213,8 @@ class Job:
             source = replace(source, only=retry.failed)
             overwrite = overwrite or retry.is_over(checkpoint)
         goes_on = not overwrite and checkpoint.can_go_on(known)  # before a model is loaded
-        note = None if retry is not None or goes_on else finished_note(self.output, known)
+        settled = {**known, **layout}
+        note = None if retry is not None or goes_on else finished_note(self.output, settled)
         if note is not None and self.if_complete == "error":
             raise InputError(f"{note.partition('; this run')[0]}; --if-complete error keeps it")
         with self.backend(self.task) as engine:
@@ -193,7 +228,7 @@ class Job:
             run = ResumableRun(source, checkpoint, self.task.form, independent, part_rows, rows)
             if note is not None and self.if_complete == "skip":
                 record = read_run_record(self.output)
-                if not fingerprint.differences(record.settings, manifest) and (
+                if not fingerprint.differences(record.settings, {**manifest, **layout}) and (
                     record.settings.get("records") == run.records_digest()
                 ):
                     made = f"{self.output} is complete and was made the same way"
@@ -208,8 +243,10 @@ class Job:
                 with _noting(checkpoint), closing(engine.fill(run)) as stream:
                     for item in self._tracked(stream, tally, source, finished):
                         self._add(item, tally)
-                keys = bytearray()
-                with _noting(checkpoint), written(scratch=checkpoint.scratch) as writer:
+                keys, manifest = bytearray(), {**manifest, **layout}
+                run_id = run_of(checkpoint.manifest())
+                to = {"scratch": checkpoint.scratch, "layout": self.layout, "run": run_id}
+                with _noting(checkpoint), written(**to) as writer:
                     others = () if retry is None else retry.others()
                     for row, key, origin in run.assemble(writer, others):
                         tally.add_row(row)
@@ -221,8 +258,9 @@ class Job:
                     manifest["records"] = digest_of_all(part for _, part in parts)
                     # Before the table, which the rows that are kept can make once more.
                     self._record(summary, manifest, table, checkpoint.record_scratch)
-                with _noting(checkpoint):
-                    write_keys(self.output, bytes(keys), checkpoint.keys_scratch)
+                if not is_lake(self.output):
+                    with _noting(checkpoint):
+                        write_keys(self.output, bytes(keys), checkpoint.keys_scratch)
                 checkpoint.remove()
         return summary
 
@@ -240,7 +278,12 @@ class Job:
         model = None if place is None else str(place)
         schemas = self.task.schemas
         category = None if isinstance(schemas, Mapping) else settings_of(schemas).category
-        RunRecord(summary, settings, model, table, category, self.command).write(scratch)
+        named = {
+            name or settings_of(schema).category: known_declaration(schema)
+            for name, schema in named_schemas(schemas).items()
+        }
+        known = {name: document for name, document in named.items() if document is not None}
+        RunRecord(summary, settings, model, table, category, self.command, known).write(scratch)
 
     def _tracked(
         self,

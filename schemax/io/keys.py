@@ -12,7 +12,8 @@ from itertools import repeat
 from typing import Any, BinaryIO
 
 from schemax.errors import InputError
-from schemax.io.storage import is_file, reading, sidecar, writing
+from schemax.io.outputs import is_table, is_table_folder
+from schemax.io.storage import expand, is_file, reading, sidecar, writing
 
 SIZE = 16
 """Bytes of a key; in rows a key is written in twice as many digits."""
@@ -39,7 +40,7 @@ def keys_of(output: str) -> Iterator[str | None]:
 
     Keys that are not those of the table, which was replaced by other means, are not known.
     """
-    if is_file(keys_name(output)):
+    if is_file(keys_name(output)) and is_table(output):
         with reading(keys_name(output)) as handle:
             if _read(handle, output) == _digest_of(output):
                 while len(key := _read(handle, output)) == SIZE:
@@ -48,9 +49,16 @@ def keys_of(output: str) -> Iterator[str | None]:
 
 
 def _digest_of(name: str) -> bytes:
+    """Of a file; of a folder, of its files and their names."""
     handle: Any
-    with _told(name), reading(name) as handle:
-        return file_digest(handle, lambda: blake2b(digest_size=SIZE)).digest()
+    if not is_table_folder(name):
+        with _told(name), reading(name) as handle:
+            return file_digest(handle, lambda: blake2b(digest_size=SIZE)).digest()
+    whole = blake2b(digest_size=SIZE)
+    for file in expand(name):
+        whole.update(file.removeprefix(name).encode("utf-8", "surrogateescape"))
+        whole.update(_digest_of(file))
+    return whole.digest()
 
 
 def _read(handle: BinaryIO, output: str) -> bytes:

@@ -8,7 +8,6 @@ whichever table they are.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,46 +18,16 @@ from schemax.documents import Shown, shown_text
 from schemax.errors import InputError
 from schemax.io.finished import keyed_results, read_run_record
 from schemax.io.keys import SIZE
+from schemax.io.outputs import is_table
 from schemax.io.records import Record
-from schemax.io.storage import is_file, suffixes
+from schemax.io.shelf import Shelf
+from schemax.io.storage import suffixes
 
 _BESIDE = ("id", "index", "kept", "schema")
 
 # Of the settings of a run, what no row's values depend on.
 _APART = ("limit", "shard", "keep", "id", "part rows", "part length", "retried", "repeats")
 _APART_KINDS = ("input", "outline")
-
-
-class Shelf:
-    """Values by key, in a file that goes with this object; a few MiB of it are in memory."""
-
-    def __init__(self) -> None:
-        # Streams may read their input in another thread than the one that began them.
-        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        self._database.executescript(
-            "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
-            "CREATE TABLE shelf (key BLOB PRIMARY KEY, value TEXT) WITHOUT ROWID; BEGIN"
-        )
-
-    def put(self, key: bytes, value: str | None = None) -> None:
-        self._database.execute("INSERT OR REPLACE INTO shelf VALUES (?, ?)", (key, value))
-
-    def add(self, key: bytes) -> bool:
-        """Whether the key is new."""
-        made = self._database.execute("INSERT OR IGNORE INTO shelf VALUES (?, NULL)", (key,))
-        return made.rowcount == 1
-
-    def get(self, key: bytes) -> tuple[str | None] | None:
-        """The value in a tuple; None where there is no such key."""
-        found: tuple[str | None] | None = self._database.execute(
-            "SELECT value FROM shelf WHERE key = ?", (key,)
-        ).fetchone()
-        return found
-
-    def unset(self) -> int:
-        """How many keys have no value."""
-        query = "SELECT count(*) FROM shelf WHERE value IS NULL"
-        return int(self._database.execute(query).fetchone()[0])
 
 
 def salt_of(settings: Mapping[str, Any]) -> str:
@@ -147,7 +116,7 @@ def check_earlier(earlier: str, output: str) -> str | None:
 
     Raises InputError for what no run over files has made, and for a file of another format.
     """
-    if earlier == output and not is_file(output):
+    if earlier == output and not is_table(output):
         return None
     read_run_record(earlier)
     if suffixes(earlier)[0] != suffixes(output)[0]:

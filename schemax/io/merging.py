@@ -13,8 +13,9 @@ from schemax.io import fingerprint
 from schemax.io.finished import RunRecord, keyed_results, read_run_record, record_name
 from schemax.io.job import Place
 from schemax.io.keys import add_key, keys_name, write_keys
+from schemax.io.outputs import tables_of
 from schemax.io.readers import Shard
-from schemax.io.storage import expand, place_of, suffixes
+from schemax.io.storage import place_of, suffixes
 from schemax.io.summary import Summary, Tally
 from schemax.io.writers import check_target, open_writer
 from schemax.messages import some_of
@@ -36,7 +37,7 @@ def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
     all shards of one run, each once.
     """
     name = os.fspath(output)
-    names = [*dict.fromkeys(one for table in tables for one in expand(os.fspath(table)))]
+    names = [*dict.fromkeys(one for table in tables for one in tables_of(os.fspath(table)))]
     check_target(name)
     if place_of(name) in map(place_of, names):
         raise InputError(f"cannot write {name}: it is one of the tables; name another file")

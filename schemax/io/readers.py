@@ -29,6 +29,8 @@ from schemax.io.document_files import (
     unreadable,
 )
 from schemax.io.excel import EXCEL, openpyxl_for, read_excel, read_sheet_header
+from schemax.io.lake import DeltaTable
+from schemax.io.outputs import is_delta
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, is_folder, optional, reading, suffixes
 from schemax.messages import counted, perhaps, some_of
@@ -169,7 +171,9 @@ class Source:
 
 
 def _files_of(name: str) -> list[str]:
-    """What a name stands for; of a folder, the files of known kinds."""
+    """What a name stands for; of a folder, the files of known kinds; of a Delta table, its own."""
+    if is_delta(name) and is_folder(name):
+        return DeltaTable(name).files()
     found = expand(name)
     if not is_folder(name):
         return found

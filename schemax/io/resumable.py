@@ -21,10 +21,11 @@ from schemax.io.checkpoint import (
     digest_of_all,
     to_line,
 )
-from schemax.io.known import Known, Shelf, body_of
+from schemax.io.known import Known, body_of
 from schemax.io.readers import Source
 from schemax.io.records import Record
 from schemax.io.rows import RowForm
+from schemax.io.shelf import Shelf
 from schemax.io.stream import Extract, stream_rows
 from schemax.io.writers import Writer
 from schemax.results import Extraction

@@ -21,6 +21,7 @@ from schemax.errors import InputError
 from schemax.io.stores import Store, told
 
 EXTRA = "tables"
+ICEBERG = "iceberg://"
 
 # Windows' drive letters are one letter long.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -58,15 +59,17 @@ def sidecar(name: str, suffix: str) -> str:
     """A place beside another: its name begins with `_`, so that readers of a folder leave it out.
 
     Readers of tables (pyarrow, Spark, DuckDB's Hive layouts) take files that begin with `_` or `.`
-    for no part of the table.
-    """
+    for no part of the table. Of Iceberg, the place is the folder that one works in."""
+    if name.startswith(ICEBERG):  # a name in a catalogue, which is no place
+        name = name.removeprefix(ICEBERG).replace("/", ".")
+    name = name.rstrip("/")
     start = 1 + max(name.rfind("/"), name.rfind(os.sep))
     return f"{name[:start]}_{name[start:]}{suffix}"
 
 
 def is_replaceable(name: str) -> bool:
     """Whether a new file can take the place of what is there; a device or a pipe cannot go."""
-    return is_remote(name) or local_path(name).is_file() or not local_path(name).exists()
+    return is_remote(name) or not local_path(name).exists() or local_path(name).is_file()
 
 
 def filesystem(name: str) -> tuple[Any, str]:

@@ -93,6 +93,16 @@ class TableSchema:
         details = (column for _, _, column in self._read_columns())
         return (*schema, *self.fields, _ERROR, _FIELD_ERRORS, *least, *details)
 
+    def check_beside(self, kept: Sequence[str], what: str) -> None:
+        """Raises InputError for a column of the input that is called as one of the results is."""
+        taken = {column.name for column in self.results}
+        if twice := [name for name in kept if name in taken]:
+            rest = [name for name in kept if name not in taken]
+            raise InputError(
+                f"{what} and the results both have a column {twice[0]!r}; rename it, or say "
+                f"which columns to keep beside the results: keep={rest!r}"
+            )
+
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         return (*self.own, *self.kept, *self.results)

@@ -18,10 +18,13 @@ from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
 from schemax.errors import InputError
 from schemax.io.arrow import record_batch, schema_of
-from schemax.io.columns import at, cell_text, leaves
+from schemax.io.columns import Column, at, cell_text, leaves
 from schemax.io.csv_in import DELIMITERS
 from schemax.io.excel import EXCEL, ExcelWriter, openpyxl_for
-from schemax.io.readers import ARROW, CSV, PARQUET, unusable
+from schemax.io.lake import adding, lake_table
+from schemax.io.outputs import is_lake, is_table_folder
+from schemax.io.partitions import Layout, Sorted, created, replacing
+from schemax.io.readers import ARROW, CSV, JSON, PARQUET, unusable
 from schemax.io.records import STANDARD
 from schemax.io.storage import is_replaceable, optional, suffixes, writing
 from schemax.io.table_schema import SEPARATOR, TableSchema
@@ -41,12 +44,21 @@ class Writer(Protocol):
 
 def is_typed(name: str) -> bool:
     """Whether a file of this name holds typed columns, and so needs one type per field."""
-    return suffixes(name)[0] in (*CSV, *PARQUET, *ARROW, *EXCEL)
+    kinds = (*CSV, *PARQUET, *ARROW, *EXCEL)
+    return suffixes(name)[0] in kinds or is_lake(name) or is_table_folder(name)
 
 
-def check_target(name: str) -> None:
+def check_target(name: str, layout: Layout | None = None) -> None:
     """Raises InputError for a format that cannot be written, or whose package is not there."""
+    if is_lake(name):
+        lake_table(name)
+        return
     suffix, compression = suffixes(name)
+    if layout is not None:
+        optional("pyarrow", "--partition-by")
+        if compression or suffix in (*CSV, *ARROW, *EXCEL, *JSON):
+            raise InputError(f"cannot write {name}: --partition-by writes a folder of Parquet")
+        return
     if reason := unusable(name):
         raise InputError(f"cannot write {name}: {reason}")
     if compression == ".zst" or suffix in (*PARQUET, *ARROW):
@@ -62,6 +74,8 @@ def open_writer(
     *,
     scratch: str | None = None,
     csv_formulas: Formulas = "keep",
+    layout: Layout | None = None,
+    run: str = "",
 ) -> Iterator[Writer]:
     """A writer of a new file, or of lines to stdout for "-".
 
@@ -69,6 +83,8 @@ def open_writer(
     scratch: the name of the file until it is complete, see `writing`. Without it, what was written
         of a local file of JSON Lines stays beside it if an error ends the run.
     csv_formulas: of CSV, whether texts that spreadsheets take for formulas get an apostrophe.
+    layout: how a folder of Parquet, or a new Delta table, is divided; None for one file.
+    run: what a commit to a table of Delta Lake or Iceberg calls its run.
 
     Raises InputError for what cannot be written.
     """
@@ -78,7 +94,28 @@ def open_writer(
         handle.write(b"")  # before a model is loaded: raises if stdout is closed
         yield JsonLines(handle, flush=True)
         return
-    check_target(name)
+    check_target(name, layout)
+    if is_lake(name):
+        assert table is not None
+        by = () if layout is None else layout.by
+        with adding(name, table.columns, run, by) as handle:
+            rows = _Arrow(handle, table, table.columns, parquet=False)
+            yield rows
+            rows.close()
+        return
+    if layout is not None:
+        assert table is not None
+        ordered = Sorted(table, layout)
+        yield ordered
+        with replacing(name) as folder:
+            columns = [column for column in table.columns if column.name not in layout.by]
+            for file, found in ordered.files():
+                with created(folder, file) as handle:
+                    one = _Arrow(handle, table, columns, parquet=True)
+                    for row in found:
+                        one.write(row)
+                    one.close()
+        return
     suffix, compression = suffixes(name)
     keep = scratch is None and not is_typed(name)
     with writing(name, scratch, keep_partial=keep) as raw, _compressed(raw, compression) as handle:
@@ -93,7 +130,7 @@ def open_writer(
         if suffix in EXCEL:
             made = ExcelWriter(handle, table, name)
         else:
-            made = _Arrow(handle, table, parquet=suffix in PARQUET)
+            made = _Arrow(handle, table, table.columns, parquet=suffix in PARQUET)
         yield made
         made.close()
 
@@ -140,10 +177,12 @@ class JsonLines:
 class _Arrow:
     """Parquet, or Arrow's file format: rows are gathered to groups."""
 
-    def __init__(self, handle: BinaryIO, table: TableSchema, *, parquet: bool) -> None:
-        self._table = table
+    def __init__(
+        self, handle: BinaryIO, table: TableSchema, columns: Sequence[Column], *, parquet: bool
+    ) -> None:
+        self._table, self._columns = table, columns
         self._cells: list[Mapping[str, Any]] = []
-        schema = schema_of(table.columns)
+        schema = schema_of(columns)
         self._writer: Any
         if parquet:
             module = optional("pyarrow.parquet", "a Parquet file")
@@ -162,7 +201,7 @@ class _Arrow:
 
     def _flush(self) -> None:
         if self._cells:
-            self._writer.write_batch(record_batch(self._table.columns, self._cells))
+            self._writer.write_batch(record_batch(self._columns, self._cells))
             self._cells = []
 
 

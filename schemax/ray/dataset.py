@@ -185,13 +185,7 @@ def _kept(columns: Sequence[str], keep: Sequence[str] | None, table: TableSchema
     """The columns that stand beside the results. Raises InputError."""
     kept = list(columns if keep is None else keep)
     check_kept(kept, columns, "the dataset")
-    taken = {column.name for column in table.results}
-    if twice := [name for name in kept if name in taken]:
-        rest = [name for name in kept if name not in taken]
-        raise InputError(
-            f"the dataset and the results both have a column {twice[0]!r}; rename it, or say "
-            f"which columns to keep beside the results: keep={rest!r}"
-        )
+    table.check_beside(kept, "the dataset")
     return kept
 
 

@@ -120,7 +120,7 @@ function fieldItem(row, field, active) {
     top.append(meter, make("span", { classes: "figure", text: cell.c.toFixed(2), title: "confidence" }));
   }
   const more = make("span", { classes: "more" });
-  if (row.labels?.has(field)) more.append(make("strong", { text: `corrected: ${row.labels.get(field) ?? "null"}` }), make("br"));
+  if (row.labels?.has(field)) more.append(make("strong", { text: `corrected: ${labelOf(row.labels.get(field)) ?? "null"}` }), make("br"));
   for (const [, message] of cell.errors ?? []) more.append(make("span", { text: message }), make("br"));
   if (cell.r !== undefined) more.append("wrote ", make("code", { text: cell.r }), " · ");
   const facts = [counted(cell.t ?? 0, "token"), ENDS[cell.f ?? "stop"], grounding(cell), otherwise(cell)];

@@ -22,6 +22,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from schemax.attributes import settings_of
+from schemax.attributes.json_writer import known_declaration
+from schemax.report.editors import editors_of
 from schemax.report.pages import PageImages
 from schemax.results import Extraction, FieldResult, Span
 from schemax.results.lists import without_items
@@ -38,6 +40,7 @@ class FieldSets:
         self.fields: dict[str, int] = {}
         self._names: dict[tuple[str, ...], dict[str | None, int]] = {}
         self._known: list[tuple[str | None, tuple[str, ...]]] = []
+        self._schemas: dict[int, type[Any]] = {}
 
     def of(self, item: Extraction[Any]) -> int:
         """The number of an extraction's field set.
@@ -57,15 +60,25 @@ class FieldSets:
                 number = len(self._known)
                 self._known.append((name, fields))
             names[name] = number
+            if item.value is not None:
+                self._schemas[number] = type(item.value)
         for field in fields:
             self.fields.setdefault(field, len(self.fields))
         return names[name]
 
     def plain(self) -> list[dict[str, Any]]:
         return [
-            {"name": name, "fields": [self.fields[field] for field in fields]}
-            for name, fields in self._known
+            {"name": name, "fields": [self.fields[field] for field in fields]} | self._declared(at)
+            for at, (name, fields) in enumerate(self._known)
         ]
+
+    def _declared(self, number: int) -> dict[str, Any]:
+        """How values are corrected, and the schema that goes with them."""
+        schema = self._schemas.get(number)
+        if schema is None:
+            return {}
+        editors = {self.fields[name]: one for name, one in editors_of(schema).items()}
+        return {"editors": editors, "schema": known_declaration(schema)}
 
 
 def plain_row(item: Extraction[Any], field_sets: FieldSets, images: PageImages) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel, create_model
 
 from schemax.documents import Shown, shown_text
-from schemax.errors import InputError
+from schemax.errors import InputError, SchemaError
 from schemax.io import fingerprint
 from schemax.io.columns import at, leaves
 from schemax.io.finished import RunRecord, read_results
@@ -17,8 +18,13 @@ from schemax.report.page import Report
 from schemax.results import Extraction, FieldError, FieldResult, Span
 from schemax.results.spans import Source as Searched
 
+Declare = Callable[[Mapping[str, Any]], type[BaseModel]]
+"""A JSON Schema document -> the class that it declares; may raise SchemaError."""
 
-def add_table(page: Report, output: str, record: RunRecord, done: Container[int] = ()) -> None:
+
+def add_table(
+    page: Report, output: str, record: RunRecord, declare: Declare, done: Container[int] = ()
+) -> None:
     """Puts all rows of a table on a page, but those that are `done`; with their texts, if the input
     is there as it was.
 
@@ -32,11 +38,21 @@ def add_table(page: Report, output: str, record: RunRecord, done: Container[int]
         if index not in done:
             category = row.get("schema") or record.category or "rows"
             if category not in models:
-                models[category] = create_model(category)
-                models[category].__schema_settings__ = {"category": category}  # type: ignore[attr-defined]
+                models[category] = _model(category, record, declare)
             page.add(_extraction(row, found, models[category], _paths(row, record)))
     if texts.problem is not None:
         page.overview.facts.append(("Texts", texts.problem))
+
+
+def _model(category: str, record: RunRecord, declare: Declare) -> type[BaseModel]:
+    """What the rows were read as, as far as the record tells."""
+    document = record.schemas.get(category)
+    with suppress(SchemaError):
+        if document is not None:
+            return declare({**document, "category": category})
+    made = create_model(category)
+    made.__schema_settings__ = {"category": category}  # type: ignore[attr-defined]
+    return made
 
 
 class _Texts:

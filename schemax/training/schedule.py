@@ -107,11 +107,20 @@ def batches_of(
     return batches
 
 
+# A CPU's kernels are made for every length anew, and kept: memory would grow with each of them.
+_GRAIN = 32
+
+
+def padded(length: int) -> int:
+    """The length of a batch whose longest row has this one."""
+    return -(-length // _GRAIN) * _GRAIN
+
+
 def split_by_tokens(ordered: Sequence[SizedT], budget: int) -> list[list[SizedT]]:
     """Batches of as many parts, shortest first, as fit the budget when padded."""
     parts: list[list[SizedT]] = []
     for sequence in ordered:
-        if not parts or len(sequence) * (len(parts[-1]) + 1) > budget:
+        if not parts or padded(len(sequence)) * (len(parts[-1]) + 1) > budget:
             parts.append([])
         parts[-1].append(sequence)
     return parts
@@ -186,7 +195,8 @@ class BatchDataset(Dataset[Batch]):
             fill_row(self._compiled[row.features[0].category], row.features, rng) for row in rows
         ]
         pad_id = next(iter(next(iter(self._compiled.values())).stop.eos_ids), 0)
-        input_ids, tokens, labels = collate(sequences, pad_id)
+        length = padded(max(map(len, sequences)))
+        input_ids, tokens, labels = collate(sequences, pad_id, length)
         info = {name: getattr(tokens, name) for name in _INFO}
         return {"input_ids": input_ids, **info, "labels": labels, "long_rope": rows[0].long_rope}
 
@@ -204,5 +214,5 @@ def token_info(batch: Batch) -> TokenInfo:
 def padding_share(batches: Sequence[Sequence[PackedRow]]) -> float:
     """Of all tokens in these batches, the part that is padding."""
     filled = sum(len(row) for rows in batches for row in rows)
-    padded = sum(len(rows) * max(map(len, rows)) for rows in batches)
-    return 1 - filled / padded
+    made = sum(len(rows) * padded(max(map(len, rows))) for rows in batches)
+    return 1 - filled / made

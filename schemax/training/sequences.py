@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from schemax.compiler import CompiledSchema
@@ -118,12 +119,18 @@ def value_ids(text: str, compiled: CompiledSchema, k_max: int) -> tuple[int, ...
     return (*ids[:length], *ends)[:k_max]
 
 
-def collate(sequences: Sequence[TrainingSequence], pad_id: int) -> tuple[Tensor, TokenInfo, Tensor]:
-    """(B, L) input ids, token info and labels, right padded."""
+def collate(
+    sequences: Sequence[TrainingSequence], pad_id: int, length: int = 0
+) -> tuple[Tensor, TokenInfo, Tensor]:
+    """(B, L) input ids, token info and labels, right padded.
+
+    length: L at least; the longest sequence has it otherwise.
+    """
 
     def padded(name: str, fill: int) -> Tensor:
         rows = [torch.from_numpy(getattr(sequence, name)) for sequence in sequences]
-        return pad_sequence(rows, batch_first=True, padding_value=fill)
+        filled = pad_sequence(rows, batch_first=True, padding_value=fill)
+        return functional.pad(filled, (0, max(0, length - filled.shape[1])), value=fill)
 
     input_ids = padded("input_ids", pad_id)
     lengths = torch.tensor(list(map(len, sequences)))

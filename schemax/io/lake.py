@@ -1,0 +1,179 @@
+"""Tables that keep versions of themselves: Delta Lake and Iceberg. Rows are added in one commit.
+
+A commit says which run has made it, so that a run that was killed behind its commit and goes on
+does not add its rows again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+from schemax.errors import InputError
+from schemax.io.arrow import schema_of
+from schemax.io.columns import Column
+from schemax.io.outputs import is_delta
+from schemax.io.storage import ICEBERG, is_remote, local_path, optional
+from schemax.messages import reason_of, some_of
+
+_RUN = "schemax.run"
+"""The property of a commit that names its run."""
+
+
+class DeltaTable:
+    """A table of Delta Lake: a folder, or an address of a store."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._module = optional("deltalake", "a Delta table", "delta")
+        optional("pyarrow", "a Delta table", "delta")
+        self._place = name if is_remote(name) else str(local_path(name))
+
+    def _table(self) -> Any:
+        there = self._module.DeltaTable.is_deltatable(self._place)
+        return self._module.DeltaTable(self._place) if there else None
+
+    def columns(self) -> list[str] | None:
+        table = self._table()
+        return None if table is None else [field.name for field in table.schema().fields]
+
+    def has(self, run: str) -> bool:
+        table = self._table()
+        return table is not None and table.transaction_version(f"{_RUN}.{run}") is not None
+
+    def append(self, batches: Any, run: str, by: Sequence[str]) -> None:
+        marks = [self._module.Transaction(f"{_RUN}.{run}", 1)]
+        commit = self._module.CommitProperties({_RUN: run}, app_transactions=marks)
+        divided: dict[str, Any] = {"partition_by": list(by)} if by else {}
+        self._module.write_deltalake(
+            self._place, batches, mode="append", commit_properties=commit, **divided
+        )
+
+    def files(self) -> list[str]:
+        """The Parquet files of the table as it is now. Raises InputError if these are not all."""
+        table = self._table()
+        if table is None:
+            raise InputError(f"cannot read {self.name}: it is no Delta table")
+        features = table.protocol().reader_features or []
+        if table.metadata().partition_columns or features:
+            raise InputError(
+                f"cannot read {self.name}: it is divided into partitions, or has features that "
+                f"its files alone do not show ({some_of(features) or 'partitions'}); write its "
+                "rows to Parquet first"
+            )
+        return [str(one).removeprefix("file://") for one in table.file_uris()]
+
+
+class IcebergTable:
+    """A table of a catalogue that PyIceberg's own settings name: iceberg://CATALOG/NAME.TABLE."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        module = optional("pyiceberg.catalog", "a table of Iceberg", "iceberg")
+        optional("pyarrow", "a table of Iceberg", "iceberg")
+        catalog, _, self._table_name = name.removeprefix(ICEBERG).partition("/")
+        if not catalog or "." not in self._table_name or "/" in self._table_name:
+            raise InputError(f"cannot write {name}: name it {ICEBERG}CATALOG/NAMESPACE.TABLE")
+        self._catalog = module.load_catalog(catalog)
+
+    def _table(self) -> Any:
+        there = self._catalog.table_exists(self._table_name)
+        return self._catalog.load_table(self._table_name) if there else None
+
+    def columns(self) -> list[str] | None:
+        table = self._table()
+        return None if table is None else [field.name for field in table.schema().fields]
+
+    def has(self, run: str) -> bool:
+        table = self._table()
+        found = () if table is None else table.snapshots()
+        return any((one.summary or {}).get(_RUN) == run for one in found)
+
+    def append(self, batches: Any, run: str, by: Sequence[str]) -> None:
+        namespace = self._table_name.rpartition(".")[0]
+        self._catalog.create_namespace_if_not_exists(namespace)
+        table = self._catalog.create_table_if_not_exists(self._table_name, schema=batches.schema)
+        table.append(batches, snapshot_properties={_RUN: run})
+
+
+def lake_table(name: str) -> DeltaTable | IcebergTable:
+    """Raises InputError without the package, and for what cannot be reached."""
+    with _told(name):
+        return DeltaTable(name) if is_delta(name) else IcebergTable(name)
+
+
+def check_lake(name: str, columns: Sequence[Column], by: Sequence[str]) -> None:
+    """Raises InputError where rows with these columns cannot be added."""
+    table = lake_table(name)
+    if by and isinstance(table, IcebergTable):
+        raise InputError(f"cannot partition {name}: make the table with its partitions first")
+    with _told(name):
+        there = table.columns()
+    names = [column.name for column in columns]
+    if there is not None and set(there) != set(names):
+        lacking = [one for one in names if one not in there]
+        others = [one for one in there if one not in names]
+        raise InputError(
+            f"cannot add rows to {name}: its columns are others (it lacks {some_of(lacking) or '-'}"
+            f", and has {some_of(others) or '-'} beside them); name another table"
+        )
+
+
+@contextmanager
+def adding(
+    name: str, columns: Sequence[Column], run: str, by: Sequence[str]
+) -> Generator[BinaryIO, None, None]:
+    """A file for rows in Arrow's file format, which are added in one commit when all is written.
+
+    run: what adds them; a run that has done so before adds nothing.
+    """
+    pyarrow, ipc = optional("pyarrow", "a table"), optional("pyarrow.ipc", "a table")
+    with tempfile.TemporaryFile() as handle:
+        yield handle
+        handle.seek(0)
+        reader = ipc.open_file(handle)
+        schema = _plain_schema(pyarrow, schema_of(columns))
+
+        def batches() -> Iterator[Any]:
+            for number in range(reader.num_record_batches):
+                whole = pyarrow.Table.from_batches([reader.get_batch(number)])
+                yield from whole.cast(schema).to_batches()
+
+        table = lake_table(name)
+        with _told(name):
+            if not table.has(run):
+                stream = pyarrow.RecordBatchReader.from_batches(schema, batches())
+                table.append(stream, run, by)
+
+
+def _plain_schema(pyarrow: Any, schema: Any) -> Any:
+    """Without dictionaries, and with times that both kinds of tables have."""
+    return pyarrow.schema([(field.name, _plain(pyarrow, field.type)) for field in schema])
+
+
+def _plain(pyarrow: Any, kind: Any) -> Any:
+    if pyarrow.types.is_dictionary(kind):
+        return kind.value_type
+    if pyarrow.types.is_list(kind):
+        return pyarrow.list_(_plain(pyarrow, kind.value_type))
+    if pyarrow.types.is_struct(kind):
+        return pyarrow.struct([(one.name, _plain(pyarrow, one.type)) for one in kind])
+    return kind
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Errors of the packages as one that names the table."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"cannot use {name}: {reason_of(error)}") from error
+
+
+def run_of(manifest: Mapping[str, Any] | None) -> str:
+    """What a manifest calls its run."""
+    return str((manifest or {}).get("run"))

@@ -1,0 +1,42 @@
+"""Values by key, on the disk: what a run has to find again or to sort, however many rows it has."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+
+class Shelf:
+    """Values by key, in a file that goes with this object; a few MiB of it are in memory."""
+
+    def __init__(self) -> None:
+        # Streams may read their input in another thread than the one that began them.
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._database.executescript(
+            "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
+            "CREATE TABLE shelf (key BLOB PRIMARY KEY, value TEXT) WITHOUT ROWID; BEGIN"
+        )
+
+    def put(self, key: bytes, value: str | None = None) -> None:
+        self._database.execute("INSERT OR REPLACE INTO shelf VALUES (?, ?)", (key, value))
+
+    def add(self, key: bytes) -> bool:
+        """Whether the key is new."""
+        made = self._database.execute("INSERT OR IGNORE INTO shelf VALUES (?, NULL)", (key,))
+        return made.rowcount == 1
+
+    def get(self, key: bytes) -> tuple[str | None] | None:
+        """The value in a tuple; None where there is no such key."""
+        found: tuple[str | None] | None = self._database.execute(
+            "SELECT value FROM shelf WHERE key = ?", (key,)
+        ).fetchone()
+        return found
+
+    def items(self) -> Iterator[tuple[bytes, str]]:
+        """Keys and values, in the order of the keys."""
+        yield from self._database.execute("SELECT key, value FROM shelf ORDER BY key")
+
+    def unset(self) -> int:
+        """How many keys have no value."""
+        query = "SELECT count(*) FROM shelf WHERE value IS NULL"
+        return int(self._database.execute(query).fetchone()[0])

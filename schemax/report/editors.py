@@ -1,0 +1,36 @@
+"""What a page must know of a field to correct its values: the type, in few words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemax.attributes import Attribute, compile_attributes
+from schemax.errors import SchemaError
+
+_TYPED = ("integer", "number", "boolean", "date", "datetime")
+
+
+def editors_of(schema: type[Any]) -> dict[str, dict[str, Any]]:
+    """By field: t its type, o its choices, u its unit, l 1 for a list. Plain texts are left out."""
+    try:
+        attributes = compile_attributes(schema)
+    except SchemaError:  # a class that only stands for a category
+        return {}
+    found = {attribute.name: _editor(attribute) for attribute in attributes}
+    return {name: editor for name, editor in found.items() if editor}
+
+
+def _editor(attribute: Attribute) -> dict[str, Any]:
+    is_json = attribute.fields or attribute.members or attribute.positions
+    if is_json:
+        return {"t": "json"} if attribute.is_list or attribute.positions else {}
+    editor: dict[str, Any] = {}
+    if attribute.choices:
+        editor |= {"t": "choice", "o": list(attribute.choices)}
+    elif attribute.kind in _TYPED:
+        editor["t"] = attribute.kind
+    if attribute.unit is not None:
+        editor["u"] = attribute.unit
+    if attribute.is_list:
+        editor["l"] = 1
+    return editor

@@ -1,0 +1,188 @@
+"""Tables of Delta Lake and Iceberg: rows are added in one commit, each once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import stand_in
+from command_line import DECLARATION, SCHEMA, Run, computed, jsonl, set_part_rows, stand_in_runner
+from conftest import slow_but
+
+MOMENTS = ("commit", "committed", "removal")
+KINDS = {"delta": "out.delta", "iceberg": "iceberg://shop/night.televisions"}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    set_part_rows(8, monkeypatch)
+    return stand_in_runner(tmp_path, monkeypatch)
+
+
+@pytest.fixture(params=KINDS)
+def name(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[request.param])
+    if request.param == "iceberg":
+        pytest.importorskip("sqlalchemy")
+    monkeypatch.setenv("PYICEBERG_CATALOG__SHOP__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__SHOP__URI", f"sqlite:///{tmp_path}/catalogue.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__SHOP__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    (tmp_path / "warehouse").mkdir()
+    if request.param == "iceberg":  # which reads its settings once in a process
+        from pyiceberg.utils.config import Config
+
+        monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    return KINDS[request.param]
+
+
+def made(count: int = 20, start: int = 0) -> list[dict[str, Any]]:
+    there = range(start, start + count)
+    return [{"id": f"r{n}", "t": f"Brand{n} true 4K", "n": n} for n in there]
+
+
+def extract(name: str, *more: str) -> tuple[str, ...]:
+    return ("extract", SCHEMA, "in.jsonl", "--text", "t", "--keep", "n", "-o", name, *more)
+
+
+def read(name: str) -> pyarrow.Table:
+    """By the package of the table's kind; no rows where there is no table."""
+    if name.endswith(".delta"):
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(name):
+            return pyarrow.table({"index": [], "id": []})
+        return pyarrow.table(DeltaTable(name).to_pyarrow_table())
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog("shop")
+    if not catalog.table_exists("night.televisions"):
+        return pyarrow.table({"index": [], "id": []})
+    return catalog.load_table("night.televisions").scan().to_arrow()
+
+
+def test_runs_add_their_rows(run: Run, tmp_path: Path, name: str) -> None:
+    jsonl(tmp_path / "in.jsonl", made())
+    result = run(*extract(name, "--details"))
+    assert result.exit_code == 0, result.stderr
+    first = read(name).sort_by("index")
+    assert first["id"].to_pylist() == [f"r{n}" for n in range(20)]
+    assert first["brand"].to_pylist() == [f"Brand{n}" for n in range(20)]
+    assert set(first["resolution"].to_pylist()) == {"4K"}
+    assert set(first["smart"].to_pylist()) == {True}
+    assert first["n"].to_pylist() == list(range(20))
+    assert first["brand__span"][3].as_py()["end"] == 6
+    (left,) = tmp_path.glob("_*")
+    assert left.name.endswith(".run.json")
+    jsonl(tmp_path / "in.jsonl", made(5, 20))
+    assert run(*extract(name, "--details")).exit_code == 0
+    assert sorted(read(name)["id"].to_pylist()) == sorted(f"r{n}" for n in range(25))
+
+
+def test_a_complete_run_is_skipped(run: Run, tmp_path: Path, name: str) -> None:
+    jsonl(tmp_path / "in.jsonl", made())
+    run(*extract(name))
+    result = run(*extract(name, "--if-complete", "skip"))
+    assert "nothing is computed" in result.stderr
+    assert len(read(name)) == 20
+    assert set(computed(tmp_path).values()) == {1}
+    result = run(*extract(name, "--if-complete", "error"))
+    assert result.exit_code == 2
+
+
+def test_what_cannot_be_added_is_refused_before_rows_are_computed(
+    run: Run, tmp_path: Path, name: str
+) -> None:
+    jsonl(tmp_path / "in.jsonl", made())
+    run(*extract(name))
+    for more, said in (
+        (("--details",), "its columns are others"),
+        (("--reuse", name), "--reuse takes rows for a file"),
+    ):
+        result = run(*extract(name, *more))
+        assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+    result = run("extract", "--retry-failed", name)
+    assert (result.exit_code, "--retry-failed, --reuse" in result.stderr) == (2, True)
+    assert set(computed(tmp_path).values()) == {1}
+    assert len(read(name)) == 20
+
+
+def test_without_the_package_the_extra_is_named(
+    run: Run, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra, module = ("delta", "deltalake") if "delta" in name else ("iceberg", "pyiceberg.catalog")
+    monkeypatch.setitem(sys.modules, module, None)
+    jsonl(tmp_path / "in.jsonl", made(2))
+    result = run(*extract(name))
+    assert result.exit_code == 2
+    assert f".[{extra}]" in result.stderr
+
+
+def test_a_new_delta_table_is_divided_and_a_whole_one_read(run: Run, tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    jsonl(tmp_path / "in.jsonl", made(6))
+    assert run(*extract("parts.delta", "--partition-by", "n")).exit_code == 0
+    assert deltalake.DeltaTable("parts.delta").metadata().partition_columns == ["n"]
+    run(*extract("whole.delta"))
+    again = ("extract", SCHEMA, "whole.delta", "--text", "brand,resolution", "-o", "again.jsonl")
+    result = run(*again)
+    assert result.exit_code == 0, result.stderr
+    assert len((tmp_path / "again.jsonl").read_text().splitlines()) == 6
+    result = run("extract", SCHEMA, "parts.delta", "-o", "again.jsonl")
+    assert (result.exit_code, "divided into partitions" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("moment", slow_but({"commit", "committed"}, MOMENTS))
+def test_a_killed_run_adds_each_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, moment: str
+) -> None:
+    """kill -9 right before the commit, behind it, and while parts are removed."""
+    set_part_rows(8, monkeypatch)
+    (tmp_path / "shop.py").write_text(DECLARATION)
+    monkeypatch.chdir(tmp_path)
+    spawns = multiprocessing.get_context("spawn")
+
+    def job(moment: str | None = None) -> Any:
+        started = spawns.Process(target=killed_at, args=(moment, (*extract(name), "-q")))
+        started.start()
+        started.join()
+        return started.exitcode
+
+    jsonl(tmp_path / "in.jsonl", made())
+    assert job(moment) == -signal.SIGKILL
+    assert len(read(name)) == (0 if moment == "commit" else 20)
+    assert job() == 0
+    assert sorted(read(name)["index"].to_pylist()) == list(range(20))
+    assert set(computed(tmp_path).values()) == {1}
+    assert not list(tmp_path.glob("_*.parts"))
+
+
+def killed_at(moment: str | None, args: tuple[str, ...]) -> None:
+    """A run in this process that is killed in front of or behind one of its steps."""
+    from schemax.io import checkpoint, lake
+
+    def kill(*_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def behind(step: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*args: Any, **options: Any) -> None:
+            step(*args, **options)
+            kill()
+
+        return stepped
+
+    for kind in (lake.DeltaTable, lake.IcebergTable):
+        if moment == "commit":
+            kind.append = kill  # type: ignore[method-assign]
+        elif moment == "committed":
+            kind.append = behind(kind.append)  # type: ignore[method-assign]
+    if moment == "removal":
+        checkpoint.Checkpoint.remove = kill  # type: ignore[method-assign]
+    stand_in.run(args, 0.0)
