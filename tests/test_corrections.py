@@ -160,12 +160,15 @@ def test_labels_are_evaluated_by_the_schema_that_they_bring(tmp_path: Path) -> N
     document.write_text(json.dumps(Pack.json_schema()))
     bare = labels(tmp_path / "bare.jsonl")
     brought = labels(tmp_path / "brought.jsonl", schema=Pack.json_schema())
-    found = []
+    found, said = [], []
     for arguments in ([brought], [bare, "--schemas", document], [bare]):
         done = CliRunner().invoke(app, ["evaluate", *map(str, arguments), "--json"])
         assert done.exit_code == 0, done.output
         found.append(json.loads(done.stdout)[0]["counts"])
+        aloud = CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+        said.append("all fields of pack are taken for texts" in aloud.stderr)
     assert found[0] == found[1] != found[2]
+    assert said == [False, False, True]
 
 
 def test_two_schemas_of_a_category_are_refused(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def page(chromium: Browser, tmp_path: Path) -> Iterator[Page]:
     one = Page(chromium, tmp_path / "report.html")
     yield one
     assert chromium.trouble == []
-    assert chromium.requests == [one.path.as_uri()]
+    asked = [address for address in chromium.requests if not address.startswith("data:")]
+    assert asked == [one.path.as_uri()]
 
 
 @pytest.mark.slow
@@ -297,3 +298,29 @@ def test_left_out_rows_and_a_narrow_screen(page: Page) -> None:
     )
     assert box == [0, 400]
     assert page.browser.run("document.documentElement.scrollWidth") <= 400
+
+
+def test_pages_of_a_file_have_boxes_where_the_values_stand(page: Page, tmp_path: Path) -> None:
+    pytest.importorskip("pypdfium2")
+    from document_files import pdf
+    from test_document_files import built, located
+
+    (tmp_path / "a.pdf").write_bytes(pdf([(72, 700, "Invoice INV-2031: 5 EUR")]))
+    text = schemax.load_document(tmp_path / "a.pdf")["text"]
+    page.open([built(text, "INV-2031", "5")])
+    page.shown("1 row")
+    page.browser.run("panel.document()")
+    page.wait("document.querySelector('.page img')?.naturalWidth > 0")
+    assert page.count(".page .box") == 2
+    # In parts of the page, from its top left corner.
+    script = """JSON.stringify((() => {
+        const image = document.querySelector(".page img").getBoundingClientRect();
+        const box = document.querySelector(".page .box").getBoundingClientRect();
+        return [(box.left - image.left) / image.width, (box.top - image.top) / image.height,
+                (box.right - image.left) / image.width, (box.bottom - image.top) / image.height];
+    })())"""
+    left, top, right, bottom = located(text, "INV-2031").boxes[0]
+    expected = [left / 595, top / 842, right / 595, bottom / 842]
+    assert json.loads(page.browser.run(script)) == pytest.approx(expected, abs=0.01)
+    page.click(".page .box")
+    assert page.count(".page .box.active") == 1

@@ -144,3 +144,16 @@ def schemas_for(
             stacklevel=2,
         )
     return found
+
+
+def note_texts(spec: str | None, examples: Sequence[Example], models: Iterable[Extractor]) -> None:
+    """Warns where nothing says of which types the labels are, as `schemas_for` is given them."""
+    if spec is not None or any(one.trained.schemas for one in models):
+        return
+    brought = {example.category for example in examples if example.schema is not None}
+    if made := dict.fromkeys(e.category for e in examples if e.category not in brought):
+        warnings.warn(
+            f"no schema is named, so all fields of {some_of(made)} are taken for texts; --schemas "
+            "names one",
+            stacklevel=2,
+        )

@@ -17,7 +17,7 @@ from typer import echo
 
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, say
-from schemax.commands.datasets import Dataset, as_shown, dataset, schemas_for
+from schemax.commands.datasets import Dataset, as_shown, dataset, note_texts, schemas_for
 from schemax.commands.evaluate_tables import show_comparison, show_runs
 from schemax.commands.few_shot import Shots, counts_of
 from schemax.commands.option_groups import argument, grouped, option
@@ -162,6 +162,7 @@ def evaluate(
             name: server.reader(name, device, dtype, loading.named(), prompt) for name in models
         }
         schemas = schemas_for(found.schemas, examples, extractors.values())
+        note_texts(found.schemas, examples, extractors.values())
         examples = as_declared(examples, schemas)
         extractors = {
             name: prompted(one, schemas, examples, found.file, made=found.schemas is None)
