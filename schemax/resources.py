@@ -23,10 +23,9 @@ def resource_dir(name: str) -> Path:
 
 
 def named_model(name: str | Path) -> str | Path:
-    """Folder or Hub id: "embedded" and "small" are the folders of the models that travel with the
-    package, unless a folder here has that name."""
-    is_ours = str(name) in ("embedded", "small") and not Path(name).is_dir()
-    return resource_dir(str(name)) if is_ours else name
+    """Folder or Hub id: "embedded" is the embedded model's, unless a folder here has that name."""
+    is_ours = str(name) == "embedded" and not Path(name).is_dir()
+    return resource_dir("embedded") if is_ours else name
 
 
 def is_embedded(place: str | Path) -> bool:

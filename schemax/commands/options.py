@@ -60,8 +60,8 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help="Folder or Hugging Face Hub id; `small`, our adapter of SmolLM2-135M, or `embedded`, "
-        "which is the default where $SCHEMAX_MODEL names none.",
+        help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model; "
+        "--model embedded names that one.",
     ),
 ]
 ModelArgument = Annotated[
@@ -197,7 +197,7 @@ def note_trained(
 
 def model_place(model: str | None) -> str | Path:
     """Folder or Hub id of a model: what was named, $SCHEMAX_MODEL, else the embedded one's path,
-    which "embedded" names as well; "small" is the other model of ours.
+    which "embedded" names as well.
 
     Raises UsageError for a path that leads nowhere, which the Hub would call a malformed id.
     """

@@ -1,4 +1,4 @@
-"""`small`: an adapter whose base model comes from the Hub, or out of an installed package."""
+"""Adapters whose base model comes from the Hub, or out of an installed package."""
 
 from __future__ import annotations
 
