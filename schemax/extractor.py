@@ -25,7 +25,7 @@ from schemax.documents import Shown, read_documents
 from schemax.formats import OutputFormat
 from schemax.messages import warn
 from schemax.prompt_file import PromptFile, PromptLike, read_prompt_file
-from schemax.resources import EMBEDDED_WARNING, default_model, named_model
+from schemax.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
 from schemax.servers.remote import RemoteModel
 from schemax.trained import TrainedWith
 
@@ -136,7 +136,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
             "revision": revision,
         }
         settings: Any = {"format": format, "decoding": decoding}
-        if (place := named_model(name)) != name:
+        if is_embedded(place := named_model(name)):
             warn(EMBEDDED_WARNING)
         found = load(place, **loading)
         made = cls(
@@ -264,7 +264,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         Loaded once. The embedded model warns (UserWarning) of what it was trained for.
         """
         place = default_model()
-        if isinstance(place, Path):
+        if is_embedded(place):
             warn(EMBEDDED_WARNING)
         return loaded(str(place))
 

@@ -24,8 +24,12 @@ def resource_dir(name: str) -> Path:
 
 def named_model(name: str | Path) -> str | Path:
     """Folder or Hub id: "embedded" is the embedded model's, unless a folder here has that name."""
-    is_embedded = str(name) == "embedded" and not Path(name).is_dir()
-    return resource_dir("embedded") if is_embedded else name
+    is_ours = str(name) == "embedded" and not Path(name).is_dir()
+    return resource_dir("embedded") if is_ours else name
+
+
+def is_embedded(place: str | Path) -> bool:
+    return place == resource_dir("embedded")
 
 
 def default_model() -> str | Path:

@@ -19,6 +19,7 @@ from pydantic import create_model
 from recipes.embedded.questions import Question
 from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
+from schemax.compiler.few_shot import SomeValues
 from schemax.config import PRESETS, DecodingConfig
 from schemax.labels import slot_text
 from schemax.results.extraction import SlotText
@@ -79,21 +80,27 @@ def written(
     format: str,
     template: jinja2.Template,
     layout: DecodingConfig,
-    read_twice: bool,
+    read_twice: bool = False,
+    shown: int = 0,
 ) -> TrainingSequence:
     """The page as a prompt with the right values in its slots.
 
     encode: for the texts. read_twice: whether the second reading of a text is learnt too.
+    shown: how many of the page's documents, the first ones, are demonstrations of the others.
     """
+    schema = declare(page.category, page.questions)
+    examples = [example for j in range(shown) if (example := _example(page, j))[1].values]
+    page = _behind(page, shown)
     decoding = layout
     if layout.documents == "isolated":
         decoding = replace(layout, documents_per_prompt=len(page.texts))
     compiled = compile_schema(
-        declare(page.category, page.questions),
+        schema,
         codec,
         format=format,
         template=template,
         decoding=decoding,
+        examples=examples,
     )
     documents = [tuple(encode(text)) for text in page.texts]
     prompt = compiled.assemble(documents)
@@ -114,6 +121,25 @@ def written(
         for ids in documents:
             label_second_reading(sequence, ids)
     return sequence
+
+
+def _example(page: Page, j: int) -> tuple[str, SomeValues]:
+    """A document with what is known of it; fields of which nothing is known are not shown."""
+    known = {
+        f"f{place}": question.values[j]
+        for place, question in enumerate(page.questions)
+        if question.learnt[j]
+    }
+    return page.texts[j], SomeValues(known)
+
+
+def _behind(page: Page, shown: int) -> Page:
+    """The page without its first documents."""
+    questions = [
+        replace(question, values=question.values[shown:], learnt=question.learnt[shown:])
+        for question in page.questions
+    ]
+    return replace(page, texts=page.texts[shown:], questions=questions)
 
 
 def _branches(

@@ -19,7 +19,7 @@ from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.prompt_file import PromptLike, read_prompt_file
-from schemax.resources import EMBEDDED_WARNING, default_model, named_model, resource_dir
+from schemax.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
 from schemax.trained import TrainedWith
 
 EXAMPLES = "examples.jsonl"
@@ -159,7 +159,7 @@ def load_extractor(
     place = model_place(model)
     if model is None and device == dtype == "auto" and not any(loading.values()):
         return Extractor.default()
-    if isinstance(place, Path):
+    if is_embedded(place):
         warnings.warn(EMBEDDED_WARNING, UserWarning, stacklevel=2)
     with refused_settings():
         return Extractor.from_pretrained(place, device=device, dtype=dtype, **loading)
@@ -174,7 +174,7 @@ def note_trained(
     settings: those of `checked_settings`.
     """
     trained, place = extractor.trained, named_model(name) if name else default_model()
-    if trained == TrainedWith() or place == resource_dir("embedded"):
+    if trained == TrainedWith() or is_embedded(place):
         return  # the embedded model has a warning of its own
     own = {
         "format": trained.format and f"the format {trained.format}",

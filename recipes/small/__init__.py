@@ -1,0 +1,1 @@
+"""How the adapter `small` was made."""

@@ -1,0 +1,108 @@
+"""Batches of pages as a chat model is asked them: longer pages, demonstrations, turns or none."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import jinja2
+
+from recipes.embedded.items import without_items
+from recipes.embedded.mixture import Reader, replace_texts
+from recipes.embedded.prompts import ALONE, FORMATS, NoisyTokenizer, Page, written
+from schemax.compiler import TextCodec
+from schemax.compiler.prompt import load_template
+from schemax.config import PRESETS, DecodingConfig
+from schemax.training.schedule import split_by_tokens
+from schemax.training.sequences import TrainingSequence
+
+AUTOREGRESSIVE = replace(PRESETS["autoregressive"], constrain=False)
+# How often each template asks.
+TEMPLATES: Mapping[str, float] = {"verbatim": 0.5, "generic": 0.3, "standard": 0.15, "paper": 0.05}
+# Tokens of a page's texts, and of one text, at most.
+_MOST, _LONGEST = 900, 560
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How pages are asked, as shares.
+
+    shown: pages with demonstrations. plain: without the model's chat template.
+    autoregressive: pages whose outputs are written in one go. cut: texts whose merges are skipped
+        at random, a tenth of them.
+    """
+
+    shown: float = 0.33
+    plain: float = 0.2
+    autoregressive: float = 0.04
+    cut: float = 0.1
+
+
+class Asker:
+    """Pages of a reader as training sequences."""
+
+    def __init__(self, reader: Reader, codec: TextCodec, asking: Asking) -> None:
+        self._reader, self.asking = reader, asking
+        self._chat, self._plain = codec, copy.copy(codec)
+        self._plain.chat_template = None
+        self._noisy = NoisyTokenizer(codec, 0.1)
+        self._templates: dict[str, jinja2.Template] = {
+            name: load_template(name) for name in TEMPLATES
+        }
+
+    def draw(self, layout: DecodingConfig, rng: random.Random) -> TrainingSequence:
+        """One page behind one instruction."""
+        asking = self.asking
+        codec = self._plain if rng.random() < asking.plain else self._chat
+        shown = rng.choice((1, 1, 2, 3, 4)) if rng.random() < asking.shown else 0
+        count = rng.choice((4, 5, 6, 8)) if layout == ALONE else 2
+        name = rng.choices([*TEMPLATES], [*TEMPLATES.values()])[0]
+        encode = self._noisy.encode if rng.random() < asking.cut else codec.encode
+        page = self._page(shown, count, layout, rng)
+        return written(
+            page,
+            codec,
+            encode,
+            format=rng.choice(FORMATS),
+            template=self._templates[name],
+            layout=layout,
+            shown=shown,
+        )
+
+    def _page(self, shown: int, count: int, layout: DecodingConfig, rng: random.Random) -> Page:
+        while True:
+            page = self._reader.page(shown + count, rng)
+            if layout != ALONE:
+                page = without_items(page)
+            lengths = [len(self._chat.encode(text)) for text in page.texts]
+            if max(lengths) > _LONGEST or sum(lengths[: shown + 1]) > _MOST:
+                continue
+            while sum(lengths) > _MOST:
+                lengths.pop()
+            page = replace_texts(page, len(lengths))
+            if any(any(question.learnt[shown:]) for question in page.questions):
+                return page
+
+
+def batches(
+    asker: Asker, tokens: int, rng: random.Random
+) -> Iterator[tuple[DecodingConfig, Sequence[TrainingSequence]]]:
+    """Batches of one layout each, of so many tokens, of rows of like length; without end."""
+    waiting: dict[DecodingConfig, list[TrainingSequence]] = {ALONE: [], AUTOREGRESSIVE: []}
+    while True:
+        for _ in range(24):
+            is_whole = rng.random() < asker.asking.autoregressive
+            layout = AUTOREGRESSIVE if is_whole else ALONE
+            row = asker.draw(layout, rng)
+            if len(row) <= tokens:
+                waiting[layout].append(row)
+        for layout, rows in waiting.items():
+            if sum(map(len, rows)) < 3 * tokens:
+                continue
+            parts = split_by_tokens(sorted(rows, key=len), tokens)
+            rows.clear()
+            rng.shuffle(parts)
+            for part in parts:
+                yield layout, part

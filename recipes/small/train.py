@@ -1,0 +1,191 @@
+"""Trains the adapter: a loop that goes on where it was stopped."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM
+
+from recipes.embedded.data import Data
+from recipes.embedded.mixture import Reader, Templates, Variety
+from recipes.embedded.watch import losses, watched
+from recipes.small.adapter import adapt, come_near, save_adapters
+from recipes.small.pages import Asker, Asking, batches
+from schemax.compiler import load_codec
+from schemax.compiler.prompt import load_template
+from schemax.config import DecodingConfig
+from schemax.runtime.pointwise import compile_layers
+from schemax.training.sequences import TrainingSequence, collate
+from schemax.training.trainer import TrainableModel
+
+STATE, ADAPTER = "state.pt", "adapter"
+BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
+_WARM_UP = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Hyperparameters.
+
+    minutes: of processor time. cooldown: share of them at the end, over which the rate falls to
+    nearly nothing. rank: of the adapters, whose file has 0.61 MB for each.
+    """
+
+    minutes: float = 80
+    learning_rate: float = 4e-4
+    cooldown: float = 0.4
+    rank: int = 40
+    tokens_per_batch: int = 1500
+    check_minutes: float = 10
+    watched_pages: int = 24
+    seed: int = 0
+    asking: Asking = field(default_factory=Asking)
+    variety: Variety = field(default_factory=lambda: Variety(bpe_dropout=0.0, nulls=0.6))
+
+
+def train(data: Data, base: Path, out: Path, recipe: Recipe, start: Path | None = None) -> None:
+    """Trains for a fixed time, and writes an adapter of `base` in peft's format.
+
+    A folder that holds an unfinished run is gone on with. start: a model folder of the same shape,
+    trained whole; a new run begins with adapters that come near to its weights.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(recipe.seed)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
+    codec = load_codec(base)
+    run = Run(model, recipe)
+    if (out / STATE).is_file():
+        run.load(out / STATE)
+    elif start is not None:
+        print(
+            f"adapters hold {come_near(run.adapters, start):.1%} of what {start} learnt", flush=True
+        )
+    compile_layers(model)
+    reader = Reader(data.collection, recipe.variety)
+    rng = random.Random(f"{recipe.seed} {run.step}")
+    stream = batches(Asker(reader, codec, recipe.asking), recipe.tokens_per_batch, rng)
+    verbatim = load_template("verbatim")
+    asked = Templates(verbatim, {"verbatim": verbatim}, {"verbatim": 1.0})
+    kinds = watched(data, codec, asked, recipe.tokens_per_batch, recipe.watched_pages)
+    pad_id = codec.eos_ids[0]
+
+    def check() -> None:
+        run.save(out / STATE)
+        save_adapters(run.adapters, BASE, out / ADAPTER)
+        model.eval()
+        with torch.compiler.set_stance("force_eager"):
+            found = losses(run.reader, kinds, pad_id, True)
+        shown = "  ".join(f"{name} {loss:.3f}" for name, loss in found.items())
+        print(f"  checked at {run.minutes:.1f} min: {shown}", flush=True)
+
+    if not run.step:
+        check()
+    run.start_clock()
+    last = run.minutes
+    while run.minutes < recipe.minutes:
+        config, sequences = next(stream)
+        run.train_on(sequences, config, pad_id)
+        if run.step % 25 == 0:
+            print(
+                f"{run.minutes:6.1f} min  step {run.step}  loss {run.recent_loss():.4f}  "
+                f"{run.tokens / 1e6:.3f} M tokens, {run.rate():.0f} a second",
+                flush=True,
+            )
+        if run.minutes - last >= recipe.check_minutes:
+            last = run.minutes
+            check()
+    check()
+
+
+class Run:
+    """Adapters and their optimizer, with how far they have come."""
+
+    def __init__(self, model: Any, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._model = model
+        self.adapters = adapt(model, recipe.rank)
+        self.reader = TrainableModel(model)
+        self._weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self._optimizer = torch.optim.AdamW(
+            self._weights, lr=recipe.learning_rate, weight_decay=0.0, fused=True
+        )
+        self._losses: list[float] = []
+        self._earlier = 0.0
+        self.step, self.tokens = 0, 0
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """What was done before does not count as training."""
+        self._started, self._since = time.process_time(), self.tokens
+
+    @property
+    def minutes(self) -> float:
+        """Processor time so far, that of earlier starts included."""
+        return self._earlier + (time.process_time() - self._started) / 60
+
+    def recent_loss(self) -> float:
+        return sum(self._losses[-50:]) / max(1, len(self._losses[-50:]))
+
+    def rate(self) -> float:
+        """Tokens a second of processor time, since the start."""
+        return (self.tokens - self._since) / (time.process_time() - self._started)
+
+    def train_on(
+        self, sequences: Sequence[TrainingSequence], config: DecodingConfig, pad_id: int
+    ) -> None:
+        """One step."""
+        recipe = self._recipe
+        rate = recipe.learning_rate * schedule(self.minutes / recipe.minutes, recipe.cooldown)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate * min(1, (self.step + 1) / _WARM_UP)
+        self._model.train()
+        input_ids, tokens, labels = collate(sequences, pad_id)
+        info = {
+            name: getattr(tokens, name) for name in ("position_ids", "document", "slot", "step")
+        }
+        batch = {"input_ids": input_ids, **info, "real": tokens.real, "labels": labels}
+        with torch.autocast("cpu", torch.bfloat16):
+            summed, count = self.reader.loss(self._model, batch | {"long_rope": False}, config)
+        loss = summed / count
+        self._optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(self._weights, 1.0)
+        self._optimizer.step()
+        self.step += 1
+        self.tokens += sum(map(len, sequences))
+        self._losses.append(loss.item())
+
+    def save(self, path: Path) -> None:
+        """All that going on requires; a file that is there is replaced at once or not at all."""
+        state = {
+            "weights": self._weights,
+            "optimizer": self._optimizer.state_dict(),
+            "step": self.step,
+            "tokens": self.tokens,
+            "minutes": self.minutes,
+        }
+        part = path.with_suffix(".part")
+        torch.save(state, part)
+        part.replace(path)
+
+    @torch.no_grad()
+    def load(self, path: Path) -> None:
+        state = torch.load(path, weights_only=True)
+        for weight, saved in zip(self._weights, state["weights"], strict=True):
+            weight.copy_(saved)
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.step, self.tokens, self._earlier = state["step"], state["tokens"], state["minutes"]
+        self.start_clock()
+
+
+def schedule(done: float, cooldown: float) -> float:
+    """1, and over the last share of the time linearly down to 0.02."""
+    left = max(0.0, 1 - done) / cooldown
+    return 0.02 + 0.98 * min(1.0, left)
