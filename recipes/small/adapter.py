@@ -27,10 +27,10 @@ class Adapted(nn.Module):
         super().__init__()
         if linear.bias is not None:
             raise ValueError("a layer with a bias cannot be given an adapter here")
-        self.weight = linear.weight.requires_grad_(False)
+        self.weight: nn.Parameter = linear.weight.requires_grad_(False)
         first = torch.empty(rank, linear.in_features)
-        self.first = nn.Parameter(nn.init.kaiming_uniform_(first, a=5**0.5))
-        self.second = nn.Parameter(torch.zeros(linear.out_features, rank))
+        self.first: nn.Parameter = nn.Parameter(nn.init.kaiming_uniform_(first, a=5**0.5))
+        self.second: nn.Parameter = nn.Parameter(torch.zeros(linear.out_features, rank))
 
     def forward(self, x: Tensor) -> Tensor:
         learnt = functional.linear(functional.linear(x, self.first), self.second)

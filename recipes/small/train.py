@@ -79,7 +79,7 @@ def train(data: Data, base: Path, out: Path, recipe: Recipe, start: Path | None 
     def check() -> None:
         run.save(out / STATE)
         save_adapters(run.adapters, BASE, out / ADAPTER)
-        model.eval()
+        model.train(False)
         with torch.compiler.set_stance("force_eager"):
             found = losses(run.reader, kinds, pad_id, True)
         shown = "  ".join(f"{name} {loss:.3f}" for name, loss in found.items())
