@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from schemax import Extraction, FieldResult
 from schemax.attributes import attr, compile_attributes
 from schemax.cli import app
+from schemax.commands.datasets import declared_schemas, schemas_for
 from schemax.errors import InputError
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.schemas import annotated_schemas
@@ -178,3 +179,18 @@ def test_two_schemas_of_a_category_are_refused(tmp_path: Path) -> None:
         file.write(json.dumps(row))
     with pytest.raises(InputError, match="bring 2 different schemas along; name the right one"):
         annotated_schemas(read_examples(path))
+
+
+def test_labels_are_trained_on_and_fitted_to_by_the_schema_that_they_bring(tmp_path: Path) -> None:
+    examples = read_examples(labels(tmp_path / "brought.jsonl", schema=Pack.json_schema()))
+    of_training = declared_schemas(None, examples)["pack"]
+    of_fitting = schemas_for(None, examples, [])["pack"]  # of calibrate and evaluate, too
+    for schema in (of_training, of_fitting):
+        assert [a.kind for a in compile_attributes(schema)] == ["number", "boolean"]
+    named = tmp_path / "other.json"
+    named.write_text(json.dumps({"categories": {"pack": ["price", "vegan"]}}))
+    for schema in (
+        declared_schemas(str(named), examples)["pack"],
+        schemas_for(str(named), examples, [])["pack"],
+    ):
+        assert [a.kind for a in compile_attributes(schema)] == ["string", "string"]
