@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from contextlib import suppress
@@ -136,6 +137,9 @@ def serve(
         app = create_app(
             extractor, name=name, api_key=api_key, limits=limits, hosts=hosts, origins=origins
         )
+        # What is there now stays: searches for garbage need not look through it.
+        gc.collect()
+        gc.freeze()
         host = f"[{listening.host}]" if ":" in listening.host else listening.host
         say(f"serving {name} on http://{host}:{place.getsockname()[1]}; stop with Ctrl+C")
         config = uvicorn.Config(
