@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal
 
-from schemax import AttrSchema, Extractor, attr
+from schemax import AttrSchema, DecodingConfig, Extractor, attr
 
 TITLES = Path(__file__).parents[2] / "tests" / "data" / "televisions.jsonl"
 
@@ -29,14 +29,16 @@ class Television(AttrSchema):
     ports: list[str] = attr("Connectors", default_factory=list)
 
 
-def right(extractor: Extractor, format: str, decoding: str = "isolated") -> Counter[str]:
+def right(
+    extractor: Extractor, format: str, decoding: str | DecodingConfig = "isolated"
+) -> Counter[str]:
     """Field -> titles of which it is read as written down; a missing list is an empty one."""
     even, odd = halves(extractor, format, decoding)
     even.update(odd)
     return even
 
 
-def halves(extractor: Extractor, format: str, decoding: str) -> list[Counter[str]]:
+def halves(extractor: Extractor, format: str, decoding: str | DecodingConfig) -> list[Counter[str]]:
     """The same of titles in even places, and of those in odd ones."""
     rows = [json.loads(line) for line in TITLES.read_text("utf-8").splitlines()]
     found = extractor.extract(
