@@ -136,7 +136,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
             "revision": revision,
         }
         settings: Any = {"format": format, "decoding": decoding}
-        if is_embedded(place := named_model(name)):
+        if (place := named_model(name)) != name and is_embedded(place):  # its folder does not warn
             warn(EMBEDDED_WARNING)
         found = load(place, **loading)
         made = cls(

@@ -22,6 +22,7 @@ from schemax.compiler import load_codec
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig
 from schemax.runtime.pointwise import compile_layers
+from schemax.training.schedule import padded
 from schemax.training.sequences import TrainingSequence, collate
 from schemax.training.trainer import TrainableModel
 
@@ -146,7 +147,9 @@ class Run:
         for group in self._optimizer.param_groups:
             group["lr"] = rate * min(1, (self.step + 1) / _WARM_UP)
         self._model.train()
-        input_ids, tokens, labels = collate(sequences, pad_id)
+        # Few lengths, since oneDNN keeps kernels for each that it has met.
+        longest = padded(max(map(len, sequences)))
+        input_ids, tokens, labels = collate(sequences, pad_id, longest)
         info = {
             name: getattr(tokens, name) for name in ("position_ids", "document", "slot", "step")
         }
