@@ -272,7 +272,8 @@ def test_examples_that_exceed_the_context_are_refused_before_anything_is_read(
     assert result.exit_code == 2, result.output
     note, error = result.stderr.splitlines()
     assert note.startswith("note: no schema is named")
-    assert "examples[1]" in error and "context" in error
+    assert "examples[1]" in error
+    assert "context" in error
     assert not read
     assert run("evaluate", gold, "--examples", file, "--shots", "0,1").exit_code == 0
     assert read
