@@ -167,7 +167,7 @@ def test_what_is_kept_of_examples_is_bounded(
     compiled = compiled_for(codec)
     expected = run(model, compiled, TITLES)
     model.forget_prefixes()
-    monkeypatch.setattr("schemax.runtime.model._KEPT_BYTES", 1)
+    monkeypatch.setattr(model, "_kept_bytes", 1)
     assert run(model, compiled, TITLES) == expected
     assert len(model._prefixes) == 1
 

@@ -456,3 +456,20 @@ def free_port() -> int:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]
         return port
+
+
+def test_a_server_keeps_few_prefixes(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each schema of a stranger has one of its own."""
+    monkeypatch.setattr("schemax.runtime.model._SERVED_BYTES", 0)
+    extractor = make()
+    weights = sum(weight.nbytes for weight in extractor.model.model.parameters())
+    with served(extractor) as address, httpx.Client(base_url=address, timeout=60) as client:
+        for number in range(40):
+            text = {"type": ["string", "null"], "description": f"{number} of {'many ' * 4}"}
+            schema = {"type": "object", "properties": {f"brand_{number}": text}}
+            found = client.post("/v1/extract", json={"schema": schema, "documents": ["LG"]})
+            assert found.status_code == 200, found.text
+        kept = extractor.model._prefixes.values()
+    sizes = [sum(part.nbytes for both in prefix for part in both) for prefix in kept]
+    # The last is kept, whatever it takes.
+    assert sum(sizes[:-1]) <= weights // 2 < 40 * max(sizes)

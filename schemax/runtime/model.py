@@ -32,6 +32,8 @@ PrefixKV = tuple[tuple[Tensor, Tensor], ...]
 
 # Of keys and values of prefixes that are kept from one call to the next.
 _KEPT_BYTES = 1 << 30
+# What a server keeps of them, where half of its weights are not more.
+_SERVED_BYTES = 32 << 20
 
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
@@ -62,6 +64,7 @@ class DecoderModel(LanguageModel):
         self._spans = tuple(self.architecture.spans.items())
         self._prefixes: OrderedDict[PrefixKey, PrefixKV] = OrderedDict()
         self._prefix_bytes = 0
+        self._kept_bytes = _KEPT_BYTES
         self._chains = attention.compiled_chains() if is_compiled(model) else None
         self._longrope = None
         if self.architecture.switch is not None:
@@ -151,7 +154,7 @@ class DecoderModel(LanguageModel):
             found = tuple(layer.prefixes[1] for layer in cache.kv_layers)
             self._prefixes[key] = found
             self._prefix_bytes += _bytes_of(found)
-            while self._prefix_bytes > _KEPT_BYTES and len(self._prefixes) > 1:
+            while self._prefix_bytes > self._kept_bytes and len(self._prefixes) > 1:
                 self._prefix_bytes -= _bytes_of(self._prefixes.popitem(last=False)[1])
             return found
 
@@ -165,6 +168,11 @@ class DecoderModel(LanguageModel):
         with self._lock:
             self._prefixes.clear()
             self._prefix_bytes = 0
+
+    def serve_strangers(self) -> None:
+        """Keeps fewer prefixes from here on: those of schemas that strangers send have no end."""
+        weights = sum(weight.nbytes for weight in self.model.parameters())
+        self._kept_bytes = min(_KEPT_BYTES, max(_SERVED_BYTES, weights // 2))
 
     def new_cache(self) -> KVPool:
         return KVPool(self.num_layers)

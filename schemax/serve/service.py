@@ -14,6 +14,7 @@ from schemax.config import DecodingConfig
 from schemax.extractor import Extractor
 from schemax.pipeline import Extractions
 from schemax.results import Extraction
+from schemax.runtime.model import DecoderModel
 from schemax.runtime.watching import Progress, Watcher
 from schemax.serve.errors import ApiError
 from schemax.serve.limits import Limits, Queue
@@ -35,6 +36,8 @@ class Service:
         self.queue = Queue(limits.queue)
         self.schemas = Schemas(limits)
         self.metrics = Metrics(lambda: self.queue.documents)
+        if isinstance(extractor.model, DecoderModel):
+            extractor.model.serve_strangers()
 
     def decoding(self, **changes: Any) -> DecodingConfig:
         """The extractor's settings with those of a request. Raises ApiError (400)."""
