@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -140,3 +142,53 @@ def test_dagster(folder: Path) -> None:
         assert dagster.materialize(assets, selection=assets[1:], instance=instance).success
     together = pyarrow.parquet.read_table("televisions.parquet")
     assert together.equals(pyarrow.parquet.read_table("alone.parquet"))
+
+
+@pytest.mark.slow  # four processes of dbt
+def test_dbt(folder: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    pytest.importorskip("dbt.adapters.duckdb")
+    for name, code in files("dbt.md").items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(code)
+
+    def build(status: int = 0) -> list[Any]:
+        (command,) = blocks("dbt.md", "bash")
+        program = "import sys; from dbt.cli.main import cli; sys.argv = sys.argv[1:]; cli()"
+        done = subprocess.run(
+            [sys.executable, "-c", program, *shlex.split(command)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        assert ("FAIL 1 rows_that_failed" in done.stdout) is (status == 1)
+        with duckdb.connect("shop.duckdb") as con:
+            found: list[Any] = con.sql(
+                "SELECT sku, brand, screen_size, resolution, _error FROM televisions ORDER BY sku"
+            ).fetchall()
+        return found
+
+    names: dict[str, Any] = {}
+    run((folder / "models" / "televisions.py").read_text(), names)
+    titles = ["Sony 55-Inch 4K TV", "LG OLED55C3, 55 inch", "TCL 43 inch"]
+    rows = pyarrow.table({"sku": ["a1", "a2", "a3"], "title": titles})
+    given: dict[str, Any] = {"text": "title", "keep": ["sku"], "model": FOLDER}
+    alone = extract_frame(rows, names["Television"], **given).drop("_field_errors").to_pylist()
+    expected = [tuple(row.values()) for row in alone]
+    assert build() == expected[:2]
+    with duckdb.connect("shop.duckdb") as con:  # what is there is not read again
+        con.execute("UPDATE televisions SET brand = 'kept' WHERE sku = 'a1'")
+    products = folder / "models" / "products.sql"
+    sql = products.read_text()
+    products.write_text(sql.replace("(VALUES ", "(VALUES ('a3', ''), "))
+    assert build(status=1)[2] == ("a3", None, None, None, "the text is empty")
+    products.write_text(sql.replace("(VALUES ", "(VALUES ('a3', 'TCL 43 inch'), "))
+    assert build() == [("a1", "kept", *expected[0][2:]), *expected[1:]]
+
+
+def files(page: str) -> dict[str, str]:
+    """The blocks of a page that are files, by their names."""
+    text = (PAGES / page).read_text("utf-8").replace("Qwen/Qwen3-4B", FOLDER)
+    found = re.findall(r'^```\w+ title="(.*?)"\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
+    return dict(found)
