@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import logging
 import os
 import re
 import shlex
@@ -180,7 +181,13 @@ def _written_by_command(line: str) -> str:
         return ""
     if command != "schemax":
         return subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout
-    result = CliRunner().invoke(app, arguments, env={**os.environ, "SCHEMAX_MODEL": FOLDER})
+    logger = logging.getLogger("schemax")
+    # What nothing handles goes to stderr, also where a test runner handles all.
+    logger.addHandler(logging.lastResort or logging.NullHandler())
+    try:
+        result = CliRunner().invoke(app, arguments, env={**os.environ, "SCHEMAX_MODEL": FOLDER})
+    finally:
+        logger.removeHandler(logger.handlers[-1])
     if result.exit_code != 0:
         raise RuntimeError(f"{line}: exit status {result.exit_code}\n{result.output}")
     return result.output

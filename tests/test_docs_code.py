@@ -1,7 +1,7 @@
 """Code of the documentation, run as it stands there, page by page and from top to bottom.
 
 What a page prints has to be what it shows, as `python -m recipes.pages PAGE --write` puts it there.
-Pages about servers, files, tasks, discovery and ready-made schemas have tests of their own.
+Pages about servers, files, tasks and ready-made schemas have tests of their own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from conftest import slow_but
 
 from recipes.pages import NOT_RUN, ROOT, WHOLE, outputs
 
-ELSEWHERE = {"coming-from.md", "serve.md", "servers.md", "discover.md", "schemas.md", "files.md"}
+ELSEWHERE = {"coming-from.md", "serve.md", "servers.md", "schemas.md", "files.md"}
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]

@@ -177,7 +177,8 @@ def test_the_page_on_ready_made_schemas() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:city bicycles. do not rely on what was found")
-def test_the_page_on_discovery() -> None:
+def test_the_page_on_discovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / "discover.md").read_text("utf-8")
     properties = json.loads(executed(blocks_of(text))["document"])["properties"]
     assert {name: "enum" in str(node) for name, node in properties.items()} == {
