@@ -47,6 +47,7 @@ NOT_RUN = {
     "distributed_config=": "several processes with a GPU each",
     "device_map=": "several GPUs",
     "Q4_1.gguf": "a GGUF file",
+    'model="small"': "a base model from the Hub",
     'quantization="nf4"': "a GPU, and bitsandbytes",
     'adapter="models/my-lora"': "an adapter",
     "BashOperator": "Airflow",

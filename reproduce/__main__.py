@@ -23,7 +23,7 @@ from reproduce.targets import TARGETS, Step
 
 def command_of(step: Step) -> list[str]:
     """What runs a step."""
-    if step.arguments[0].startswith("reproduce."):
+    if step.arguments[0].startswith(("reproduce.", "benchmarks")):
         return [sys.executable, "-m", *step.arguments]
     return [*(step.launch or (sys.executable, "-m")), "schemax", *step.arguments]
 

@@ -318,4 +318,4 @@ def _evaluate(
 
 
 def _bench(arguments: tuple[str, ...], result: Path) -> Step:
-    return Step(("bench", *arguments, "--json", str(result)), result)
+    return Step(("benchmarks", "compare", *arguments, "--json", str(result)), result)

@@ -54,7 +54,7 @@ _BROKEN_PIPE = 141
 _TERMINATED = 143
 
 
-class _Verbs(TyperGroup):
+class Verbs(TyperGroup):
     """Turns the errors that a user can mend into one line and an exit status."""
 
     def __init__(self, **settings: Any) -> None:
@@ -117,7 +117,7 @@ def _drop_stdout() -> None:
 
 app = typer.Typer(
     name="schemax",
-    cls=_Verbs,
+    cls=Verbs,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from conftest import slow_but, tiny_model
 
+from benchmarks.rivals import ALL
+from benchmarks.rivals.draft import Draft, DraftOptions
+from schemax.benchmark.engines import registry
 from schemax.benchmark.engines.base import BenchmarkError, EngineOptions
 from schemax.benchmark.engines.bounds import Floor, Reading
-from schemax.benchmark.engines.generate import Draft
 from schemax.benchmark.engines.ours import SchemaxEngine
-from schemax.benchmark.engines.registry import ENGINES, build_engines
 from schemax.benchmark.generated import Sizes, generate_work
 from schemax.benchmark.listings import annotated_work, value_lengths
 from schemax.benchmark.measure import Rules, measure_engines
@@ -23,7 +25,9 @@ from schemax.evaluation.examples import Example
 from schemax.tokens import DONE, StopTable
 
 CPU = torch.device("cpu")
-RUNNING = tuple(name for name in ENGINES if name not in ("llama.cpp", "outlines", "generate-flash"))
+ABSENT = ("llama.cpp", "outlines", "generate-flash")
+RUNNING = tuple(name for name in registry.engine_names(ALL) if name not in ABSENT)
+build_engines = partial(registry.build_engines, rivals=ALL)
 SMALL = Sizes(documents=5, document_tokens=24, attributes=3, instruction_tokens=20, jitter=0.3)
 
 
@@ -208,7 +212,7 @@ def test_drafts_are_right_as_often_as_is_stated(model: Any, codec: TextCodec) ->
     work = generate_work(SMALL, codec.vocab_size).part(1)
     passes = []
     for acceptance in (0.0, 1.0):
-        field = EngineOptions(draft_acceptance=acceptance)
+        field = DraftOptions(draft_acceptance=acceptance)
         (outcome,) = measure_engines(
             build_engines(["draft"], model, field), work, Rules(repeats=1), CPU
         )

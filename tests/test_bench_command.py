@@ -14,6 +14,7 @@ from command_line import jsonl, refused, save_model
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
+from benchmarks.__main__ import app as rivals
 from schemax.benchmark.report import Report
 from schemax.benchmark.servers import ABSENT
 from schemax.benchmark.table import BEGIN, END
@@ -37,12 +38,16 @@ def bench(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["bench", *arguments])
 
 
+def compare(*arguments: str) -> Any:
+    return CliRunner().invoke(rivals, ["compare", *arguments])
+
+
 def test_command_line(tmp_path: Path) -> None:
     page, results = tmp_path / "page.md", tmp_path / "bench.json"
     page.write_text(f"# Speed\n{BEGIN}\nnone yet\n{END}\nthe end\n")
     sizes = ("--documents", "3", "--document-tokens", "20", "--attributes", "2")
     names = "floor,isolated,generate,outlines"
-    done = bench(
+    done = compare(
         *("--shape", "qwen3-tiny", "--dtype", "float32", "--device", "cpu", *sizes),
         *("--engines", names, "--repeats", "2", "--generate-batches", "1,3"),
         *("--price-per-hour", "3.6", "--json", str(results), "--page", str(page)),
@@ -162,6 +167,7 @@ def test_a_server_is_asked_for_the_same_products(server: str, folder: Path, tmp_
     ("arguments", "said"),
     [
         (("--engines", "vllm"), "unknown engine 'vllm'"),
+        (("--engines", "continuous"), "python -m benchmarks"),
         (("--engines", "floor,floor"), "named twice"),
         (("--engines", ","), "--engines names no engine"),
         (("--shape", "gpt-7"), "unknown shape 'gpt-7'"),

@@ -1,4 +1,4 @@
-"""`schemax bench --constraints`: the same tokens with grammars and without."""
+"""`python -m benchmarks constraints`: the same tokens with grammars and without."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from conftest import tiny_model
 from families import FORK
 from typer.testing import CliRunner
 
-from schemax.benchmark.constraints import measure_constraints
-from schemax.cli import app
+from benchmarks.__main__ import app
+from benchmarks.constraints import measure_constraints
 from schemax.compiler import TextCodec
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.sampler import Sampler
@@ -53,10 +53,10 @@ def test_models_that_fork_are_not_measured(codec: TextCodec) -> None:
 @pytest.mark.slow
 def test_the_command(codec: TextCodec) -> None:
     sizes = ("--documents", "2", "--document-tokens", "8", "--repeats", "1")
-    result = CliRunner().invoke(app, ["bench", "--constraints", "-q", *sizes])
+    result = CliRunner().invoke(app, ["constraints", "-q", *sizes])
     assert result.exit_code == 0, result.output
     assert "masks: " in result.output
     assert "10,000 choices: compiled in" in result.output
-    alien = CliRunner().invoke(app, ["bench", "--constraints", "--shape", "qwen3-tiny", *sizes])
+    alien = CliRunner().invoke(app, ["constraints", "--shape", "qwen3-tiny", *sizes])
     assert alien.exit_code == 2
     assert "they do not belong together" in alien.output

@@ -15,13 +15,9 @@ from conftest import tiny_model
 from torch import Tensor
 from typer.testing import CliRunner
 
-from schemax.benchmark.host import (
-    Setting,
-    TransferCounter,
-    measure_host,
-    measure_passes,
-    settings,
-)
+from benchmarks.passes import measure_passes
+from benchmarks.transfers import TransferCounter
+from schemax.benchmark.host import Setting, measure_host, settings
 from schemax.benchmark.host.as_cuda import sizes_of_cuda
 from schemax.benchmark.host.clock import model_clock
 from schemax.benchmark.host.settings import (
@@ -220,8 +216,6 @@ def test_the_commands(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("--host", "--engines", "floor"), "--host does not go with --engines"),
-        (("--transfers", "--documents", "3"), "--transfers does not go with --documents"),
-        (("--constraints", "--tables", "9"), "--constraints does not go with --tables"),
         (("--from", "x.json", "--sweep"), "--from does not go with --sweep"),
     ],
 )

@@ -11,9 +11,10 @@ import pytest
 import torch
 from conftest import tiny_model
 
+from benchmarks.rivals import ALL
+from benchmarks.rivals.llama_cpp import cells_needed
+from benchmarks.rivals.llama_model import LlamaModel, write_gguf
 from schemax.benchmark.engines.base import EngineOptions, Unavailable
-from schemax.benchmark.engines.llama_cpp import cells_needed
-from schemax.benchmark.engines.llama_model import LlamaModel, write_gguf
 from schemax.benchmark.engines.registry import build_engines
 from schemax.benchmark.generated import Sizes, generate_work
 from schemax.benchmark.listings import annotated_work
@@ -87,7 +88,7 @@ def test_it_writes_the_given_answers(codec: TextCodec, kind: str, size: int) -> 
     work = two_categories(codec)
     if kind == "generated":
         work = generate_work(SMALL, codec.vocab_size)
-    (engine,) = build_engines(["llama.cpp"], model(codec), EngineOptions())
+    (engine,) = build_engines(["llama.cpp"], model(codec), EngineOptions(), ALL)
     engine.batch_sizes, engine.batch_size = (), size
     (outcome,) = measure_engines([engine], work, Rules(repeats=2), CPU)
     assert outcome.skipped is None
@@ -104,9 +105,9 @@ def test_it_writes_the_given_answers(codec: TextCodec, kind: str, size: int) -> 
 def test_every_token_is_passed_once(
     codec: TextCodec, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    monkeypatch.setattr("schemax.benchmark.engines.llama_model._PASS", width)
+    monkeypatch.setattr("benchmarks.rivals.llama_model._PASS", width)
     work = two_categories(codec)
-    (engine,) = build_engines(["llama.cpp"], model(codec), EngineOptions())
+    (engine,) = build_engines(["llama.cpp"], model(codec), EngineOptions(), ALL)
     engine.setup(work)
     engine.batch_size = 3
     read: list[int] = []
@@ -143,8 +144,8 @@ def test_other_models_are_not_converted(codec: TextCodec, tmp_path: Path) -> Non
 
 
 def test_it_says_what_is_not_installed(codec: TextCodec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemax.benchmark.engines.llama_cpp.find_spec", lambda _: None)
-    (engine,) = build_engines(["llama.cpp"], model(codec), EngineOptions())
+    monkeypatch.setattr("benchmarks.rivals.llama_cpp.find_spec", lambda _: None)
+    (engine,) = build_engines(["llama.cpp"], model(codec), EngineOptions(), ALL)
     work = generate_work(SMALL, codec.vocab_size)
     (outcome,) = measure_engines([engine], work, Rules(), CPU)
     assert outcome.skipped == "not installed: llama-cpp-python, gguf"

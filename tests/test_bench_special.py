@@ -1,4 +1,4 @@
-"""`schemax bench --waves` and `--served`: small runs, and that they measure what they say."""
+"""`python -m benchmarks waves` and `served`: small runs, and that they measure what they say."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from conftest import tiny_model
 from typer.testing import CliRunner
 
+from benchmarks import served as served_cost
+from benchmarks.__main__ import app
+from benchmarks.served import measure_served
+from benchmarks.waves import WAVES, measure_waves, schema_in_waves
 from schemax.attributes import compile_attributes
 from schemax.attributes.after import waves_of
-from schemax.cli import app
-from schemax.commands import served_cost
-from schemax.commands.served_cost import measure_served
-from schemax.commands.wave_costs import WAVES, measure_waves, schema_in_waves
 from schemax.compiler import TextCodec, compile_schema
 from schemax.errors import SchemaxError
 
@@ -61,12 +61,10 @@ def test_the_server_and_generate_write_the_same(
 
 @pytest.mark.slow
 def test_the_commands() -> None:
-    waves = CliRunner().invoke(
-        app, ["bench", "--waves", "-q", "--documents", "2", "--repeats", "1"]
-    )
+    waves = CliRunner().invoke(app, ["waves", "-q", "--documents", "2", "--repeats", "1"])
     assert waves.exit_code == 0, waves.output
     assert "tokens read" in waves.output
     sizes = ("--repeats", "1", "--document-tokens", "20")
-    served = CliRunner().invoke(app, ["bench", "--served", "-q", *sizes])
+    served = CliRunner().invoke(app, ["served", "-q", *sizes])
     assert served.exit_code == 0, served.output
     assert "16 fields" in served.output

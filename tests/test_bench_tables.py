@@ -1,4 +1,4 @@
-"""`schemax bench --tables`: what runs over tables cost beside the model."""
+"""`python -m benchmarks tables`: what runs over tables cost beside the model."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from schemax.cli import app
-from schemax.commands import table_costs
-from schemax.commands.table_costs import run_apart, run_without_model, write_rows
+from benchmarks import tables as table_costs
+from benchmarks.__main__ import app
+from benchmarks.tables import run_apart, run_without_model, write_rows
 from schemax.io.readers import read_file
 
 
@@ -49,7 +49,7 @@ def test_memory_does_not_grow_with_rows() -> None:
 def test_the_command(monkeypatch: pytest.MonkeyPatch, saved_model: Path) -> None:
     monkeypatch.setattr(table_costs, "_FORMATS", (".csv",))
     monkeypatch.setattr(table_costs, "_FEW", 10)
-    args = ["bench", "--tables", "20", "--documents", "2", "--model", str(saved_model)]
+    args = ["tables", "20", "--documents", "2", "--model", str(saved_model)]
     result = CliRunner().invoke(app, args)
     assert result.exit_code == 0, result.output
     model, few, many = result.stdout.splitlines()
@@ -57,22 +57,3 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, saved_model: Path) -> None
     assert few.startswith("csv to csv, 10 rows: ")
     assert many.startswith("csv to csv, 20 rows: ")
     assert "csv to csv: 20 rows" in result.stderr
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"--shape": "qwen3-tiny"},
-        {"--repeats": "3"},  # as it is without saying so
-        {"--json": "a.json", "--from": "b.json"},
-        {"--sweep": None, "--against": "http://localhost"},
-    ],
-)
-def test_options_that_would_mean_nothing_are_refused(given: dict[str, str | None]) -> None:
-    words = [word for pair in given.items() for word in pair if word is not None]
-    result = CliRunner().invoke(app, ["bench", "--tables", "20", "--threads", "1", *words])
-    assert result.exit_code == 2
-    said = result.stderr.strip().splitlines()[-1]
-    assert said.startswith("error: --tables does not go with ")
-    assert all(name in said for name in given)
-    assert "--threads" not in said

@@ -1,4 +1,4 @@
-"""`schemax bench --gpu-suite`: what one card does, in one command."""
+"""`python -m benchmarks gpu`: what one card does, in one command."""
 
 from __future__ import annotations
 
@@ -11,23 +11,16 @@ import torch
 from command_line import refused
 from typer.testing import CliRunner
 
+from benchmarks import gpu as gpu_suite
+from benchmarks.__main__ import app
 from schemax.benchmark import measure
 from schemax.benchmark.generated import Sizes, generate_work
 from schemax.benchmark.measure import NO_TIME, Rules, measure_engines
 from schemax.benchmark.workload import Workload
-from schemax.cli import app
-from schemax.commands import gpu_suite
-
-
-@pytest.mark.parametrize("others", [("--host",), ("--engines", "floor"), ("--dtype", "float32")])
-def test_what_means_nothing_to_it_is_refused(tmp_path: Path, others: tuple[str, ...]) -> None:
-    out = tmp_path / "card"
-    refused(CliRunner().invoke(app, ["bench", "--gpu-suite", str(out), *others]), others[0])
-    assert not out.exists()
 
 
 def test_an_unknown_shape_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
-    command = ["bench", "--gpu-suite", str(tmp_path / "card"), "--shape", "qwen3-1b"]
+    command = ["gpu", str(tmp_path / "card"), "--shape", "qwen3-1b"]
     refused(CliRunner().invoke(app, command), "unknown shape 'qwen3-1b'")
     assert not any(tmp_path.iterdir())
 
@@ -69,7 +62,7 @@ def test_measurements_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_command_tells_all_of_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shortened, on a CPU: what is measured is kept, and the next run goes on."""
     out = tmp_path / "card"
-    command = ["bench", "--gpu-suite", str(out), "--shape", "qwen3-tiny", "--device", "cpu", "-q"]
+    command = ["gpu", str(out), "--shape", "qwen3-tiny", "--device", "cpu", "-q"]
     command += ["--documents", "2", "--repeats", "1", "--price-per-hour", "3"]
     defaults = gpu_suite.Suite.__init__.__defaults__
     monkeypatch.setattr(gpu_suite.Suite.__init__, "__defaults__", (*defaults[:-1], 0))

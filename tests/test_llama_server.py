@@ -23,9 +23,9 @@ import pytest
 from command_line import jsonl, rows
 from typer.testing import CliRunner
 
+from benchmarks.rivals.llama_model import write_gguf
 from recipes.llama_servers import NATIVE
 from schemax import AttrSchema, Extractor, attr, extract_files
-from schemax.benchmark.engines.llama_model import write_gguf
 from schemax.cli import app
 from schemax.compiler import as_codec
 from schemax.errors import ServerError

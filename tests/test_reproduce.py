@@ -16,6 +16,8 @@ from command_line import jsonl, rows
 from typer.testing import CliRunner
 
 import reproduce
+from benchmarks.__main__ import app as benchmarks
+from benchmarks.rivals import ALL
 from reproduce.__main__ import command_of, main, resumed
 from reproduce.amazon import Sizes, write
 from reproduce.ids import FORMATS
@@ -52,6 +54,7 @@ def test_every_command_is_one_that_is_taken(
 ) -> None:
     """By the command line's own parser, with values that it leaves for later."""
     group: Any = typer.main.get_command(app)
+    rivals: Any = typer.main.get_command(benchmarks)
     sizes = SCALES[scale] if model is None else with_model(SCALES[scale], model)
     steps = list(TARGETS[target](sizes, tmp_path))
     assert steps
@@ -68,11 +71,14 @@ def test_every_command_is_one_that_is_taken(
             continue
         if name == "reproduce.ids":  # whose arguments are those of schemax
             name, *arguments = arguments
+        if name == "benchmarks":  # whose rivals are not installed
+            name, *arguments = arguments
+            given = rivals.commands[name].make_context(name, arguments).params
+            check_engine_names(given["engines"].split(","), ALL)
+            continue
         given = group.commands[name].make_context(name, arguments).params
         for decoding in (given.get("decoding") or "isolated").split(","):
             resolve_decoding(decoding.removesuffix("+alone"))
-        if name == "bench":
-            check_engine_names(given["engines"].split(","))
         if template := given.get("template"):
             assert Path(template).is_file()
 

@@ -11,7 +11,13 @@ import torch
 
 from schemax.benchmark import report as reports
 from schemax.benchmark.engines.base import BenchmarkError, EngineOptions
-from schemax.benchmark.engines.registry import build_engines, build_sweep, check_engine_names
+from schemax.benchmark.engines.registry import (
+    RIVALS,
+    Rivals,
+    build_engines,
+    build_sweep,
+    check_engine_names,
+)
 from schemax.benchmark.generated import VALUE_LENGTHS, Sizes, generate_work
 from schemax.benchmark.listings import annotated_work, read_rows, value_lengths
 from schemax.benchmark.measure import Rules, measure_engines
@@ -41,6 +47,7 @@ class Comparison:
     server: the address of a server that is measured as well, on `data`; token_prices: its dollars
         for a million tokens, read and written.
     price_per_hour: of the machine, in dollars.
+    rivals: what `engines` may name beside ours.
 
     Raises ValueError for settings that contradict each other or name what does not exist.
     """
@@ -62,9 +69,10 @@ class Comparison:
     concurrency: int = 32
     token_prices: tuple[float, float] | None = None
     price_per_hour: float | None = None
+    rivals: Rivals = RIVALS
 
     def __post_init__(self) -> None:
-        check_engine_names(self.engines)
+        check_engine_names(self.engines, self.rivals)
         if (self.model is None) == (self.shape is None):
             raise ValueError("give either a model or a shape, not both")
         if self.shape is not None:
@@ -86,7 +94,7 @@ def compare_engines(
     model, tokenizer = load_model(comparison)
     work, examples = _make_work(comparison, model, tokenizer)
     rules, price, server = comparison.rules, comparison.price_per_hour, None
-    engines = build_engines(comparison.engines, model, comparison.options)
+    engines = build_engines(comparison.engines, model, comparison.options, comparison.rivals)
     outcomes = measure_engines(engines, work, rules, model.device, tell)
     grid = build_sweep(model, GRID_DOCUMENTS, GRID_BATCHES) if comparison.sweep else []
     swept = measure_engines(grid, work, rules, model.device, tell)

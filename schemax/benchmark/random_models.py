@@ -95,14 +95,3 @@ def replica(model: Any) -> Any:
     # What a trained model likes to sample with has no place here.
     made.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
     return made
-
-
-def shallow_replica(model: Any) -> Any:
-    """A replica of the model's first eighth of layers."""
-    made = replica(model)
-    config, inner = made.config.get_text_config(), made.base_model
-    inner.layers = inner.layers[: max(1, len(inner.layers) // 8)]
-    config.num_hidden_layers = len(inner.layers)
-    if getattr(config, "layer_types", None):
-        config.layer_types = config.layer_types[: len(inner.layers)]
-    return made

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from schemax.commands import bench_options as given
-from schemax.commands import bench_special, options
+from schemax.commands import options
 from schemax.commands.console import (
     UsageError,
     listed,
@@ -25,7 +26,17 @@ from schemax.commands.option_groups import grouped
 
 if TYPE_CHECKING:
     from schemax.benchmark.compare import Comparison
+    from schemax.benchmark.engines.base import EngineOptions
+    from schemax.benchmark.engines.registry import Rivals
     from schemax.benchmark.report import Report
+
+FORMAT = 1
+
+# Options that each of them makes use of; any other would be ignored, so it is refused.
+_USED = {
+    "host": ("documents", "seed", "as_json", "quiet"),
+    "earlier": ("as_json", "picture", "page", "quiet"),
+}
 
 
 @grouped
@@ -38,55 +49,55 @@ def bench(
     special: given.SpecialOptions,
     output: given.OutputOptions,
 ) -> None:
-    """Measures schemax and its rivals: one process, one model, the same answers for all.
+    """Measures schemax beside `generate`: one process, one model, the same answers for all.
 
     Every engine is made to write the same given tokens (replay), so that weights of any shape can
     be compared, random ones as well, and every run is checked for them. The floor is what plain
     forward passes over the tokens of the work take.
     """
-    bench_special.refuse_others(context)
+    _refuse_others(context)
     tell = (lambda _: None) if output.quiet else say
     with plain_warnings(quiet=output.quiet):
-        if special.tables is not None:
-            bench_special.tables(special.tables, work.documents, machine, tell)
-        elif special.waves:
-            bench_special.waves(work.documents, run.repeats, machine, tell)
-        elif special.host:
-            is_given = bench_special.is_given(context, "documents")
-            few = work.documents if is_given else None
-            bench_special.host(few, work.seed, output.as_json, tell)
-        elif special.gpu_suite is not None:
-            options.hush_libraries()
-            few = work.documents if bench_special.is_given(context, "documents") else None
-            bench_special.gpu_suite(special.gpu_suite, few, run.repeats, machine, tell)
-        elif special.transfers:
-            bench_special.transfers(work.seed, output.as_json)
+        if special.host:
+            few = work.documents if is_given(context, "documents") else None
+            _host(few, work.seed, output.as_json, tell)
         elif special.earlier is not None:
-            _publish(_read_report(special.earlier), output)
+            publish(_read_report(special.earlier), output)
         else:
             # Here and not above, since other verbs need neither torch nor transformers to start.
-            from schemax.benchmark.compare import compare_engines
-            from schemax.benchmark.servers import ABSENT
+            from schemax.benchmark.engines.base import EngineOptions
+            from schemax.benchmark.engines.registry import RIVALS
 
-            options.hush_libraries()
-            comparison = _comparison(run, work, machine, rivals)
-            if special.constraints or special.served:
-                measure = bench_special.served if special.served else bench_special.constraints
-                measure(comparison, tell)
-                return
-            _publish(compare_engines(comparison, tell), output)
-            if rivals.against is None:
-                tell(ABSENT)
+            compare(comparison(run, work, machine, rivals, EngineOptions, RIVALS), output, tell)
 
 
-def _comparison(
+def compare(asked: Comparison, output: given.OutputOptions, tell: Callable[[str], None]) -> None:
+    """Runs a comparison and publishes its report."""
+    from schemax.benchmark.compare import compare_engines
+    from schemax.benchmark.servers import ABSENT
+
+    options.hush_libraries()
+    publish(compare_engines(asked, tell), output)
+    if asked.server is None:
+        tell(ABSENT)
+
+
+def comparison(
     run: given.EngineOptions,
     work: given.WorkOptions,
     machine: given.MachineOptions,
     rivals: given.RivalOptions,
+    make: Callable[..., EngineOptions],
+    known: Rivals,
 ) -> Comparison:
+    """What options ask for.
+
+    make: makes the options of engines; known: the rivals that may be named.
+
+    Raises UsageError for settings that contradict each other.
+    """
     from schemax.benchmark.compare import Comparison
-    from schemax.benchmark.engines.base import EngineOptions
+    from schemax.benchmark.engines.registry import engine_names
     from schemax.benchmark.generated import Sizes
     from schemax.benchmark.measure import Rules
 
@@ -103,13 +114,11 @@ def _comparison(
         )
         return Comparison(
             **asdict(machine) | {"model": model},
-            engines=_names(run.engines),
+            engines=engine_names(known) if run.engines is None else _names(run.engines),
             rules=Rules(run.repeats, rivals.rival_documents, seed=work.seed),
-            options=EngineOptions(
+            options=make(
                 batch_size=run.batch_size or "auto",
                 generate_batches=_numbers(rivals.generate_batches, "--generate-batches"),
-                draft=rivals.draft,
-                draft_acceptance=rivals.draft_acceptance,
             ),
             data=work.data,
             sizes=sizes if sized else None,
@@ -118,10 +127,67 @@ def _comparison(
             server=rivals.against,
             concurrency=rivals.concurrency,
             token_prices=_prices(rivals),
+            rivals=known,
         )
 
 
-def _publish(report: Report, output: given.OutputOptions) -> None:
+def _host(
+    most_documents: int | None, seed: int, as_json: Path | None, tell: Callable[[str], None]
+) -> None:
+    """most_documents: of a setting; None takes as many as make its figures stable."""
+    from schemax.benchmark.host import measure_host, settings
+
+    rows = list(measure_host(settings(most_documents), seed, tell))
+    write_rows("host", [row.to_dict() for row in rows], as_json)
+    columns: dict[str, Callable[[Any], Any]] = {
+        "slots": lambda row: f"{row.setting.slots} {row.setting.kind}",
+        "flying": lambda row: (
+            "auto" if row.setting.in_flight is None else f"{row.setting.in_flight:,}"
+        ),
+        "docs": lambda row: f"{row.setting.documents:,}",
+        "tokens": lambda row: f"{row.tokens_per_slot:.1f}",
+        "docs/s": lambda row: f"{row.documents_per_second:,.0f}",
+        "docs/CPU s": lambda row: f"{row.documents_per_cpu_second:,.0f}",
+        "model": lambda row: f"{row.model_share:.0%}",
+        "host only": lambda row: f"{row.host_documents_per_cpu_second:,.0f}",
+    }
+    show(
+        table(rows, columns),
+        "flying: documents in flight; tokens: written per slot; model: share of the CPU time in\n"
+        "forward passes and on logits; host only: documents per CPU second of all the rest",
+    )
+
+
+def write_rows(name: str, rows: Sequence[dict[str, Any]], path: Path | None) -> None:
+    """Rows of a measurement on the host, with the machine, as JSON."""
+    import torch
+
+    from schemax.benchmark.report import describe_environment
+
+    if path is None:
+        return
+    environment = {**describe_environment(torch.device("cpu")), "threads": 1}
+    data = {f"schemax_bench_{name}": FORMAT, "environment": environment, "rows": rows}
+    path.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
+
+
+def is_given(context: typer.Context, name: str | None) -> bool:
+    source = context.get_parameter_source(name or "")
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _refuse_others(context: typer.Context) -> None:
+    """Raises UsageError for an option that is given beside a special measurement without use."""
+    found = [option for option in context.command.params if is_given(context, option.name)]
+    special = next((option for option in found if option.name in _USED), None)
+    if special is None:
+        return
+    used = (special.name, *_USED[str(special.name)])
+    if others := [option.opts[0] for option in found if option.name not in used]:
+        raise UsageError(f"{special.opts[0]} does not go with {', '.join(others)}")
+
+
+def publish(report: Report, output: given.OutputOptions) -> None:
     """The table on the terminal, and the files that were asked for."""
     from schemax.benchmark.plot import plot
     from schemax.benchmark.table import columns, headline, notes, table_rows, write_page
@@ -155,11 +221,7 @@ def _read_report(path: Path) -> Report:
         raise UsageError(f"{path}: {error}") from error
 
 
-def _names(engines: str | None) -> tuple[str, ...]:
-    from schemax.benchmark.engines.registry import ENGINES
-
-    if engines is None:
-        return ENGINES
+def _names(engines: str) -> tuple[str, ...]:
     names = tuple(listed(engines))
     if not names:
         raise UsageError("--engines names no engine; give names, separated by commas")

@@ -40,25 +40,37 @@ class WorkOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class MachineOptions:
+class LoadingOptions:
     """The model and the machine"""
 
     model: str | None = option(
-        "Folder or Hugging Face Hub id. Default: --shape, else the embedded model.",
+        "Folder or Hugging Face Hub id. Default: the embedded model.",
         "--model",
         "-m",
         metavar="MODEL",
     )
-    shape: str | None = option(
-        "Random weights of a published shape instead: qwen3-0.6b, qwen3-8b ..."
-    )
-    tokenizer: str | None = option("Folder of a tokenizer, for --data with --shape.")
     device: str = option("auto, cpu, cuda, cuda:1, mps ...", default="auto")
     dtype: str = option(
         "float32, bfloat16 or float16; auto: bfloat16 for shapes, else what `load` takes.",
         default="auto",
     )
     threads: int | None = option("Threads of the CPU.", min=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeOptions(LoadingOptions):
+    """The model and the machine"""
+
+    shape: str | None = option(
+        "Random weights of a published shape instead of a model: qwen3-0.6b, qwen3-8b ..."
+    )
+    tokenizer: str | None = option("Folder of a tokenizer, for --data with --shape.")
+
+
+@dataclass(frozen=True, slots=True)
+class MachineOptions(ShapeOptions):
+    """The model and the machine"""
+
     price_per_hour: float | None = option("Of the machine, in dollars.", min=0.0)
 
 
@@ -71,10 +83,6 @@ class RivalOptions:
     )
     generate_batches: str = option(
         "Batch sizes for transformers' generate to choose from.", default="1,8,32,64"
-    )
-    draft: str | None = option("Shape of the draft model. Default: an eighth of the layers.")
-    draft_acceptance: float = option(
-        "How often a drafted token is right.", default=0.8, min=0.0, max=1.0
     )
     against: str | None = option(
         "A server of OpenAI's protocol, by completions or else by chat.", metavar="URL#MODEL"
@@ -90,21 +98,6 @@ class SpecialOptions:
     """Instead of the comparison"""
 
     host: bool = option("What everything but the model costs, per document.", default=False)
-    transfers: bool = option(
-        "Copies between host and device and launched operations of a pass.", default=False
-    )
-    constraints: bool = option("What constraints cost a decode step.", default=False)
-    waves: bool = option("What fields that look at others cost.", default=False)
-    served: bool = option(
-        "One document through the server, beside generate that writes the same.", default=False
-    )
-    tables: int | None = option(
-        "What runs over tables cost beside the model, up to so many rows.", min=1, metavar="ROWS"
-    )
-    gpu_suite: Path | None = option(
-        "All that is told of a card, in less than half an hour: a folder with a page.",
-        metavar="FOLDER",
-    )
     earlier: Path | None = option(
         "Shows the results of --json; measures nothing.", "--from", metavar="FILE"
     )

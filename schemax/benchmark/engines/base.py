@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from schemax.benchmark.random_models import replica, shape_config
+from schemax.benchmark.random_models import replica
 from schemax.benchmark.workload import Ids, Workload, Writes
 from schemax.errors import SchemaxError
 
@@ -31,20 +31,14 @@ class EngineOptions:
 
     batch_size: documents in flight, of our own engines.
     generate_batches: batch sizes for transformers' `generate` to choose from.
-    draft: shape of the draft model; None takes the first eighth of the model's layers.
-    draft_acceptance: how often a drafted token is right.
 
-    Raises ValueError for an unknown shape, and for batch sizes below 1.
+    Raises ValueError for batch sizes below 1.
     """
 
     batch_size: int | Literal["auto"] = "auto"
     generate_batches: tuple[int, ...] = (1, 8, 32, 64)
-    draft: str | None = None
-    draft_acceptance: float = 0.8
 
     def __post_init__(self) -> None:
-        if self.draft is not None:
-            shape_config(self.draft)
         if not self.generate_batches or min(self.generate_batches) < 1:
             raise ValueError("generate_batches must be one or more numbers of 1 or more")
 

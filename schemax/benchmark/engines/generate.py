@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, GenerationConfig, LogitsProcessorList, StoppingCriteriaList
-from transformers.utils.import_utils import is_flash_attn_2_available
 
-from schemax.benchmark.engines.base import Emitted, Engine, EngineOptions, Unavailable
-from schemax.benchmark.engines.replay import DraftedReplay, Replay, ReplayStop
-from schemax.benchmark.random_models import random_model, shallow_replica, shape_config
+from schemax.benchmark.engines.base import Emitted, Engine, EngineOptions
+from schemax.benchmark.engines.replay import Replay, ReplayStop
 from schemax.benchmark.workload import Ids, Workload
 
 
@@ -103,117 +99,6 @@ class Generate(Replayed):
     def __init__(self, model: Any, options: EngineOptions) -> None:
         super().__init__(model, options)
         self.batch_sizes = options.generate_batches
-
-
-class BatchPrompting(Generate):
-    """The same with several documents in a prompt, and one output for all (Cheng et al., 2023)."""
-
-    name, title = "batch-prompting", "transformers generate, batch prompting, J = 6"
-    note = "the batch counts prompts of up to 6 documents"
-    documents_per_prompt = 6
-
-    def run(self, work: Workload) -> Emitted:
-        groups = work.groups(self.documents_per_prompt)
-        rows = self.answered(
-            [some[0].category for some in groups],
-            [work.stem(*some) for some in groups],
-            [work.joined_output(some) for some in groups],
-            self.batch_size or 1,
-            work,
-        )
-        pairs = zip(rows, groups, strict=True)
-        return [(ids,) for row, some in pairs for ids in work.parted_output(row, some)]
-
-
-class GenerateFlash(Generate):
-    """The same with FlashAttention, which many install for it."""
-
-    name, title = "generate-flash", "transformers generate, FlashAttention"
-
-    def setup(self, work: Workload) -> None:
-        if not is_flash_attn_2_available():
-            raise Unavailable("flash-attn is not installed, or the device is no CUDA device")
-        super().setup(work)
-        self.module.set_attn_implementation("flash_attention_2")
-
-
-class Lookup(Replayed):
-    """Drafts copied from the prompt, as transformers' own documentation recommends them."""
-
-    name, title = "lookup", "transformers, prompt lookup"
-    copied = 10
-
-    def run(self, work: Workload) -> Emitted:
-        passes: list[int] = []
-        hook = self.module.register_forward_pre_hook(lambda *_: passes.append(1))
-        try:
-            found = super().run(work)
-        finally:
-            hook.remove()
-        tokens = sum(len(ids) for (ids,) in found)
-        self.note = (
-            f"batch 1, its maximum; values are spans of the document; {tokens / len(passes):.2f} "
-            "tokens a verification"
-        )
-        return found
-
-
-class Draft(Replayed):
-    """Assisted generation: a smaller model drafts, and is right as often as is stated."""
-
-    name, title = "draft", "transformers, draft model"
-
-    def setup(self, work: Workload) -> None:
-        super().setup(work)
-        shape, device = self.options.draft, self.module.device
-        self.drafter = (
-            shallow_replica(self.model)
-            if shape is None
-            else random_model(shape_config(shape), self.module.dtype, device)
-        )
-        self.turns: Counter[bool] = Counter()  # forward passes, of the draft and of the model
-
-    def run(self, work: Workload) -> Emitted:
-        """Measures how many drafted tokens were accepted: all that are not a verification's own."""
-        self.turns.clear()
-        found = super().run(work)
-        tokens = sum(len(ids) for (ids,) in found)
-        verified, drafted = self.turns[False], self.turns[True]
-        self.note = (
-            f"batch 1, its maximum; a draft of {self.drafter.num_parameters() / 1e6:,.1f} M "
-            "parameters whose tokens are made to be right with probability "
-            f"{self.options.draft_acceptance:.2f}, and which stops where it is not sure; measured: "
-            f"{drafted / verified:.1f} tokens a draft, {(tokens - verified) / drafted:.0%} of them "
-            f"accepted, {tokens / verified:.2f} tokens a verification"
-        )
-        return found
-
-    def replay(
-        self, places: Sequence[int], answers: Sequence[Ids], input_ids: Tensor, work: Workload
-    ) -> DraftedReplay:
-        return DraftedReplay(input_ids, answers, work.eos_id, self.options.draft_acceptance)
-
-    def generated(
-        self, input_ids: Tensor, mask: Tensor, replay: Replay, work: Workload, **more: Any
-    ) -> list[Ids]:
-        # Whoever ran last is the one whose scores come next.
-        hooks = [
-            module.register_forward_pre_hook(partial(self._turn, replay, module is self.drafter))
-            for module in (self.drafter, self.module)
-        ]
-        try:
-            return super().generated(input_ids, mask, replay, work, assistant_model=self.drafter)
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def _turn(self, replay: Any, drafting: bool, *_: Any) -> None:
-        replay.drafting = drafting
-        self.turns[drafting] += 1
-
-    def teardown(self) -> None:
-        super().teardown()
-        self.drafter = None
 
 
 def prefix_cache(module: Any, ids: Ids) -> DynamicCache:

@@ -8,46 +8,42 @@ from typing import Any
 
 from schemax.benchmark.engines.base import Engine, EngineOptions
 from schemax.benchmark.engines.bounds import Floor, Reading
-from schemax.benchmark.engines.continuous import Continuous
-from schemax.benchmark.engines.generate import (
-    BatchPrompting,
-    Draft,
-    Generate,
-    GenerateFlash,
-    Lookup,
-)
-from schemax.benchmark.engines.grammar import Outlines
-from schemax.benchmark.engines.llama_cpp import LlamaCpp
+from schemax.benchmark.engines.generate import Generate
 from schemax.benchmark.engines.ours import OURS, SchemaxEngine, paper
-from schemax.benchmark.engines.per_attribute import PerAttribute, PerAttributeCached
 
-_BOUNDS: tuple[type[Engine], ...] = (Floor, Reading)
-_RIVALS: tuple[type[Engine], ...] = (
-    *(Generate, GenerateFlash, BatchPrompting, Lookup, Draft),
-    *(PerAttribute, PerAttributeCached, Continuous, LlamaCpp, Outlines),
-)
-_OTHERS = {engine.name: engine for engine in (*_BOUNDS, *_RIVALS)}
+Rivals = Sequence[type[Engine]]
 
-ENGINES: tuple[str, ...] = (*(x.name for x in _BOUNDS), *OURS, *(x.name for x in _RIVALS))
-"""Every name that `build_engines` knows, in the order of the report."""
+_BOUNDS: Rivals = (Floor, Reading)
+RIVALS: Rivals = (Generate,)
+"""What is installed. A checkout has others, in `benchmarks.rivals`."""
 
 
-def check_engine_names(names: Sequence[str]) -> None:
+def engine_names(rivals: Rivals = RIVALS) -> tuple[str, ...]:
+    """All that `build_engines` knows, in the order of the report."""
+    return (*(x.name for x in _BOUNDS), *OURS, *(x.name for x in rivals))
+
+
+def check_engine_names(names: Sequence[str], rivals: Rivals = RIVALS) -> None:
     """Raises ValueError for an unknown name, and for one that is there twice."""
+    known = engine_names(rivals)
     for name in names:
-        if name not in ENGINES:
-            raise ValueError(f"unknown engine {name!r}; the engines are {', '.join(ENGINES)}")
+        if name not in known:
+            more = " (a checkout has more: python -m benchmarks)" if rivals is RIVALS else ""
+            raise ValueError(f"unknown engine {name!r}; the engines are {', '.join(known)}{more}")
         if list(names).count(name) > 1:
             raise ValueError(f"engine {name!r} is named twice")
 
 
-def build_engines(names: Sequence[str], model: Any, options: EngineOptions) -> list[Engine]:
+def build_engines(
+    names: Sequence[str], model: Any, options: EngineOptions, rivals: Rivals = RIVALS
+) -> list[Engine]:
     """Engines by name. Raises ValueError for an unknown one."""
-    check_engine_names(names)
+    check_engine_names(names, rivals)
+    others = {engine.name: engine for engine in (*_BOUNDS, *rivals)}
     return [
         SchemaxEngine(model, options, name, *OURS[name])
         if name in OURS
-        else _OTHERS[name](model, options)
+        else others[name](model, options)
         for name in names
     ]
 

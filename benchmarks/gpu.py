@@ -1,4 +1,4 @@
-"""`schemax bench --gpu-suite`: what one card does, in one command, part by part.
+"""`python -m benchmarks gpu`: what one card does, in one command, part by part.
 
 Every part writes a file of its own as soon as it is done, and a part whose file is there is not
 measured again; the page is made of the files.
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from benchmarks.rivals import ALL
 from schemax.benchmark.compare import Comparison, compare_engines
 from schemax.benchmark.engines.base import EngineOptions
 from schemax.benchmark.generated import Sizes
@@ -126,6 +127,7 @@ def _parts(
         options=EngineOptions(generate_batches=(8, 32, 64)),
         device=suite.device,
         price_per_hour=suite.price_per_hour,
+        rivals=ALL,
     )
 
     def compare(

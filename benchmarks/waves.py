@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import create_model
 
+from benchmarks.tables import titles
 from schemax.attributes import asked_fields, attr
 from schemax.catalog import load_schema
 from schemax.commands import options
-from schemax.commands.table_costs import titles
 from schemax.compiler import CompiledSchema
 from schemax.results import Extraction
 from schemax.schema import AttrSchema

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from benchmarks.transfers import PassCount, TransferCounter
 from schemax.benchmark.host.settings import (
     KINDS,
     Kind,
@@ -17,7 +18,6 @@ from schemax.benchmark.host.settings import (
     host_schema,
     sizes_of,
 )
-from schemax.benchmark.host.transfers import PassCount, TransferCounter
 from schemax.compiler import TextCodec
 from schemax.runtime.engine import fill
 

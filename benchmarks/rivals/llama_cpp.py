@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from benchmarks.rivals.llama_model import LlamaModel, write_gguf
 from schemax.benchmark.engines.base import Emitted, Engine, Unavailable
-from schemax.benchmark.engines.llama_model import LlamaModel, write_gguf
 from schemax.benchmark.workload import Ids, Workload
 
 _PACKAGES = {"llama_cpp": "llama-cpp-python", "gguf": "gguf"}

@@ -24,8 +24,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
-_PACKAGE = str(Path(__file__).resolve().parents[2])
-_OURS = str(Path(__file__).resolve().parent)
+import schemax
+
+_PACKAGE = str(Path(schemax.__file__).resolve().parent)
+_OURS = str(Path(_PACKAGE) / "benchmark")
 _SENDS = ("to", "cuda")
 _SENT_NUMBERS = ("tensor", "as_tensor")  # with a device
 _FETCHES = (

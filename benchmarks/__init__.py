@@ -1,0 +1,1 @@
+"""Rivals, devices and parts of schemax, measured; run from a checkout: `python -m benchmarks`."""

@@ -1,0 +1,15 @@
+"""What others run, as engines of a comparison; one family a file."""
+
+from benchmarks.rivals.continuous import Continuous
+from benchmarks.rivals.draft import Draft
+from benchmarks.rivals.generate import BatchPrompting, GenerateFlash, Lookup
+from benchmarks.rivals.llama_cpp import LlamaCpp
+from benchmarks.rivals.outlines import Outlines
+from benchmarks.rivals.per_attribute import PerAttribute, PerAttributeCached
+from schemax.benchmark.engines.generate import Generate
+from schemax.benchmark.engines.registry import Rivals
+
+ALL: Rivals = (
+    *(Generate, GenerateFlash, BatchPrompting, Lookup, Draft),
+    *(PerAttribute, PerAttributeCached, Continuous, LlamaCpp, Outlines),
+)
