@@ -16,6 +16,7 @@ import typer
 from benchmarks import rivals as known
 from benchmarks.constraints import measure_constraints
 from benchmarks.gpu import SHAPES_OF_CARDS, Suite, run_suite
+from benchmarks.load import Load, measure_load
 from benchmarks.passes import measure_passes
 from benchmarks.rivals.draft import DraftOptions
 from benchmarks.served import measure_served
@@ -184,6 +185,24 @@ def tables(
         loading = (machine.model, machine.device, machine.dtype)
         for line in measure_tables(rows, documents, *loading, tell=tell):
             show(line)
+
+
+@app.command()
+@grouped
+def load(
+    url: str = argument("Of a server of schemax.", "URL"),
+    clients: int = option("Each with one request under way at most.", default=256, min=1),
+    rate: float = option("Requests a second, of all together.", default=20.0, min=0.01),
+    minutes: float = option("How long.", default=10.0, min=0.01),
+    seed: int = option("Of the documents, and of when they are due.", default=0),
+    quiet: bool = option("No progress.", "-q", default=False),
+) -> None:
+    """A server under a steady load: answers, losses, p50 and p99, memory."""
+    with _telling(quiet) as tell:
+        result = measure_load(Load(url, clients, rate, 60 * minutes, seed), tell)
+    show(*result.lines())
+    if result.lost:
+        raise typer.Exit(1)
 
 
 @app.command()

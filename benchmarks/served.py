@@ -84,7 +84,7 @@ def measure_served(
     engine = Generate(model, EngineOptions())
     engine.setup(work)
     served, generated = [], []
-    with _replayed(answers), _served(extractor) as port:
+    with _replayed(answers), served_app(extractor) as port:
         for number in range(repeats + 1):
             tell(f"round {number} of {repeats}" if number else "warm-up")
             began = time.perf_counter()
@@ -141,7 +141,7 @@ def _replayed(answers: tuple[Ids, ...]) -> Iterator[None]:
 
 
 @contextmanager
-def _served(extractor: Extractor) -> Iterator[int]:
+def served_app(extractor: Extractor) -> Iterator[int]:
     """The port of the app of `schemax serve`, in a thread; closes the extractor in the end."""
     import uvicorn
 

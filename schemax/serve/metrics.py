@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 # Up to the time limit of a request, where the library's own end at 10.
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -18,6 +18,7 @@ class Metrics:
 
     def __init__(self, in_flight: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)  # memory, processor time, open files
         self.requests = Counter(
             "schemax_requests", "Requests.", ["path", "status"], registry=self.registry
         )
