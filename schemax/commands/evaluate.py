@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import mean
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import BaseModel
 from typer import echo
@@ -24,32 +21,15 @@ from schemax.commands.option_groups import argument, grouped, option
 from schemax.commands.options import LoadingOptions
 from schemax.commands.prompted import prompted
 from schemax.commands.server_options import ServerOptions, by_chat, is_address
-from schemax.compiler.few_shot import FewShotExample
 from schemax.config import decoding_name
 from schemax.evaluation.comparison import compare
-from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
-from schemax.evaluation.judge import (
-    PRODUCT_TEMPLATE,
-    JudgeForm,
-    Judgement,
-    cases_of,
-    product_cases,
-    product_judgement,
-)
+from schemax.evaluation.examples import duplicated_ids, read_examples
+from schemax.evaluation.judge import JudgeForm
+from schemax.evaluation.measure import ALONE, Pairs, judge_run, measure, setting_of
 from schemax.evaluation.plots import check_picture, plot_reliability
-from schemax.evaluation.runs import EvaluationRun, Judged, check_alike, read_run
-from schemax.evaluation.schemas import as_declared, parts_of
-from schemax.evaluation.scores import by_attribute, labelled, score_predictions
-from schemax.extractor import Extractor
+from schemax.evaluation.runs import check_alike, read_run
+from schemax.evaluation.schemas import as_declared
 from schemax.messages import counted, some_of
-from schemax.progress import track
-from schemax.results import Extraction
-from schemax.results.lists import without_items
-from schemax.servers.remote import RemoteModel
-from schemax.tokens import FinishReason
-
-_ALONE = "+alone"
-_WARM_UP = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +127,7 @@ def evaluate(
         raise UsageError("--shots requires --examples, but for --shots 0")
     names = [name.strip() for name in (decoding or "").split(",")]
     checked = [
-        options.checked_settings(format, template, name.removesuffix(_ALONE) or None)
+        options.checked_settings(format, template, name.removesuffix(ALONE) or None)
         for name in names
     ]
     found = dataset(data, "test", spec)
@@ -185,7 +165,10 @@ def evaluate(
                     asked.append((named, extractor, own_schemas, own, settings, count, pairs))
         runs = []
         for named, extractor, own_schemas, own, settings, count, pairs in asked:
-            run = _measure(extractor, examples, own_schemas, own, settings, count, pairs)
+            if sys.stderr.isatty():  # a bar would cost time that is being measured
+                behind = "" if count is None else f" behind {counted(count, 'example')}"
+                say(f"{own}: {counted(len(examples), 'document')}{behind} ...")
+            run = measure(extractor, examples, own_schemas, own, settings, count, pairs)
             runs.append(replace(run, model=str(named)) if len(extractors) > 1 else run)
         runs = [replace(run, dollars_per_hour=report.price_per_hour) for run in runs]
         if judge is not None:
@@ -196,7 +179,7 @@ def evaluate(
                 judging = same or options.load_extractor(judge, device, dtype)
             forms = get_args(JudgeForm) if report.judge_form == "both" else (report.judge_form,)
             runs = [
-                replace(run, judged=tuple(_judged(judging, judge, run, form) for form in forms))
+                replace(run, judged=tuple(judge_run(judging, judge, run, form) for form in forms))
                 for run in runs
             ]
     comparisons = [compare(examples, runs[0].predictions, run.predictions) for run in runs[1:]]
@@ -206,7 +189,7 @@ def evaluate(
             row["against"] = runs[0].names | asdict(comparison)
         echo(json.dumps(data_of_runs, indent=2))
     else:
-        setting = "\n".join(dict.fromkeys(map(_setting, extractors.values())))
+        setting = "\n".join(dict.fromkeys(map(setting_of, extractors.values())))
         show_runs(runs, comparisons, setting, by=report.by)
     if picture is not None:
         known = [(run.name, one) for run in runs if (one := run.reliability) is not None]
@@ -214,10 +197,6 @@ def evaluate(
             plot_reliability(known, picture)
         else:
             say(f"note: {picture} is not written: no predicted value has a confidence")
-
-
-_Pairs = Mapping[str, Sequence[FewShotExample]]
-"""Examples by category, as the extractor takes them."""
 
 
 def _shots(
@@ -237,124 +216,11 @@ def _shots(
 
 def _pairs(
     there: Shots | None, count: int | None, schemas: Mapping[str, type[BaseModel]]
-) -> _Pairs | None:
+) -> Pairs | None:
     """What prompts show of them; None where nobody said."""
     if count is None:
         return None
     return {name: [] for name in schemas} if there is None else there.first(count).of(schemas)
-
-
-def _examples_of(pairs: _Pairs | None, part: Mapping[str, type[BaseModel]]) -> _Pairs | None:
-    """Of schemas that are parts of others: what the examples of these state of their fields."""
-    return pairs and {
-        category: [(text, _own(value, part[category])) for text, value in pairs[category]]
-        for category in part
-        if category in pairs
-    }
-
-
-def _own(value: Any, part: type[BaseModel]) -> Any:
-    if isinstance(value, part):
-        return value
-    stated = part.model_fields.keys() & value.model_fields_set
-    return {name: getattr(value, name) for name in stated}
-
-
-def _measure(
-    extractor: Extractor,
-    examples: Sequence[Example],
-    schemas: Mapping[str, type[BaseModel]],
-    name: str,
-    settings: Mapping[str, Any],
-    shots: int | None,
-    pairs: _Pairs | None,
-) -> EvaluationRun:
-    """shots: how many examples a prompt shows at most; pairs: these."""
-    records = [shown_record(example) for example in examples]
-    if sys.stderr.isatty():  # a bar would cost time that is being measured
-        behind = "" if shots is None else f" behind {counted(shots, 'example')}"
-        say(f"{name}: {counted(len(examples), 'document')}{behind} ...")
-
-    asked = parts_of(schemas) if name.endswith(_ALONE) else [schemas]
-
-    def run(count: int) -> list[list[Extraction[Any]]]:
-        """By product: what was read of it, in one piece or field by field."""
-        found: list[list[Extraction[Any]]] = [[] for _ in records[:count]]
-        for part in asked:
-            places = [n for n, record in enumerate(records[:count]) if record["category"] in part]
-            chosen = [records[n] for n in places]
-            own = _examples_of(pairs, part)
-            stream = extractor.stream(chosen, part, category="category", examples=own, **settings)
-            for item in stream:
-                found[places[item.index]].append(item)
-        return found
-
-    run(_WARM_UP)
-    started = time.perf_counter()
-    found = run(len(records))
-    seconds = time.perf_counter() - started
-    items = [item for parts in found for item in parts]
-    values = [
-        {name: field.value for item in parts for name, field in item.fields.items()}
-        for parts in found
-    ]
-    predictions = labelled(examples, values, schemas)
-    sure = [
-        {name: field.confidence for item in parts for name, field in item.fields.items()}
-        for parts in found
-    ]
-    legal = [
-        field.legal_probability
-        for item in items
-        for field in item.fields.values()
-        if field.legal_probability is not None
-    ]
-    ends = Counter(
-        field.finish_reason for item in items for field in without_items(item.fields).values()
-    )
-    return EvaluationRun(
-        decoding=name,
-        shots=shots,
-        examples=examples,
-        predictions=predictions,
-        confidences=by_attribute(examples, sure, schemas),
-        scores=score_predictions(examples, predictions),
-        passes=mean(sum(item.steps for item in parts) for parts in found),
-        seconds=seconds,
-        finish_reasons={reason: ends[reason] for reason in get_args(FinishReason)},
-        invalid_fields=sum(
-            len({error.field for error in item.errors if error.field is not None}) for item in items
-        ),
-        invalid_rows=sum(any(item.errors for item in parts) for parts in found),
-        failed_rows=sum(not all(item.ok for item in parts) for parts in found),
-        legal_mass=mean(legal) if legal else None,
-    )
-
-
-def _judged(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) -> Judged:
-    """A row without an instance names no class: an unparseable verdict."""
-    cases = cases_of(run.examples, run.predictions)
-    if form == "value":
-        stream = judge.stream([case.text for case in cases], Judgement)
-        tracked = track(stream, total=len(cases), unit="verdicts")
-        items = sorted(tracked, key=lambda item: item.index)
-        found = [None if item.value is None else item.value.verdict for item in items]
-        return Judged(name, form, cases, found)
-    names = {e.category: list(p) for e, p in zip(run.examples, run.predictions, strict=True)}
-    whole = judge.stream(
-        product_cases(run.examples, run.predictions),
-        {category: product_judgement(own) for category, own in names.items()},
-        category="category",
-        text="text",
-        template=PRODUCT_TEMPLATE,
-        decoding="autoregressive",
-    )
-    said: dict[int, list[Any]] = {}
-    for item in track(whole, total=len(run.examples), unit="products"):
-        own = names[run.examples[item.index].category]
-        values = [field.value for field in item.fields.values()]
-        said[item.index] = values[1:] if values else [None] * len(own)
-    return Judged(name, form, cases, [v for place in sorted(said) for v in said[place]])
 
 
 def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
@@ -370,24 +236,3 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
         echo(json.dumps(sides | asdict(found), indent=2))
     else:
         show_comparison(found, *names)
-
-
-def _setting(extractor: Extractor) -> str:
-    """Model shape, dtype and hardware: without them a speed says nothing."""
-    import platform
-
-    import torch
-
-    model = extractor.model
-    if isinstance(model, RemoteModel):
-        return f"{model.name}, {model.client.url} ({model.served.kind})"
-    parameters = sum(p.numel() for p in model.model.parameters()) / 1e6
-    place = (
-        torch.cuda.get_device_name(model.device)
-        if model.device.type == "cuda"
-        else f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
-    )
-    return (
-        f"{type(model.model).__name__}, {parameters:.1f} M parameters, "
-        f"{str(model.dtype).removeprefix('torch.')}, {place}"
-    )

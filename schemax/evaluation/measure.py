@@ -1,0 +1,174 @@
+"""One setting of an extractor on annotated documents: read, timed, scored, judged by a model."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from schemax.compiler.few_shot import FewShotExample
+from schemax.evaluation.examples import Example, shown_record
+from schemax.evaluation.judge import (
+    PRODUCT_TEMPLATE,
+    JudgeForm,
+    Judgement,
+    cases_of,
+    product_cases,
+    product_judgement,
+)
+from schemax.evaluation.runs import EvaluationRun, Judged
+from schemax.evaluation.schemas import parts_of
+from schemax.evaluation.scores import by_attribute, labelled, score_predictions
+from schemax.extractor import Extractor
+from schemax.progress import track
+from schemax.results import Extraction
+from schemax.results.lists import without_items
+from schemax.servers.remote import RemoteModel
+from schemax.tokens import FinishReason
+
+ALONE = "+alone"
+_WARM_UP = 16
+
+Pairs = Mapping[str, Sequence[FewShotExample]]
+"""Examples by category, as the extractor takes them."""
+
+
+def measure(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    name: str,
+    settings: Mapping[str, Any],
+    shots: int | None,
+    pairs: Pairs | None,
+) -> EvaluationRun:
+    """Reads the examples' documents in one setting and scores what was read; times all of it.
+
+    name: of the decoding, with `ALONE` behind it where every field is asked for by itself.
+    settings: of `Extractor.stream`; shots: how many examples a prompt shows at most; pairs: these.
+    """
+    records = [shown_record(example) for example in examples]
+    asked = parts_of(schemas) if name.endswith(ALONE) else [schemas]
+
+    def run(count: int) -> list[list[Extraction[Any]]]:
+        """By product: what was read of it, in one piece or field by field."""
+        found: list[list[Extraction[Any]]] = [[] for _ in records[:count]]
+        for part in asked:
+            places = [n for n, record in enumerate(records[:count]) if record["category"] in part]
+            chosen = [records[n] for n in places]
+            own = _examples_of(pairs, part)
+            stream = extractor.stream(chosen, part, category="category", examples=own, **settings)
+            for item in stream:
+                found[places[item.index]].append(item)
+        return found
+
+    run(_WARM_UP)
+    started = time.perf_counter()
+    found = run(len(records))
+    seconds = time.perf_counter() - started
+    items = [item for parts in found for item in parts]
+    values = [
+        {name: field.value for item in parts for name, field in item.fields.items()}
+        for parts in found
+    ]
+    predictions = labelled(examples, values, schemas)
+    sure = [
+        {name: field.confidence for item in parts for name, field in item.fields.items()}
+        for parts in found
+    ]
+    legal = [
+        field.legal_probability
+        for item in items
+        for field in item.fields.values()
+        if field.legal_probability is not None
+    ]
+    ends = Counter(
+        field.finish_reason for item in items for field in without_items(item.fields).values()
+    )
+    return EvaluationRun(
+        decoding=name,
+        shots=shots,
+        examples=examples,
+        predictions=predictions,
+        confidences=by_attribute(examples, sure, schemas),
+        scores=score_predictions(examples, predictions),
+        passes=mean(sum(item.steps for item in parts) for parts in found),
+        seconds=seconds,
+        finish_reasons={reason: ends[reason] for reason in get_args(FinishReason)},
+        invalid_fields=sum(
+            len({error.field for error in item.errors if error.field is not None}) for item in items
+        ),
+        invalid_rows=sum(any(item.errors for item in parts) for parts in found),
+        failed_rows=sum(not all(item.ok for item in parts) for parts in found),
+        legal_mass=mean(legal) if legal else None,
+    )
+
+
+def judge_run(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) -> Judged:
+    """Has a model, called `name`, judge what a run predicted.
+
+    A row without an instance names no class: an unparseable verdict.
+    """
+    cases = cases_of(run.examples, run.predictions)
+    if form == "value":
+        stream = judge.stream([case.text for case in cases], Judgement)
+        tracked = track(stream, total=len(cases), unit="verdicts")
+        items = sorted(tracked, key=lambda item: item.index)
+        found = [None if item.value is None else item.value.verdict for item in items]
+        return Judged(name, form, cases, found)
+    names = {e.category: list(p) for e, p in zip(run.examples, run.predictions, strict=True)}
+    whole = judge.stream(
+        product_cases(run.examples, run.predictions),
+        {category: product_judgement(own) for category, own in names.items()},
+        category="category",
+        text="text",
+        template=PRODUCT_TEMPLATE,
+        decoding="autoregressive",
+    )
+    said: dict[int, list[Any]] = {}
+    for item in track(whole, total=len(run.examples), unit="products"):
+        own = names[run.examples[item.index].category]
+        values = [field.value for field in item.fields.values()]
+        said[item.index] = values[1:] if values else [None] * len(own)
+    return Judged(name, form, cases, [v for place in sorted(said) for v in said[place]])
+
+
+def setting_of(extractor: Extractor) -> str:
+    """Model shape, dtype and hardware: without them a speed says nothing."""
+
+    import torch
+
+    model = extractor.model
+    if isinstance(model, RemoteModel):
+        return f"{model.name}, {model.client.url} ({model.served.kind})"
+    parameters = sum(p.numel() for p in model.model.parameters()) / 1e6
+    place = (
+        torch.cuda.get_device_name(model.device)
+        if model.device.type == "cuda"
+        else f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    )
+    return (
+        f"{type(model.model).__name__}, {parameters:.1f} M parameters, "
+        f"{str(model.dtype).removeprefix('torch.')}, {place}"
+    )
+
+
+def _examples_of(pairs: Pairs | None, part: Mapping[str, type[BaseModel]]) -> Pairs | None:
+    """Of schemas that are parts of others: what the examples of these state of their fields."""
+    return pairs and {
+        category: [(text, _own(value, part[category])) for text, value in pairs[category]]
+        for category in part
+        if category in pairs
+    }
+
+
+def _own(value: Any, part: type[BaseModel]) -> Any:
+    if isinstance(value, part):
+        return value
+    stated = part.model_fields.keys() & value.model_fields_set
+    return {name: getattr(value, name) for name in stated}
