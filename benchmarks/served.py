@@ -20,7 +20,13 @@ from unittest.mock import patch
 
 from schemax.attributes import Attribute
 from schemax.benchmark.engines.base import BenchmarkError, EngineOptions
-from schemax.benchmark.engines.generate import Generate, behind, copied_cache, prefix_cache
+from schemax.benchmark.engines.generate import (
+    Generate,
+    behind,
+    cache_arguments,
+    copied_cache,
+    prefix_cache,
+)
 from schemax.benchmark.engines.replay import Replay
 from schemax.benchmark.workload import Category, Ids, Listing, Workload
 from schemax.catalog import load_schema
@@ -189,7 +195,7 @@ def _generated(engine: Generate, work: Workload) -> float:
     inputs = behind(instruction, [rest], work.eos_id, engine.module.device)
     replay = Replay(inputs[0], [work.output(listing)], work.eos_id)
     began = time.perf_counter()
-    (row,) = engine.generated(*inputs, replay, work, past_key_values=cache)
+    (row,) = engine.generated(*inputs, replay, work, **cache_arguments(engine.module, cache))
     seconds = time.perf_counter() - began
     if row != work.output(listing):
         raise BenchmarkError("generate wrote something else")

@@ -12,6 +12,7 @@ from schemax.benchmark.engines.generate import (
     Replayed,
     alike_batches,
     behind,
+    cache_arguments,
     copied_cache,
     left_padded,
     prefix_cache,
@@ -71,8 +72,7 @@ class PerAttributeCached(PerAttribute):
             input_ids=stems[:, len(instruction) :],
             attention_mask=stem_mask,
             position_ids=places,
-            past_key_values=cache,
-            use_cache=True,
+            **cache_arguments(self.module, cache),
         )
         cache.batch_repeat_interleave(repeats)
         # Padding between a document and a shorter key is masked, and takes no position.
@@ -81,5 +81,5 @@ class PerAttributeCached(PerAttribute):
         mask = torch.cat([stem_mask.repeat_interleave(repeats, 0), key_mask], dim=1)
         answers = [answer for listing in listings for answer in listing.answers]
         replay = self.replay((), answers, input_ids, work)
-        rows = self.generated(input_ids, mask, replay, work, past_key_values=cache)
+        rows = self.generated(input_ids, mask, replay, work, **cache_arguments(self.module, cache))
         return [tuple(rows[at : at + repeats]) for at in range(0, len(rows), repeats)]

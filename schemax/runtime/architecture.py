@@ -57,7 +57,6 @@ def examine(model: Any) -> Architecture:
     config = model.config.get_text_config()
     parameters = inspect.signature(type(model).forward).parameters
     kinds = _layer_counts(config)
-    names = ("past_key_values", "cache_params", "state")
     return Architecture(
         layer_counts=kinds,
         heads=_heads(config, kinds),
@@ -66,13 +65,23 @@ def examine(model: Any) -> Architecture:
         switch=_switch(config),
         max_positions=_max_positions(config),
         max_tokens=_max_tokens(config),
-        state_name=next((name for name in names if name in parameters), None),
+        state_name=state_name(model),
         takes_positions="position_ids" in parameters,
         uneven_steps=any(
             getattr(module, "time_step_limit", (0.0,))[0] > 0 for module in model.modules()
         ),
         obstacle=_obstacle(model, config, kinds),
     )
+
+
+def state_name(model: Any) -> str | None:
+    """The argument, and the part of the output, that carries what has been read; None without.
+
+    transformers calls it `cache` for most models from 5.24 on; models differed before.
+    """
+    parameters = inspect.signature(type(model).forward).parameters
+    names = ("cache", "past_key_values", "cache_params", "state")
+    return next((name for name in names if name in parameters), None)
 
 
 def decoder_of(model: Any) -> Any:

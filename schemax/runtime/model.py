@@ -60,6 +60,7 @@ class DecoderModel(LanguageModel):
             )
         self.num_layers: int = self.config.num_hidden_layers
         self._by_type = takes_masks_by_type(model)
+        self._cache_name = self.architecture.state_name or "past_key_values"
         self.bytes_per_token = 0
         self._spans = tuple(self.architecture.spans.items())
         self._prefixes: OrderedDict[PrefixKey, PrefixKV] = OrderedDict()
@@ -126,8 +127,8 @@ class DecoderModel(LanguageModel):
                 input_ids=batch.input_ids[None],
                 position_ids=batch.position_ids[None],
                 attention_mask=self._stand_ins(),
-                past_key_values=cache,
                 use_cache=True,
+                **{self._cache_name: cache},
             )
         logits: Tensor = output.logits[0].to(self.device)
         return logits

@@ -14,6 +14,7 @@ from transformers import DynamicCache, GenerationConfig, LogitsProcessorList, St
 from schemax.benchmark.engines.base import Emitted, Engine, EngineOptions
 from schemax.benchmark.engines.replay import Replay, ReplayStop
 from schemax.benchmark.workload import Ids, Workload
+from schemax.runtime.architecture import state_name
 
 
 class Replayed(Engine):
@@ -53,9 +54,8 @@ class Replayed(Engine):
                 rests = [prompts[place][len(instruction) :] for place in places]
                 inputs = behind(instruction, rests, work.eos_id, self.module.device)
                 replay = self.replay(places, [answers[p] for p in places], inputs[0], work)
-                rows = self.generated(
-                    *inputs, replay, work, past_key_values=copied_cache(cache, len(places))
-                )
+                own_cache = cache_arguments(self.module, copied_cache(cache, len(places)))
+                rows = self.generated(*inputs, replay, work, **own_cache)
                 found.update(zip(places, rows, strict=True))
         return [found[place] for place in range(len(prompts))]
 
@@ -107,8 +107,13 @@ def prefix_cache(module: Any, ids: Ids) -> DynamicCache:
     if ids:
         with torch.inference_mode():
             read = torch.tensor([ids], device=module.device)
-            module.base_model(input_ids=read, past_key_values=cache, use_cache=True)
+            module.base_model(input_ids=read, **cache_arguments(module, cache))
     return cache
+
+
+def cache_arguments(module: Any, cache: DynamicCache) -> dict[str, Any]:
+    """The arguments by which a model goes on from a cache, as its transformers names them."""
+    return {state_name(module) or "past_key_values": cache, "use_cache": True}
 
 
 def copied_cache(cache: DynamicCache, rows: int) -> DynamicCache:
