@@ -80,10 +80,10 @@ def _fits(attribute: Attribute, value: Any, text: str) -> bool:
 def _is_one(attribute: Attribute, value: Any, text: str) -> bool:
     if attribute.choices:
         return value in attribute.choices
-    if attribute.kind == "string":
+    if attribute.is_text:
         return isinstance(value, str) and value in text
     if attribute.kind == "boolean":
         return isinstance(value, bool)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # In the unit of the text, which the field's unit is read from.
-    return is_number and attribute.kind in ("integer", "number") and f"{value:g}" in text
+    return is_number and attribute.is_number and f"{value:g}" in text

@@ -300,7 +300,7 @@ def _typed(leaf: Leaf, value: Any) -> Scalar:
         return text_of(value)
     if leaf.attribute.kind == "boolean":
         return TypeAdapter(bool).validate_python(value)
-    if leaf.attribute.kind in ("integer", "number"):
+    if leaf.attribute.is_number:
         try:
             return Decimal(value)
         except InvalidOperation:

@@ -31,10 +31,10 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from schemax.attributes import compile_attributes
 from schemax.compiler.grammars import check_grammar, left_to_validation, may_be_null, slot_grammar
 from schemax.compiler.patterns import Unsupported, is_found, spelled
-from schemax.compiler.ranges import INTEGER_DIGITS, NUMBER_DIGITS
-from schemax.compiler.slot_specs import _WIDEST
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, get_format
+from schemax.scalars import SCALARS
+from schemax.scalars.ranges import INTEGER_DIGITS, NUMBER_DIGITS
 
 
 def is_valid(annotation: Any, value: Any) -> bool:
@@ -331,8 +331,8 @@ def test_a_format_that_says_how_it_writes(lines_format: OutputFormat) -> None:
 
 
 def test_numbers_fit_their_budgets() -> None:
-    assert len(_WIDEST["integer"][0]) == len("-") + INTEGER_DIGITS
-    assert len(_WIDEST["number"][0]) == len("-.") + NUMBER_DIGITS
+    assert len(SCALARS["integer"].widest[0]) == len("-") + INTEGER_DIGITS
+    assert len(SCALARS["number"].widest[0]) == len("-.") + NUMBER_DIGITS
 
 
 @pytest.mark.parametrize("name", FORMATS)

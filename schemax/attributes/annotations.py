@@ -7,8 +7,7 @@ import typing
 from collections import abc, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import date
 from enum import Enum
 from typing import Annotated, Any, ForwardRef, Literal, get_args, get_origin
 
@@ -23,30 +22,18 @@ from schemax.attributes.constraints import constraints_of, misplaced
 from schemax.attributes.field_type import (
     MOST_MEMBERS,
     FieldType,
-    Scalar,
+    Kind,
     UnsupportedType,
     distinct,
     samples_of,
     unlike,
 )
 from schemax.attributes.unions import union_type
+from schemax.scalars import SCALARS
 
-_KINDS: Mapping[Any, Scalar] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    Decimal: "number",
-    bool: "boolean",
-    date: "date",
-    datetime: "datetime",
-}
-_JSON_KINDS: Mapping[str, Scalar] = {
-    "date": "date",
-    "datetime": "datetime",
-    "string": "string",
-    "integer": "integer",
-    "number": "number",
-    "boolean": "boolean",
+_KINDS: Mapping[Any, Kind] = {one: kind.name for kind in SCALARS.values() for one in kind.types}
+_JSON_KINDS: Mapping[tuple[str, str | None], Kind] = {
+    document: kind.name for kind in SCALARS.values() for document in kind.json_types
 }
 _LISTS = (
     *(list, set, frozenset, deque),
@@ -189,7 +176,7 @@ def _list_type(item: Any) -> FieldType:
     return replace(field_type, is_list=True, nullable=False)
 
 
-def _other_kind(annotation: Any, bare: Any) -> Scalar:
+def _other_kind(annotation: Any, bare: Any) -> Kind:
     """The kind of a type that only Pydantic knows, by its JSON Schema."""
     if isinstance(bare, (str, ForwardRef)):
         name = bare if isinstance(bare, str) else bare.__forward_arg__
@@ -203,10 +190,9 @@ def _other_kind(annotation: Any, bare: Any) -> Scalar:
         )
     document = _json_schema_of(annotation)
     kind = str(document.get("type"))
-    if kind == "string":
-        kind = {"date": "date", "date-time": "datetime"}.get(str(document.get("format")), kind)
-    if kind in _JSON_KINDS:
-        return _JSON_KINDS[kind]
+    for form in (document.get("format"), None):
+        if (kind, form) in _JSON_KINDS:
+            return _JSON_KINDS[kind, form]
     if bare is Any or bare is object:
         raise UnsupportedType("Any says nothing about the value; name its type, such as str")
     if kind == "object":

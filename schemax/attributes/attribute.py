@@ -8,6 +8,7 @@ from typing import Any
 from schemax.attributes.after import Path
 from schemax.attributes.constraints import Constraints
 from schemax.attributes.field_type import FieldType, Kind
+from schemax.scalars import SCALARS, Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,25 @@ class Attribute:
     def is_kind(self) -> bool:
         """Whether it asks which model of a union is meant."""
         return bool(self.kinds)
+
+    @property
+    def scalar(self) -> Scalar | None:
+        """What is known of its kind; None of a union, whose variants have it, and of models."""
+        return SCALARS.get(self.kind)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its values are words of the document."""
+        return self.scalar is not None and self.scalar.is_text
+
+    @property
+    def is_number(self) -> bool:
+        return self.scalar is not None and self.scalar.is_number
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether its slot writes one of known words, a choice or yes and no."""
+        return self.scalar is not None and self.scalar.is_sure
 
     @property
     def variants(self) -> tuple[Attribute, ...]:

@@ -46,7 +46,7 @@ def unit_of(field: FieldInfo, field_type: FieldType) -> str | None:
     unit = own_settings(field).get("unit")
     if unit is None:
         return None
-    if field_type.kind not in ("integer", "number"):
+    if field_type.scalar is None or not field_type.scalar.is_number:
         raise UnsupportedType("unit applies to numbers only; remove it, or declare a number")
     try:
         check_unit(unit)

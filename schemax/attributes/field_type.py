@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
-from typing import Any, Literal
+from typing import Any, TypeAlias
 
 from schemax.attributes.constraints import Constraints
+from schemax.scalars import SCALARS, Scalar
 
-Scalar = Literal["string", "integer", "number", "boolean", "date", "datetime", "enum", "union"]
-Kind = Literal[Scalar, "model"]
+Kind: TypeAlias = str
+"""A name in `schemax.scalars.SCALARS`; "union" of several such, "model" of a nested class."""
 
 
 class UnsupportedType(Exception):
@@ -36,7 +36,7 @@ class FieldType:
     is_one_or_several: of a list, one item of which may stand for it: X | list[X].
     """
 
-    kind: Scalar | None = None
+    kind: Kind | None = None
     choices: tuple[tuple[str, Any], ...] = ()
     is_list: bool = False
     nullable: bool = False
@@ -47,15 +47,15 @@ class FieldType:
     is_mapping: bool = False
     is_one_or_several: bool = False
 
+    @property
+    def scalar(self) -> Scalar | None:
+        """What is known of its kind; None of a union, whose members have it, and of models."""
+        return SCALARS.get(self.kind or "")
 
-_SAMPLES: Mapping[Any, tuple[Any, ...]] = {
-    # Also of types that Pydantic reads texts as.
-    "string": ("a", "01:00", "https://a.b", "00000000-0000-4000-8000-000000000000"),
-    "integer": (1,),
-    "number": (1,),
-    "date": (date(2000, 1, 1),),
-    "datetime": (datetime(2000, 1, 1),),
-}
+    @property
+    def is_text(self) -> bool:
+        """Whether a value or item is words of the document."""
+        return self.scalar is not None and self.scalar.is_text
 
 
 def samples_of(field_type: FieldType) -> list[Any]:
@@ -72,7 +72,7 @@ def samples_of(field_type: FieldType) -> list[Any]:
     if field_type.kind == "enum":
         return [value for _, value in field_type.choices]
     members = field_type.members or (field_type,)
-    return [sample for one in members for sample in _SAMPLES.get(one.kind, ())]
+    return [sample for one in members if one.scalar for sample in one.scalar.samples]
 
 
 def unlike(types: Sequence[FieldType]) -> tuple[FieldType, ...]:

@@ -99,25 +99,13 @@ def kinds_of(models: Sequence[type[Any]]) -> Kinds:
     return Kinds(name, False, name.rstrip("_"), None, names, names, owners)
 
 
-_BARE_NAMES = {
-    "string": "text",
-    "integer": "number",
-    "number": "number",
-    "boolean": "yes or no",
-    "date": "date",
-    "datetime": "time",
-    "enum": "choice",
-    "union": "value",
-}
-
-
 def _bare_name(model: type[Any], taken: Container[str]) -> str:
     """What the kind of a scalar, a list or a dict is called, beside models.
 
     taken: what fields of these are called, among which the value itself is asked for.
     """
     found = field_type_of(annotation_of(fields_of(model)["root"]))
-    name = _BARE_NAMES.get(str(found.kind), "")
+    name = found.scalar.word if found.scalar else "value"
     if found.is_list:
         name = "dict" if found.is_mapping else "list"
     while name in taken:

@@ -13,7 +13,6 @@ from schemax.attributes.attribute import Attribute
 from schemax.attributes.classes import is_judged_by_class
 from schemax.attributes.field_type import FieldType, UnsupportedType
 from schemax.messages import clipped
-from schemax.reading.scalars import read_scalar
 
 
 def misfits_of(
@@ -84,11 +83,10 @@ def _misfit(reader: Any, example: Any, field_type: FieldType, unit: str | None) 
 
 def _read(example: Any, field_type: FieldType, unit: str | None) -> Any:
     """What is read into the text that the model is shown."""
-    if field_type.kind == "string" and isinstance(example, (bool, int, float)):
+    scalar = field_type.scalar
+    if field_type.is_text and isinstance(example, (bool, int, float)):
         return text_of(example)
-    return (
-        read_scalar(field_type.kind, example, unit).value if isinstance(example, str) else example
-    )
+    return scalar.read(example, unit).value if scalar and isinstance(example, str) else example
 
 
 def _faults(reader: TypeAdapter[Any], value: Any) -> dict[str, str]:

@@ -179,7 +179,7 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
             "name": attribute.name,
             "shown": " > ".join(attribute.labels),
             "type": f"list of {name}" if attribute.is_list else name,
-            "extractive": attribute.path in copied and attribute.kind == "string",
+            "extractive": attribute.path in copied and attribute.is_text,
             "nullable": attribute.nullable,
             "k_max": k_max,
             "key": key,
@@ -264,7 +264,6 @@ _UNITS = frozenset({"unit", "units", "uom", "currency", "measure"})
 _REASONS = frozenset(
     {"reason", "reasons", "reasoning", "rationale", "explanation", "justification", "evidence"}
 )
-_NUMBERS, _CHOICES = ("integer", "number"), ("enum", "boolean")
 
 
 def hints(attributes: Sequence[Attribute]) -> Iterator[str]:
@@ -275,15 +274,15 @@ def hints(attributes: Sequence[Attribute]) -> Iterator[str]:
             continue
         beside = [other for other in attributes if other.path[:-1] == field.path[:-1]]
         free = [o for o in beside if o is not field and field.path not in o.after]
-        if _words(field) & _UNITS and field.kind in ("string", "enum"):
-            numbers = [other for other in free if other.kind in _NUMBERS]
+        if _words(field) & _UNITS and (field.is_text or field.choices):
+            numbers = [other for other in free if other.is_number]
             before = [other for other in numbers if beside.index(other) < beside.index(field)]
             # "weight unit" is that of "weight"; else it is the closest one's.
             near = [other for other in numbers if _words(other) & _words(field)]
             if found := near or before[::-1] or numbers:
                 yield _hint(field, found[0])
-        elif field.kind in _CHOICES:
-            reasons = [o for o in free if o.kind == "string" and _words(o) & _REASONS]
+        elif field.is_sure:
+            reasons = [o for o in free if o.is_text and _words(o) & _REASONS]
             if reasons:
                 yield _hint(field, reasons[0])
     for field in attributes:

@@ -68,7 +68,7 @@ def choices_of(
     values = attribute.choice_values if attribute.kind == "enum" else (True, False)
     pairs = [(value, value) for value in values]
     pairs += [(text, value) for text, value in zip(attribute.choices, values, strict=False)]
-    if attribute.kind == "boolean" and not attribute.strict:
+    if not attribute.choices and not attribute.strict:
         pairs += spellings().items()
     if may_be_null(attribute):
         pairs.append((None, None))

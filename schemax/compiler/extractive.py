@@ -61,7 +61,7 @@ def copying_of(
     ways = [_way(form, tails, null) for form in spelling.texts]
     is_all = any(way.head == b" " for way in ways)
     # A number that looks like a text need not be written as the document writes it.
-    if not all(way.marker for way in ways) or (is_all and attribute.kind != "string"):
+    if not all(way.marker for way in ways) or (is_all and not attribute.is_text):
         return None
     ways.sort(key=lambda way: -len(way.head))
     return _shared(Copying(tuple(ways), is_all, codec, vocab_size))
@@ -75,10 +75,10 @@ def _shared(copying: Copying) -> Copying:
 
 def _is_free(attribute: Attribute) -> bool:
     """Whether any text may be written, and beside texts no value but numbers."""
-    kinds = {one.kind for one in attribute.variants}
-    texts = [one for one in attribute.variants if one.kind == "string"]
+    texts = [one for one in attribute.variants if one.is_text]
+    is_plain = all(one.is_text or one.is_number for one in attribute.variants)
     takes_all = not any(one.constraints for one in texts) if texts else reads_texts(attribute)
-    return takes_all and not attribute.is_list and kinds <= {"string", "integer", "number"}
+    return takes_all and not attribute.is_list and is_plain
 
 
 def _way(form: Form, tails: Sequence[str], null: bytes) -> Way:

@@ -216,7 +216,7 @@ def _bare(value: Any) -> Any:
 
 def _scalar(attribute: Attribute, value: Any) -> Scalar:
     value = _bare(value)
-    is_number = any(one.kind == "number" for one in attribute.variants)
+    is_number = any(one.is_number and one.kind != "integer" for one in attribute.variants)
     if isinstance(value, float) and is_number and value.is_integer():
         # 55 in a text is 55.0 in a float field. Beyond 2 ** 53 not every digit is known.
         return int(value) if abs(value) <= 2**53 else value

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date
 from functools import lru_cache
-from itertools import chain
 from typing import Any
 
 from schemax.attributes import Attribute
@@ -25,20 +24,10 @@ from schemax.attributes.constraints import LIST_KEYWORDS
 from schemax.attributes.patterns import states_of
 from schemax.compiler.free_text import TextForm, text_form
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
-from schemax.compiler.ranges import (
-    DATE,
-    NEVER,
-    TIME,
-    ZONE,
-    all_of,
-    any_of,
-    days,
-    is_expressed,
-    number,
-)
 from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
-from schemax.reading.booleans import spellings
+from schemax.scalars import SCALARS
+from schemax.scalars.ranges import NEVER, all_of, any_of
 
 _LENGTH_KEYWORDS = ("minLength", "maxLength")
 
@@ -91,14 +80,14 @@ def reads_texts(attribute: Attribute) -> bool:
 
     Choices and booleans are known, and a slot writes one of them (docs/typed.md).
     """
-    is_open = attribute.kind in ("integer", "number", "date", "datetime")
+    is_open = attribute.scalar is not None and attribute.scalar.is_open
     return not attribute.strict and (is_open or attribute.is_list)
 
 
 def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextForm | None:
     """How the attribute's texts are written, if every text is allowed and written in one way."""
     spelling = spelling_of(output_format)
-    texts = [one for one in attribute.variants if one.kind == "string" and not one.constraints]
+    texts = [one for one in attribute.variants if one.is_text and not one.constraints]
     is_free = bool(texts) and not attribute.is_list
     return text_form(spelling) if spelling and (is_free or reads_texts(attribute)) else None
 
@@ -179,13 +168,12 @@ def spelling_of(output_format: OutputFormat) -> Spelling | None:
 
 def _why_not(attribute: Attribute, keyword: str, value: Any) -> str | None:
     """None if the grammar keeps the condition, else why not, as far as there is more to say."""
-    kind = attribute.kind
     if keyword == "minItems" and ("uniqueItems", True) in attribute.constraints and value > 1:
         return " of different items"
     if keyword in LIST_KEYWORDS:
         # uniqueItems too: a set drops what it is given twice.
         return "" if value > _MOST_COUNTED_ITEMS and not attribute.two_phase else None
-    if kind == "string" and keyword == "pattern":
+    if attribute.is_text and keyword == "pattern":
         if len(value) > _LONGEST_PATTERN:
             return f" (more than {_LONGEST_PATTERN:,} characters)"
         if states_of(value) - len(value) > _MOST_REPEATED:
@@ -196,11 +184,12 @@ def _why_not(attribute: Attribute, keyword: str, value: Any) -> str | None:
         except Unsupported as error:
             return f" ({error})"
         return None
-    if kind == "string" and keyword in _LENGTH_KEYWORDS:
+    if attribute.is_text and keyword in _LENGTH_KEYWORDS:
         has_pattern = any(word == "pattern" for word, _ in attribute.constraints)
         longest = _LONGEST_COUNTED_OF_PATTERN if has_pattern else _LONGEST_COUNTED
         return None if value <= longest else ""
-    return None if is_expressed(kind, keyword, value) else ""
+    is_kept = attribute.scalar is not None and attribute.scalar.keeps(keyword, value)
+    return None if is_kept else ""
 
 
 class _Value:
@@ -229,33 +218,21 @@ class _Value:
 
     def items(self) -> Iterator[str]:
         """All ways to write one value, or one item of a list."""
-        kind = self.attribute.kind
-        if kind == "union":
-            for one in self.attribute.variants:
-                yield from self.of(one).items()
-        elif kind == "enum":
-            # The choice as such, and its text: a number among choices may be written as either.
-            both = chain(self.attribute.choice_values, self.attribute.choices)
-            yield from dict.fromkeys(_exactly(self.literal(choice)) for choice in both)
-        elif kind == "boolean":
-            yield from (_exactly(self.literal(word)) for word in (True, False))
-            if not self.literals:
-                yield from (_exactly(self.literal(word)) for word in spellings())
-        elif kind == "string":
-            forms = self.spelling.items if self.attribute.is_list else self.spelling.texts
-            yield from (self.text(form) for form in forms)
-            exceptions = filter(self.is_met, self.spelling.exceptions)
-            yield from (_exactly(self.literal(text)) for text in exceptions)
-        elif kind == "date":
-            yield self.around(date(2026, 12, 31), days(self.conditions))
-        elif kind == "datetime":
-            zone = dict(self.conditions).get("tz_constraint")
-            behind = {"aware": ZONE, "naive": ""}.get(str(zone), f"{ZONE}?")
-            yield self.around(datetime(2026, 12, 31), f"/{DATE}T{TIME}{behind}/")
-            if zone != "aware":  # which takes midnight
-                yield self.around(date(2026, 12, 31), f"/{DATE}/")
-        else:
-            yield self.around(5, number(kind, self.conditions))
+        for one in self.attribute.variants:
+            yield from SCALARS[one.kind].terminals(self if one is self.attribute else self.of(one))
+
+    def texts(self) -> Iterator[str]:
+        forms = self.spelling.items if self.attribute.is_list else self.spelling.texts
+        yield from (self.text(form) for form in forms)
+        yield from self.words(filter(self.is_met, self.spelling.exceptions))
+
+    def choices(self) -> Iterator[str]:
+        # The choice as such, and its text: a number among choices may be written as either.
+        both = (*self.attribute.choice_values, *self.attribute.choices)
+        yield from dict.fromkeys(self.words(both))
+
+    def words(self, values: Iterable[Any]) -> Iterator[str]:
+        return (_exactly(self.literal(value)) for value in values)
 
     def of(self, one: Attribute) -> _Value:
         return _Value(one, self.format, self.spelling, self.literals)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 from schemax.attributes import Attribute
 from schemax.compiler.grammars import may_be_null
-
-_TYPES: Mapping[str, Any] = MappingProxyType(
-    {
-        "date": {"type": "string", "format": "date"},
-        "datetime": {"type": "string", "format": "date-time"},
-    }
-)
+from schemax.scalars import SCALARS
 
 
 def output_schema(attributes: Sequence[Attribute]) -> dict[str, Any]:
@@ -44,9 +37,10 @@ def _member(group: dict[str, Any], label: str, schema: dict[str, Any]) -> dict[s
 
 
 def _scalar(attribute: Attribute) -> dict[str, Any]:
-    if attribute.kind == "enum":
+    if attribute.choices:
         return {"type": "string", "enum": list(attribute.choices)}
-    return dict(_TYPES.get(attribute.kind, {"type": attribute.kind}))
+    kind, form = SCALARS[attribute.kind].output
+    return {"type": kind} | ({"format": form} if form else {})
 
 
 def _value(attribute: Attribute) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import TemplateError
 from schemax.messages import warn
 from schemax.resources import resource_dir
+from schemax.scalars import SCALARS
 
 TemplateLike = str | Path | jinja2.Template | Conversation
 
@@ -328,18 +329,6 @@ def _shown(attribute: Attribute) -> Iterator[ShownAttribute]:
             yield from _shown(replace(leaf, labels=(*attribute.labels, *leaf.labels)))
 
 
-_TYPE_NAMES = {
-    "string": "text",
-    "integer": "whole number",
-    "number": "number",
-    "boolean": "true or false",
-    "date": "date (YYYY-MM-DD)",
-    "datetime": "date and time (YYYY-MM-DDTHH:MM:SS)",
-    "enum": "one of the choices",
-    "model": "object",
-}
-
-
 def _type_name(attribute: Attribute) -> str:
     if attribute.positions:
         return f"list of {', '.join(map(_value_name, attribute.places))}, in this order"
@@ -351,6 +340,6 @@ def _type_name(attribute: Attribute) -> str:
 
 def _value_name(attribute: Attribute) -> str:
     if not attribute.members:
-        return _TYPE_NAMES[attribute.kind]
-    names = (one.choices or [_TYPE_NAMES[one.kind]] for one in attribute.variants)
+        return attribute.scalar.shown if attribute.scalar else "object"
+    names = (one.choices or [SCALARS[one.kind].shown] for one in attribute.variants)
     return " or ".join(chain.from_iterable(names))

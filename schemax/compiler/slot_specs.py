@@ -27,6 +27,7 @@ from schemax.compiler.lone_spaces import lone_spaces
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat, StopRule, Writable
+from schemax.scalars import SCALARS
 from schemax.tokens import SlotSpec, StopTable
 
 
@@ -90,7 +91,7 @@ class Compiling:
             grammar = TokenGrammar(
                 text,
                 is_typed(attribute) and not reads_texts(attribute),
-                attribute.kind in ("enum", "boolean") and not attribute.is_list,
+                attribute.is_sure and not attribute.is_list,
                 self.codec,
                 self.eos_ids,
                 self.vocab_size,
@@ -122,7 +123,7 @@ def is_typed(attribute: Attribute) -> bool:
     if attribute.members:
         return all(map(is_typed, attribute.variants))
     patterns = any(keyword == "pattern" for keyword, _ in attribute.constraints)
-    return attribute.kind != "string" or patterns
+    return not attribute.is_text or patterns
 
 
 @lru_cache(maxsize=1024)
@@ -197,18 +198,6 @@ class _Tokens:
 
 DEFAULT_K_MAX = 30
 
-# The longest values worth waiting for, per type; anything longer is a model gone astray. As
-# literals, and as people write them.
-_WIDEST = {
-    "integer": ("-1234567890123", "-1,234,567,890,123 square metres"),
-    "number": ("-1234567890.12345", "-1,234,567,890.12345 square metres"),
-    "boolean": ("false", "FALSE"),
-    "date": ('"2026-12-31"', "Wednesday, the 31st of December 2026"),
-    "datetime": (
-        '"2026-12-31T23:59:59.123456+00:00"',
-        "Wednesday, the 31st of December 2026, 11:59:59 p.m. UTC",
-    ),
-}
 LIST_ITEMS = 8
 """Of a list that is written in one piece, so many items are worth waiting for."""
 
@@ -220,11 +209,11 @@ def slot_budget(attribute: Attribute, compiling: Compiling) -> int:
         return named
     if attribute.members:
         return max(slot_budget(one, compiling) for one in attribute.variants)
-    if attribute.kind == "string":
-        return DEFAULT_K_MAX * (2 if attribute.is_list else 1)
     forms: Sequence[str] = attribute.choices
-    if attribute.kind != "enum":
-        forms = _WIDEST[attribute.kind][: 1 if attribute.strict else 2]
+    if not forms:
+        forms = SCALARS[attribute.kind].widest[: 1 if attribute.strict else 2]
+    if not forms:
+        return DEFAULT_K_MAX * (2 if attribute.is_list else 1)
     item = max(map(compiling.num_tokens, forms))
     null = compiling.num_tokens(None)
     return max(item * (LIST_ITEMS if attribute.is_list else 1), null) + 1

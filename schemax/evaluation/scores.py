@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -16,7 +14,6 @@ from schemax.evaluation.examples import Example
 from schemax.evaluation.intervals import Counts, count_by_product
 from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, is_null, outcome_of
 from schemax.labels import Label, as_text, named_rows, titles_of
-from schemax.reading.scalars import read_scalar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -119,21 +116,14 @@ def _as_labelled(attribute: Attribute, text: str | None, label: Label) -> str | 
     return next((one for one in stated if _value_of(attribute, one) == value), text)
 
 
-def _value_of(attribute: Attribute, text: str) -> Decimal | bool | date | None:
+def _value_of(attribute: Attribute, text: str) -> Any:
     """What a text states for a number, bool, date or moment; None where it states no such."""
+    if attribute.scalar is None:
+        return None
     try:
-        read = read_scalar(attribute.kind, text, attribute.unit).value
-        return _VALUES[attribute.kind](read) if attribute.kind in _VALUES else None
+        return attribute.scalar.compared(attribute.scalar.read(text, attribute.unit).value)
     except (ValueError, ArithmeticError):
         return None
-
-
-_VALUES: Mapping[str, Callable[[Any], Decimal | bool | date | None]] = {
-    **dict.fromkeys(("integer", "number"), Decimal),
-    "boolean": lambda read: read if isinstance(read, bool) else None,
-    "date": date.fromisoformat,
-    "datetime": datetime.fromisoformat,
-}
 
 
 def by_attribute(

@@ -24,6 +24,7 @@ from schemax.attributes.recursion import root_type
 from schemax.attributes.settings import require_model
 from schemax.attributes.unions import is_bare
 from schemax.errors import SchemaError
+from schemax.scalars.base import ColumnType
 
 Model: TypeAlias = type[Any]
 Schemas: TypeAlias = Model | Mapping[str, Model]
@@ -34,20 +35,7 @@ def named_schemas(schemas: Schemas) -> Mapping[str, Model]:
     return schemas if isinstance(schemas, Mapping) else {"": schemas}
 
 
-Type = Literal[
-    "string",
-    "integer",
-    "number",
-    "decimal",
-    "boolean",
-    "date",
-    "datetime",
-    "instant",
-    "choice",
-    "struct",
-    "json",
-    "native",
-]
+Type = ColumnType | Literal["decimal", "instant", "struct", "json", "native"]
 
 # What a decimal holds whose field does not say how many digits it has: (digits, places).
 _DIGITS = (38, 9)
@@ -163,7 +151,7 @@ def _column_of(name: str, annotation: Any, shape: FieldType, around: tuple[Model
     if shape.kind == "union" or bare:
         members = [shape, *shape.members, *map(field_type_of, bare)]
         members += (inner for one in members for inner in one.members)
-        is_text = any(one.kind == "string" and not one.is_list for one in members)
+        is_text = any(one.is_text and not one.is_list for one in members)
         return Column(name, "string" if is_text else "json", shape.is_list)
     if shape.kind == "enum":
         return _choice(name, shape)
@@ -171,7 +159,7 @@ def _column_of(name: str, annotation: Any, shape: FieldType, around: tuple[Model
         return Column(name, "decimal", shape.is_list, digits=_digits(shape))
     if shape.kind == "datetime" and dict(shape.constraints).get("tz_constraint") == "aware":
         return Column(name, "instant", shape.is_list)
-    return Column(name, shape.kind or "json", shape.is_list)
+    return Column(name, shape.scalar.column if shape.scalar else "json", shape.is_list)
 
 
 def _choice(name: str, shape: FieldType) -> Column:

@@ -7,8 +7,6 @@ from typing import Any
 from schemax.attributes import Attribute, compile_attributes
 from schemax.errors import SchemaError
 
-_TYPED = ("integer", "number", "boolean", "date", "datetime")
-
 
 def editors_of(schema: type[Any]) -> dict[str, dict[str, Any]]:
     """By field: t its type, o its choices, u its unit, l 1 for a list. Plain texts are left out."""
@@ -27,8 +25,8 @@ def _editor(attribute: Attribute) -> dict[str, Any]:
     editor: dict[str, Any] = {}
     if attribute.choices:
         editor |= {"t": "choice", "o": list(attribute.choices)}
-    elif attribute.kind in _TYPED:
-        editor["t"] = attribute.kind
+    elif attribute.scalar and attribute.scalar.editor:
+        editor["t"] = attribute.scalar.editor
     if attribute.unit is not None:
         editor["u"] = attribute.unit
     if attribute.is_list:

@@ -160,7 +160,7 @@ def _result(
 
 def _echoes(row: Row, leaf: Leaf, spans: Sequence[Span | None], prompt: str) -> list[str]:
     """Texts of the leaf's value that stand in the prompt alone. Choices all stand there."""
-    is_text = any(one.kind == "string" for one in leaf.attribute.variants)
+    is_text = any(one.is_text for one in leaf.attribute.variants)
     if not prompt or not is_text or leaf.choices is not None:
         return []
     stated = zip(row.stated[leaf.index], spans, strict=False)
@@ -173,7 +173,7 @@ def _spans(row: Row, source: Source | None, leaf: Leaf, instance: Any) -> tuple[
     around = (row.taken.get(path[:depth], Fallback.BUILD) for depth in range(1, len(path) + 1))
     if (
         source is None
-        or leaf.attribute.kind == "boolean"
+        or not (leaf.attribute.scalar is None or leaf.attribute.scalar.is_placed)
         or isinstance(row.chosen[leaf.index], Fallback)
         or (instance is not None and any(fallback is not Fallback.BUILD for fallback in around))
     ):

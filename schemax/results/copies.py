@@ -62,4 +62,4 @@ def _leaves(node: Leaf | Group) -> tuple[Leaf, ...]:
 
 
 def _is_text(leaf: Leaf) -> bool:
-    return leaf.attribute.kind == "string" and leaf.choices is None
+    return leaf.attribute.is_text and leaf.choices is None

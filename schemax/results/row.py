@@ -98,7 +98,9 @@ class Row:
         self.chosen += [leaf.when_null[0] if leaf.when_null else Fallback.LOST for leaf in leaves]
         self.raws += [None] * len(leaves)
         self.stated += [()] * len(leaves)
-        self.dated += [leaf for leaf in leaves if leaf.attribute.kind in ("date", "datetime")]
+        self.dated += [
+            leaf for leaf in leaves if (scalar := leaf.attribute.scalar) and scalar.seconds
+        ]
 
     def read(self, leaf: Leaf, slot: SlotText, format: OutputFormat) -> None:
         self.raws[leaf.index] = slot.raw
@@ -132,7 +134,7 @@ class Row:
         """Why texts are no value of a field that may go without one; None if they are one."""
         if not leaf.when_null or leaf.choices is not None:
             return None
-        if leaf.attribute.kind != "string":
+        if not leaf.attribute.is_text:
             return "says that there is no value" if all(map(says_no_value, texts)) else None
         stray = self.documents and all(is_stray_literal(text, self.documents) for text in texts)
         return "no document holds the word" if stray else None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import date, datetime
-from decimal import Decimal
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,9 +15,9 @@ from schemax.messages import counted
 from schemax.reading import Reading
 from schemax.reading.lists import items_in
 from schemax.reading.nearby import read_nearby
-from schemax.reading.scalars import read_scalar
 from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
+from schemax.scalars import SCALARS
 
 
 def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> list[str] | None:
@@ -80,7 +78,7 @@ def readings_of(
 
 def _nearby(leaf: Leaf, text: str, documents: Collection[str]) -> Reading | None:
     attribute = leaf.attribute
-    if attribute.unit is None or attribute.kind not in ("integer", "number"):
+    if attribute.unit is None or not attribute.is_number:
         return None
     return read_nearby(text, tuple(documents), attribute.kind == "integer", attribute.unit)
 
@@ -107,29 +105,14 @@ def _either(leaf: Leaf, texts: Sequence[str]) -> list[Reading]:
 def _literal(variants: Sequence[Attribute], text: str) -> Any:
     for variant in sorted(variants, key=lambda one: _NARROWEST.index(one.kind)):
         try:
-            return _LITERALS[variant.kind](variant, text)
+            choices = dict(zip(variant.choices, variant.choice_values, strict=True))
+            return SCALARS[variant.kind].literal(text, choices)
         except (ValueError, ArithmeticError, KeyError):
             continue
     return text
 
 
-def _number(_: Attribute, text: str) -> Any:
-    number = Decimal(text)
-    return (
-        int(text) if number == number.to_integral_value() and text.lstrip("-").isdigit() else number
-    )
-
-
-_LITERALS: Mapping[str, Callable[[Attribute, str], Any]] = {
-    "boolean": lambda _, text: {"true": True, "false": False}[text],
-    "integer": lambda _, text: int(text),
-    "number": _number,
-    "date": lambda _, text: date.fromisoformat(text),
-    "datetime": lambda _, text: datetime.fromisoformat(text),
-    "enum": lambda one, text: dict(zip(one.choices, one.choice_values, strict=True))[text],
-    "string": lambda _, text: text,
-}
-_NARROWEST = tuple(_LITERALS)
+_NARROWEST = tuple(SCALARS)
 
 
 def _strictly(leaf: Leaf, text: str) -> Reading:
@@ -139,22 +122,23 @@ def _strictly(leaf: Leaf, text: str) -> Reading:
 def _read(leaf: Leaf, text: str) -> Reading:
     if leaf.choices is not None:
         return leaf.choices.read(text)
-    return read_scalar(leaf.attribute.kind, text, leaf.attribute.unit)
+    scalar = leaf.attribute.scalar
+    return Reading(text) if scalar is None else scalar.read(text, leaf.attribute.unit)
 
 
-_DATES: Mapping[str, Any] = {"date": date, "datetime": datetime}
 _BARE_NUMBER = re.compile(r"\s*[-+]?\d+(\.\d*)?\s*")
 
 
 @lru_cache
-def _date_reader(kind: str) -> TypeAdapter[Any]:
-    return TypeAdapter(_DATES[kind])
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def as_seconds(leaf: Leaf, text: Any) -> Iterator[Any]:
     """What Pydantic makes of a bare number as a date: seconds since 1970."""
-    if isinstance(text, str) and _BARE_NUMBER.fullmatch(text):
+    scalar = leaf.attribute.scalar
+    if scalar and scalar.seconds and isinstance(text, str) and _BARE_NUMBER.fullmatch(text):
         try:
-            yield _date_reader(leaf.attribute.kind).validate_python(text)
+            yield _reader(scalar.seconds).validate_python(text)
         except ValidationError:
             return

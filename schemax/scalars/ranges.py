@@ -8,7 +8,6 @@ Lark dialect, whose terminals know `&` (and) and `~` (not).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, datetime
 from decimal import Decimal
 from math import isfinite
 from typing import Any
@@ -22,7 +21,7 @@ _MOST_DIGITS = 60
 
 NEVER = "(/a/ & /b/)"
 
-_BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 _MIRRORED = {">=": "<=", ">": "<", "<=": ">=", "<": ">"}
 
 # The Gregorian calendar: months of 31 and 30 days, and leap years.
@@ -46,15 +45,9 @@ def any_of(terminals: Iterable[str]) -> str:
     return f"({' | '.join(terminals) or NEVER})"
 
 
-def is_expressed(kind: str, keyword: str, value: Any) -> bool:
-    """Whether `number` or `days`, or the shape of a datetime, keeps the condition by itself."""
-    if kind == "date":
-        return keyword in _BOUNDS and isinstance(value, date) and not isinstance(value, datetime)
-    if kind == "datetime":
-        return keyword == "tz_constraint"
-    if kind not in ("integer", "number"):
-        return False
-    if keyword in _BOUNDS:
+def keeps_bound(kind: str, keyword: str, value: Any) -> bool:
+    """Whether `number` keeps the condition by itself."""
+    if keyword in BOUNDS:
         return _is_finite(value)
     if keyword == "multipleOf":
         return (kind == "integer" and value == 1) or _places_of(value) is not None
@@ -65,8 +58,8 @@ def number(kind: str, conditions: Iterable[tuple[str, Any]]) -> str:
     """A number within bounds; `conditions` are expressed ones."""
     bounds, limits = [], []
     for keyword, value in conditions:
-        if keyword in _BOUNDS:
-            bounds.append((_BOUNDS[keyword], Decimal(str(value))))
+        if keyword in BOUNDS:
+            bounds.append((BOUNDS[keyword], Decimal(str(value))))
         else:
             limits.append((keyword, value))
     widest = max((len(_plain(bound.copy_abs())) for _, bound in bounds), default=0)
@@ -123,7 +116,7 @@ def days(conditions: Iterable[tuple[str, Any]]) -> str:
     """A date within bounds, as `date.isoformat` writes it."""
     kept = [f"/{DATE}/"]
     for keyword, value in conditions:
-        if keyword not in _BOUNDS:
+        if keyword not in BOUNDS:
             continue  # of the list that it is in
         text = value.isoformat()
         above = [
@@ -132,7 +125,7 @@ def days(conditions: Iterable[tuple[str, Any]]) -> str:
             if digit.isdigit() and digit != "9"
         ]
         at_least = f"/{'|'.join([text, *above])}/"
-        kept.append(_compared(_BOUNDS[keyword], at_least, f"/{text}/"))
+        kept.append(_compared(BOUNDS[keyword], at_least, f"/{text}/"))
     return all_of(kept)
 
 

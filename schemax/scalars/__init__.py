@@ -1,0 +1,23 @@
+"""Kinds of values: text, number, boolean, date, moment, choice, and those of a file each.
+
+A new kind is a file with a subclass of `Scalar`, and its place in `SCALARS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from schemax.scalars.base import Scalar, Writing
+from schemax.scalars.boolean import Boolean
+from schemax.scalars.choice import Choice
+from schemax.scalars.date import Date
+from schemax.scalars.moment import Moment
+from schemax.scalars.number import Integer, Number
+from schemax.scalars.text import Text
+
+__all__ = ["SCALARS", "Scalar", "Writing"]
+
+SCALARS: Mapping[str, Scalar] = {
+    scalar.name: scalar
+    for scalar in (Boolean(), Integer(), Number(), Date(), Moment(), Choice(), Text())
+}
+"""By name; of a union, the first whose literal a text is: the narrowest come first."""
