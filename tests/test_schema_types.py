@@ -95,7 +95,7 @@ MaybeInt = TypeAliasType("MaybeInt", Optional[int])  # noqa: UP045
         (pydantic.StrictBool, "boolean", False, False),
         (pydantic.PastDate, "date", False, False),
         (pydantic.AwareDatetime, "datetime", False, False),
-        (HttpUrl, "string", False, False),
+        (HttpUrl, "url", False, False),
         (HttpUrl | str, "string", False, False),
         (uuid.UUID | None, "string", False, True),
         (time, "string", False, False),

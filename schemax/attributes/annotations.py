@@ -7,7 +7,7 @@ import typing
 from collections import abc, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from enum import Enum
 from typing import Annotated, Any, ForwardRef, Literal, get_args, get_origin
 
@@ -16,6 +16,7 @@ from pydantic import AwareDatetime, NaiveDatetime, RootModel, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError as CoreSchemaError
+from pydantic_core import to_jsonable_python
 
 from schemax.attributes.classes import declares_fields
 from schemax.attributes.constraints import constraints_of, misplaced
@@ -83,7 +84,9 @@ def _bare_type(annotation: Any, bare: Any) -> FieldType:
         return FieldType(models=(bare,))
     if bare in _TIME_ZONES:
         return FieldType(kind="datetime", constraints=(("tz_constraint", _TIME_ZONES[bare]),))
-    return FieldType(kind=_KINDS.get(bare) or _other_kind(annotation, bare))
+    named = f"{getattr(bare, '__module__', '')}.{getattr(bare, '__qualname__', '')}"
+    kind = _KINDS.get(bare) or _KINDS.get(named) or _other_kind(annotation, bare)
+    return FieldType(kind=kind)
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
@@ -232,6 +235,8 @@ def text_of(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, date):
         return value.isoformat()
+    if isinstance(value, timedelta):
+        return str(to_jsonable_python(value))
     if isinstance(value, (list, tuple, set, frozenset)):
         return ", ".join(text_of(item) for item in value)
     return str(value)

@@ -68,8 +68,10 @@ def _scalar(types: Sequence[FieldType]) -> FieldType:
     if kinds == {"enum"}:
         merged = dict.fromkeys(choice for member in members for choice in member.choices)
         return FieldType(kind="enum", choices=distinct(tuple(merged)))
+    if all(member.is_text for member in members):
+        kinds = {"string"}
     if len(kinds) == 1:
-        return FieldType(kind=members[0].kind, constraints=shared)
+        return FieldType(kind=kinds.pop(), constraints=shared)
     if kinds == {"integer", "number"}:
         return FieldType(kind="number", constraints=shared)
     plain = unlike(members)

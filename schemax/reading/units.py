@@ -64,7 +64,10 @@ _WORD = rf"{_LETTERS}(?:(?<=[^\W\d_])[23])?"
 _NAME = re.compile(
     rf"[$€£¥₹]|{_LETTERS}(?:(?:\^|\*\*)?[23])?(?:[\s*·]+{_LETTERS}(?:(?:\^|\*\*)?[23])?){{0,3}}|R\$|US\$"
 )
-_BEHIND = re.compile(rf"[\s‐-–-]*({_WORD})(?:\s+({_WORD}))?(?:\s+({_WORD}))?")
+# "half an hour", of which "0.5 an hour" comes here; its "an" is no French year.
+_BEHIND = re.compile(
+    rf"[\s‐-–-]*(?:(?<=\b0\.5\s)an?\s+)?({_WORD})(?:\s+({_WORD}))?(?:\s+({_WORD}))?"
+)
 _LONGEST = 24
 
 # Units that a number of a shop's text may have, without their prefixes. pint knows many more, which

@@ -1,4 +1,4 @@
-"""Kinds of values: text, number, boolean, date, moment, choice, and those of a file each.
+"""Kinds of values: what schemax knows of each stands in one file.
 
 A new kind is a file with a subclass of `Scalar`, and its place in `SCALARS`."""
 
@@ -9,15 +9,24 @@ from collections.abc import Mapping
 from schemax.scalars.base import Scalar, Writing
 from schemax.scalars.boolean import Boolean
 from schemax.scalars.choice import Choice
+from schemax.scalars.country import Country, Country3
+from schemax.scalars.currency import Currency
 from schemax.scalars.date import Date
+from schemax.scalars.duration import Duration
+from schemax.scalars.email import Email
+from schemax.scalars.language import Language
 from schemax.scalars.moment import Moment
 from schemax.scalars.number import Integer, Number
 from schemax.scalars.text import Text
+from schemax.scalars.url import Url
 
 __all__ = ["SCALARS", "Scalar", "Writing"]
 
 SCALARS: Mapping[str, Scalar] = {
     scalar.name: scalar
-    for scalar in (Boolean(), Integer(), Number(), Date(), Moment(), Choice(), Text())
+    for scalar in (
+        *(Boolean(), Integer(), Number(), Date(), Moment(), Duration()),
+        *(Country(), Country3(), Language(), Currency(), Url(), Email(), Choice(), Text()),
+    )
 }
 """By name; of a union, the first whose literal a text is: the narrowest come first."""

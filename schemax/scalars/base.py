@@ -38,7 +38,7 @@ class Scalar(ABC):
     """A kind of value. One subclass a file; `schemax.scalars.SCALARS` lists one instance of each.
 
     name: what `Attribute.kind` is.
-    types: the Python types that it stands for.
+    types: the Python types that it stands for, or their full names where they may be absent.
     json_types: (type, format) of Pydantic's JSON Schema of other types that it stands for.
     output: (type, format) of the JSON Schema of a value, for servers that keep to one.
     shown: the type as a prompt tells it.

@@ -1,0 +1,90 @@
+"""Spans of time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
+
+from schemax.reading import Reading, noted
+from schemax.reading.numbers import read_number
+from schemax.scalars.base import Scalar, Writing
+
+# As Pydantic reads and writes them; without months and years, which have no fixed length.
+_SECONDS = r"[0-9]{1,6}(?:\.[0-9]{1,6})?S"
+_TIME = (
+    rf"(?:[0-9]{{1,4}}H(?:[0-9]{{1,2}}M)?(?:{_SECONDS})?|[0-9]{{1,4}}M(?:{_SECONDS})?|{_SECONDS})"
+)
+_DURATION = rf"P(?:[0-9]{{1,5}}D(?:T{_TIME})?|T{_TIME})"
+_LITERAL = re.compile(rf"[-+]?{_DURATION}")
+_CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d(?:\.\d{1,6})?))?")
+_PYDANTIC = TypeAdapter(timedelta)
+
+
+class Duration(Scalar):
+    """A timedelta, in ISO 8601: PT2H30M is two hours and a half."""
+
+    name = "duration"
+    types = (timedelta,)
+    json_types = (("string", "duration"),)
+    output = ("string", "duration")
+    shown = "duration"
+    word = "duration"
+    widest = ('"P365DT23H59M59.123456S"', "365 days, 23 hours, 59 minutes and 59 seconds")
+    samples = (timedelta(hours=1),)
+    is_open = True
+
+    def read(self, text: str, unit: str | None = None) -> Reading:
+        """Of hours, minutes, days and the like; a number without a unit is none.
+
+        Raises ValueError for that, for units that are none of time, and for several spans.
+        """
+        return _read(text)
+
+    def literal(self, text: str, choices: Any) -> Any:
+        if not _LITERAL.fullmatch(text):
+            raise ValueError("no duration in ISO 8601")
+        return _PYDANTIC.validate_python(text)
+
+    def terminals(self, writing: Writing) -> Iterator[str]:
+        yield writing.around("PT2H30M", f"/{_DURATION}/")
+
+    def compared(self, value: Any) -> Any:
+        return _PYDANTIC.validate_python(value)
+
+
+@lru_cache(maxsize=16_384)
+def _read(text: str) -> Reading:
+    if _LITERAL.fullmatch(text):
+        return Reading(text)
+    if clock := _CLOCK.fullmatch(text.strip()):
+        hours, minutes, seconds = (Decimal(part or 0) for part in clock.groups())
+        found = hours * 3600 + minutes * 60 + seconds
+        return noted(text, _iso(found), None if clock[3] else "hours and minutes")
+    reading = read_number(text, False, "s")
+    if reading.note is None and reading.value == text and not text.strip().lstrip("+-").isdigit():
+        return reading
+    # A number in another unit differs from itself in seconds; one without is the same in both.
+    if read_number(text, False, "h").value == reading.value and Decimal(reading.value):
+        raise ValueError("has no unit of time")
+    return noted(text, _iso(Decimal(reading.value)), _reason(reading))
+
+
+def _iso(seconds: Decimal) -> str:
+    try:
+        return str(to_jsonable_python(timedelta(microseconds=int(seconds * 10**6))))
+    except OverflowError:
+        raise ValueError("is longer than any duration can be") from None
+
+
+def _reason(reading: Reading) -> str | None:
+    """Why a number was read as it was, without the unit that it was read in."""
+    said = re.search(r"\(([^()]*)\)$", reading.note or "")
+    reasons = said[1].split("; ") if said else []
+    return "; ".join(reason for reason in reasons if not reason.endswith(" in s")) or None
