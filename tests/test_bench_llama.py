@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import tiny_model
+from families import FAMILIES
 
 from benchmarks.rivals import ALL
 from benchmarks.rivals.llama_cpp import cells_needed
@@ -31,8 +32,8 @@ needs_llama = pytest.mark.skipif(
 )
 
 
-def model(codec: TextCodec, **changes: Any) -> Any:
-    return tiny_model("qwen3", codec.vocab_size, **changes)
+def model(codec: TextCodec, family: str = "qwen3", **changes: Any) -> Any:
+    return tiny_model(family, codec.vocab_size, **changes)
 
 
 def two_categories(codec: TextCodec) -> Workload:
@@ -49,15 +50,20 @@ def close(found: Any, right: torch.Tensor, tolerance: float) -> bool:
 
 
 @needs_llama
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(("family", "tied"), [("qwen3", True), ("qwen3", False), ("llama", True)])
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
     [(torch.float32, 1e-2), (torch.float16, 2e-2), (torch.bfloat16, 8e-2)],
 )
 def test_logits_are_those_of_transformers(
-    codec: TextCodec, tmp_path: Path, tied: bool, dtype: torch.dtype, tolerance: float
+    codec: TextCodec,
+    tmp_path: Path,
+    family: str,
+    tied: bool,
+    dtype: torch.dtype,
+    tolerance: float,
 ) -> None:
-    torch_model = model(codec, tie_word_embeddings=tied).to(dtype)
+    torch_model = model(codec, family, tie_word_embeddings=tied).to(dtype)
     write_gguf(torch_model, tmp_path / "m.gguf")
     made = LlamaModel(tmp_path / "m.gguf", CPU)
     ids = [5, 17, 200, 33, 8, 61, 301, 44, 12]
@@ -133,8 +139,8 @@ def test_cells_suffice_for_what_is_in_flight(codec: TextCodec) -> None:
 
 def test_other_models_are_not_converted(codec: TextCodec, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
-    with pytest.raises(Unavailable, match="only Qwen3 is converted, not llama"):
-        write_gguf(tiny_model("llama", codec.vocab_size), path)
+    with pytest.raises(Unavailable, match="only Llama and Qwen3 are converted, not gpt_neox"):
+        write_gguf(FAMILIES["gpt_neox"].model(codec.vocab_size), path)
     scaled = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0}
     with pytest.raises(Unavailable, match="plain rotary"):
         write_gguf(model(codec, rope_parameters=scaled), path)

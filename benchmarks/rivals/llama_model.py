@@ -20,18 +20,18 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def write_gguf(model: Any, path: Path, add_tokens: Callable[[Any], None] | None = None) -> None:
-    """A Qwen3 as a GGUF file: weights in their own dtype, norms in float32.
+    """A Llama or Qwen3 as a GGUF file: weights in their own dtype, norms in float32.
 
     add_tokens: writes a tokenizer; without it tokens have no texts.
 
     Raises Unavailable for any other model.
     """
     config = model.config
-    if reason := _unlike_qwen3(config):
+    if reason := _not_converted(config):
         raise Unavailable(reason)
     gguf: Any = import_module("gguf")
     layers = config.num_hidden_layers
-    writer = gguf.GGUFWriter(path, "qwen3")
+    writer = gguf.GGUFWriter(path, config.model_type)
     writer.add_block_count(layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -41,20 +41,22 @@ def write_gguf(model: Any, path: Path, add_tokens: Callable[[Any], None] | None 
     writer.add_key_length(config.head_dim)
     writer.add_value_length(config.head_dim)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_dimension_count(config.head_dim)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_vocab_size(model.get_input_embeddings().weight.shape[0])
     if add_tokens is None:
         writer.add_tokenizer_model("none")
     else:
         add_tokens(writer)
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3, layers)
+    arch = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen3": gguf.MODEL_ARCH.QWEN3}[config.model_type]
+    names = gguf.get_tensor_name_map(arch, layers)
     for name, weight in model.named_parameters():  # a tied head is not among them
         known = names.get_name(name, try_suffixes=(".weight",))
         if known is None or weight.dtype not in _DTYPES or type(weight.data) is not torch.Tensor:
             raise Unavailable(
-                f"cannot convert {name}: it is quantized, or no weight of a plain Qwen3"
+                f"cannot convert {name}: quantized, or no weight of a plain {config.model_type}"
             )
-        data = weight.detach().cpu().contiguous()
+        data = _as_llama_cpp(name, weight.detach().cpu(), config).contiguous()
         if data.dim() == 1:
             writer.add_tensor(known, data.float().numpy())
         elif data.dtype == torch.bfloat16:
@@ -68,15 +70,25 @@ def write_gguf(model: Any, path: Path, add_tokens: Callable[[Any], None] | None 
     writer.close()
 
 
-def _unlike_qwen3(config: Any) -> str:
-    """What the conversion does not support, in words; empty for a plain Qwen3."""
-    if config.model_type != "qwen3":
-        return f"only Qwen3 is converted, not {config.model_type}"
+def _as_llama_cpp(name: str, weight: torch.Tensor, config: Any) -> torch.Tensor:
+    """llama.cpp rotates neighbours of a Llama's heads, and halves of a Qwen3's, as transformers."""
+    if config.model_type != "llama" or ("q_proj" not in name and "k_proj" not in name):
+        return weight
+    halves = weight.reshape(-1, 2, config.head_dim // 2, weight.shape[-1])
+    return halves.transpose(1, 2).reshape(weight.shape)
+
+
+def _not_converted(config: Any) -> str:
+    """What the conversion does not support, in words; empty for a plain Llama or Qwen3."""
+    if config.model_type not in ("llama", "qwen3"):
+        return f"only Llama and Qwen3 are converted, not {config.model_type}"
     if config.rope_parameters["rope_type"] != "default":
-        return "only Qwen3 with plain rotary embeddings is converted"
-    if set(config.layer_types) != {"full_attention"}:
-        return "only Qwen3 with full attention is converted"
-    return "" if config.hidden_act == "silu" else "only Qwen3 with SiLU is converted"
+        return "only models with plain rotary embeddings are converted"
+    if {*(getattr(config, "layer_types", None) or ())} - {"full_attention"}:
+        return "only models with full attention are converted"
+    if getattr(config, "attention_bias", False) or getattr(config, "mlp_bias", False):
+        return "only models without biases are converted"
+    return "" if config.hidden_act == "silu" else "only models with SiLU are converted"
 
 
 _PASS = 1024  # tokens at most
