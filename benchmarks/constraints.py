@@ -172,7 +172,7 @@ def measure_constraints(
         _branches(slot)
         for row in found[-1][1]
         for slot, spec in zip(row, branching.slots, strict=True)
-        if spec.branching
+        if isinstance(spec.follow_ups, Branches)
     ]
     return Costs(
         documents=documents,
@@ -194,8 +194,8 @@ def _compiled(schema: Any, tokenizer: Any, vocab_size: int, **decoding: Any) -> 
 
 def _held_to_choices(compiled: CompiledSchema) -> CompiledSchema:
     slots = tuple(
-        replace(spec, branching=replace(spec.branching, as_text=None))
-        if isinstance(spec.branching, Branches)
+        replace(spec, follow_ups=replace(spec.follow_ups, free_text=None))
+        if isinstance(spec.follow_ups, Branches)
         else spec
         for spec in compiled.slots
     )

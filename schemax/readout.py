@@ -137,8 +137,8 @@ def _slot_texts(
 class _Kind:
     """What is known of a slot before a document is read.
 
-    choices: of an attribute that has any, where decoding keeps to them. branching: what could be
-        written instead.
+    choices: of an attribute that has any, where decoding keeps to them.
+    branches: of such an attribute, the slots that follow it.
     optional: whether a field may go without a value.
     is_list: whether one slot holds all of the items of a list.
     items: of a count, the kinds of an item's slots.
@@ -149,7 +149,7 @@ class _Kind:
     choices: Choices | None
     optional: bool
     items: tuple[_Kind, ...] | None
-    branching: Branches | None = None
+    branches: Branches | None = None
 
 
 def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
@@ -172,20 +172,20 @@ def _slot_text(
         first = _slot_text(replace(slot, repaired=None), kind, compiled, calibration)
         again = _slot_text(slot.repaired, kind, compiled, calibration)
         return replace(first, repaired=again)
-    if slot.as_text is not None and kind.branching is not None:
+    if (free_text := slot.free_text) is not None and kind.branches is not None:
         # Written by a model that would rather not have kept to the choices.
         free = replace(kind, is_typed=False, choices=None)
-        as_text = _slot_text(slot.as_text, free, compiled, calibration)
-        named = kind.branching.named(as_text.raw, compiled.format)
-        if as_text.complete and named is not None:
-            return replace(as_text, tokens=len(slot.ids) + as_text.tokens)
+        text = _slot_text(free_text, free, compiled, calibration)
+        named = kind.branches.named(text.raw, compiled.format)
+        if text.complete and named is not None:
+            return replace(text, tokens=len(slot.ids) + text.tokens)
     raw, complete = compiled.decode_slot(slot.ids)
     items = None
     if kind.items is not None:
         width = len(kind.items)
         inner = [
             _slot_text(child, kind.items[place % width], compiled, calibration)
-            for place, child in enumerate(slot.children)
+            for place, child in enumerate(slot.items)
         ]
         items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
     if not slot.logprobs:  # of a server that does not tell them
@@ -272,10 +272,10 @@ def _kinds_of(
             is_list=asked[n].is_list,
             choices=_choices(asked, n, spec, compiled),
             optional=optional[n],
-            items=_kinds_of_items(attribute, spec.expansion, compiled)
-            if isinstance(spec.expansion, Items)
+            items=_kinds_of_items(attribute, spec.follow_ups, compiled)
+            if isinstance(spec.follow_ups, Items)
             else None,
-            branching=spec.branching if isinstance(spec.branching, Branches) else None,
+            branches=spec.follow_ups if isinstance(spec.follow_ups, Branches) else None,
         )
         for n, (attribute, spec) in enumerate(zip(attributes, specs, strict=True))
     )
@@ -284,8 +284,8 @@ def _kinds_of(
 def _choices(
     asked: Sequence[Attribute], place: int, spec: SlotSpec, compiled: CompiledSchema
 ) -> Choices | None:
-    if isinstance(spec.branching, Branches):
-        return spec.branching.choices
+    if isinstance(spec.follow_ups, Branches):
+        return spec.follow_ups.choices
     if spec.grammar is None or not spec.grammar.choices:
         return None
     return choices_of(asked, place, compiled.format, compiled.decoding)

@@ -100,33 +100,21 @@ class CopySource(Protocol):
         """copying: of a `SlotSpec`. The same object for the same one."""
 
 
-class Expansion(Protocol):
-    """What a slot's value calls for: further slots of its document, such as the items of a list."""
+Role = Literal["first", "item", "branch", "free_text", "wave"]
+"""Why a slot is asked for: it is one of the prompt's own; an item of a list whose length another
+slot wrote; what another slot could have chosen; a choice once more, as free text; or part of a
+later wave."""
+
+
+class FollowUps(Protocol):
+    """The slots that follow a slot's value: the items of a list, what a choice could have been."""
 
     @property
     def extent(self) -> int:
-        """The most position ids that one of them needs: its key and its budget."""
+        """The most position ids that a follow-up of its own needs: its key and its budget."""
 
-    def children(self, ids: tuple[int, ...]) -> tuple[ChildSlot, ...]:
-        """Those that a value calls for, by its tokens, delimiter included."""
-
-
-class Branching(Protocol):
-    """What a slot could have written instead, as slots of its document that write it."""
-
-    def branches(
-        self, ids: tuple[int, ...], alternatives: Sequence[Alternatives]
-    ) -> tuple[ChildSlot, ...]:
-        """Those that are worth their cost, one for every token that was not taken.
-
-        ids, alternatives: of a `SlotOutput`.
-        """
-
-    def instead(self, legal_logprob: float) -> tuple[ChildSlot, ...]:
-        """The slot once more, held to no choices, where the model wanted to write something else.
-
-        legal_logprob: of a `SlotOutput`, over all tokens.
-        """
+    def after(self, output: SlotOutput) -> tuple[ChildSlot, ...]:
+        """The follow-ups of a value that is whole, branches last."""
 
 
 class Waves(Protocol):
@@ -161,8 +149,8 @@ class SlotSpec:
 
     null_id: the first token of the literal that says that there is no value; -1 if there is none.
     grammar: None allows everything.
-    expansion: None calls for no further slots. Only branches of isolated documents have any.
-    branching: None wants to know nothing of what was not taken. As above.
+    follow_ups: the slots that the value calls for. Only branches of isolated documents have any.
+    is_count: whether the value is the number of a list's items.
     begun: tokens of the value that stand at the end of the key already.
     json_schema: of a whole output, for servers that keep to one.
     copying: how the slot writes texts, if these have to stand in its document; see `CopySource`.
@@ -172,8 +160,8 @@ class SlotSpec:
 
     null_id: int = -1
     grammar: Grammar | None = None
-    expansion: Expansion | None = None
-    branching: Branching | None = None
+    follow_ups: FollowUps | None = None
+    is_count: bool = False
     begun: tuple[int, ...] = ()
     json_schema: dict[str, Any] | None = None
     copying: Any = None
@@ -181,9 +169,9 @@ class SlotSpec:
 
     @property
     def is_penalised(self) -> bool:
-        """Whether a penalty on null counts: it does not for the number of a list's items, since a
-        list that is not there costs one mistake, and wrong items many."""
-        return self.null_id >= 0 and self.expansion is None
+        """Whether a penalty on null counts. For the number of a list's items the penalty does not
+        count, since a missing list costs one mistake, and wrong items cost many."""
+        return self.null_id >= 0 and not self.is_count
 
 
 AGAIN = "(again)"
@@ -191,9 +179,10 @@ AGAIN = "(again)"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChildSlot:
-    """A branch of its own, as far from the beginning of the output as its parent's is.
+    """A slot that follows others, in a branch right behind the opening.
 
     key: at least one id.
+    role: see `Role`.
     k_max: token budget, delimiter included; None for what is left of its parent's.
     shared: how many of the key's ids its parent has read as well, from the key's beginning on.
     number: of a slot of a wave, which no other one called for: what random numbers depend on.
@@ -204,6 +193,7 @@ class ChildSlot:
     key: tuple[int, ...]
     k_max: int | None
     spec: SlotSpec
+    role: Role
     shared: int = 0
     number: int = 0
     path: tuple[str, ...] = ()
@@ -255,7 +245,7 @@ class Alternatives:
     probabilities: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SlotOutput:
     """What the decoder wrote into one slot, delimiter included.
 
@@ -269,24 +259,48 @@ class SlotOutput:
         Of free text only tokens count at which the model's own choice was refused.
     alternatives: of every step with a choice, for a grammar of choices.
     passes: forward passes that gave its tokens, those that read its prompt counted as one.
-    before: forward passes of its document before it began, of a slot of a later wave.
-    children: of the slots that its value called for. () also of a value that is cut off.
-    branches: what it could have written instead. Only a stream tells, since it reads nothing twice.
-    as_text: what was written where it was held to no choices; see `Branching.instead`.
-    repaired: what was written when it was asked for again, because the value was refused.
+    passes_before: forward passes of its document before it began, of a slot of a later wave.
+    role: see `Role`.
+    followed: outputs of the slots that followed; () also for a value that is cut off. Only the
+        engine of this process follows branches, since it reads nothing twice.
+    repaired: the second answer, where the first value was refused.
 
-    Outputs with the same tokens are equal: numbers differ by rounding.
+    Outputs are equal where their tokens are, and those of their items: numbers differ by rounding.
     """
 
     ids: tuple[int, ...]
     finish_reason: FinishReason
-    logprobs: tuple[float, ...] = field(default=(), compare=False)
-    null_logprob: float | None = field(default=None, compare=False)
-    legal_logprobs: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
-    alternatives: tuple[Alternatives, ...] = field(default=(), compare=False)
-    passes: int = field(default=0, compare=False)
-    before: int = field(default=0, compare=False)
-    children: tuple[SlotOutput, ...] = ()
-    branches: tuple[SlotOutput, ...] = field(default=(), compare=False)
-    as_text: SlotOutput | None = field(default=None, compare=False)
+    logprobs: tuple[float, ...] = ()
+    null_logprob: float | None = None
+    legal_logprobs: tuple[float, float] = (0.0, 0.0)
+    alternatives: tuple[Alternatives, ...] = ()
+    passes: int = 0
+    passes_before: int = 0
+    role: Role = "first"
+    followed: tuple[SlotOutput, ...] = ()
     repaired: SlotOutput | None = None
+
+    @property
+    def items(self) -> tuple[SlotOutput, ...]:
+        """Outputs of a list's items, item by item, leaf by leaf."""
+        return tuple(one for one in self.followed if one.role == "item")
+
+    @property
+    def branches(self) -> tuple[SlotOutput, ...]:
+        """Outputs of what a choice could have been instead."""
+        return tuple(one for one in self.followed if one.role == "branch")
+
+    @property
+    def free_text(self) -> SlotOutput | None:
+        """The output of a choice that was asked for once more, as free text."""
+        return next((one for one in self.followed if one.role == "free_text"), None)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SlotOutput) and self._said == other._said
+
+    def __hash__(self) -> int:
+        return hash(self._said)
+
+    @property
+    def _said(self) -> tuple[Any, ...]:
+        return self.ids, self.finish_reason, self.items, self.repaired

@@ -16,8 +16,8 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime import engine as engine_module
 from schemax.runtime import stream as stream_module
-from schemax.runtime.children import child_number
 from schemax.runtime.engine import Model, decode, fill
+from schemax.runtime.filling import child_number
 from schemax.runtime.limits import Limits
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.outputs import DocumentOutput
@@ -109,9 +109,9 @@ def called_prompt(prompt: PromptIds, slots: Sequence[SlotOutput]) -> PromptIds |
     children, numbers = [], []
     parents = prompt.numbers or range(len(slots))
     for parent, spec, slot in zip(parents, prompt.slots, slots, strict=True):
-        if spec.expansion is None or slot.finish_reason == "length":
+        if not spec.is_count or spec.follow_ups is None or slot.finish_reason == "length":
             continue
-        called = spec.expansion.children(slot.ids)
+        called = spec.follow_ups.after(slot)
         children += called
         numbers += [child_number(parent, place) for place in range(len(called))]
     if not children:

@@ -35,7 +35,7 @@ from transformers import PreTrainedTokenizerFast
 from schemax import AttrSchema, Extractor, report
 from schemax.attributes import Attribute, attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
-from schemax.compiler.choices import choices_of
+from schemax.compiler.choices import Branches, choices_of
 from schemax.compiler.lists import Items, leaves_of_item
 from schemax.config import DecodingConfig
 from schemax.reading.booleans import spellings
@@ -91,7 +91,7 @@ def read(
     for item in items:
         for attribute, slot in zip(compiled.attributes, rows[item.index], strict=True):
             result = item.fields[attribute.name]
-            if slot.as_text is not None and result.note is not None:
+            if slot.free_text is not None and result.note is not None:
                 continue  # read out of a text, of which there are none
             assert result.raw == compiled.decode_slot(slot.ids)[0]
             yield attribute, result, slot, item.index, compiled
@@ -185,19 +185,19 @@ def test_alternatives_of_items_by_brute_force(extractor: Extractor) -> None:
     compiled = compile_schema(
         Parcel, extractor.tokenizer, template=TEMPLATE, decoding=settings, eos_ids=(0,)
     )
-    expansion = compiled.slots[-1].expansion
-    assert isinstance(expansion, Items)
+    items = compiled.slots[-1].follow_ups
+    assert isinstance(items, Items)
     asked = leaves_of_item(compiled.attributes[-1], 1)
     choices = choices_of(asked, 0, compiled.format, settings)
     checked = 0
     for text, row in zip(TITLES, LOOPS["stream"](extractor.model, compiled, TITLES), strict=True):
         (document,) = compiled.encode([text])
         prompt = called_prompt(document, row)
-        outputs = [child for slot in row for child in slot.children]
+        outputs = [child for slot in row for child in slot.items]
         if prompt is None:
             continue
         for n, (spec, output) in enumerate(zip(prompt.slots, outputs, strict=True)):
-            if spec.branching is None:
+            if not isinstance(spec.follow_ups, Branches):
                 assert output.branches == ()
                 continue
             found = distribution_of(compiled, choices, output)
@@ -295,7 +295,7 @@ def test_nothing_is_read_twice_for_branches(codec: TextCodec) -> None:
 @pytest.mark.parametrize("config", [{"layout": "gapped"}, {"documents": "stacked"}])
 def test_slots_that_see_others_have_no_branches(codec: TextCodec, config: dict[str, Any]) -> None:
     compiled = compile_schema(Plain, codec, decoding=DecodingConfig(**config))
-    assert [spec.branching for spec in compiled.slots] == [None] * 3
+    assert [spec.follow_ups for spec in compiled.slots] == [None] * 3
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.5, "a", None, True])

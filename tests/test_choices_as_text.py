@@ -77,7 +77,7 @@ def test_what_looks_at_a_choice_sees_the_one_that_the_row_gets(embedded: Extract
     rows = sorted(embedded.stream(BOOTS, Sized), key=lambda item: item.index)
     for item, output in zip(rows, filled(model, compiled, prompts), strict=True):
         first = tuple(output.slots[n] for n in compiled.waves.fields.first)
-        assert first[1].as_text is not None  # else there is nothing to tell apart
+        assert first[1].free_text is not None  # else there is nothing to tell apart
         (slot,) = compiled.waves.next_wave(first, None)
         key = compiled.codec.decode_bytes(slot.key).decode()
         assert f'"gender": "{item.value.gender}",\n' in key
@@ -100,7 +100,9 @@ def test_one_choice_needs_no_text(codec: TextCodec) -> None:
 
 def _texts(compiled: CompiledSchema) -> list[Any]:
     return [
-        spec.branching.as_text for spec in compiled.slots if isinstance(spec.branching, Branches)
+        spec.follow_ups.free_text
+        for spec in compiled.slots
+        if isinstance(spec.follow_ups, Branches)
     ]
 
 
@@ -114,23 +116,23 @@ def test_the_text_is_what_a_slot_without_choices_writes(
     compiled = compile_schema(Chosen, codec, decoding=config, eos_ids=(0,))
     prompts = [compiled.assemble([tuple(codec.encode(title))]) for title in TITLES]
     found = decode(model, prompts, compiled.stop, config)
-    branching = compiled.slots[0].branching
-    assert isinstance(branching, Branches)
-    assert branching.as_text is not None
-    spec = branching.as_text
+    branches = compiled.slots[0].follow_ups
+    assert isinstance(branches, Branches)
+    assert branches.free_text is not None
+    spec = branches.free_text
 
     def freely(prompt: PromptIds) -> PromptIds:
         return replace(prompt, slots=(spec, *prompt.slots[1:]))
 
     free = decode(model, list(map(freely, prompts)), compiled.stop, config)
-    texts = [slots[0].as_text for slots in found]
+    texts = [slots[0].free_text for slots in found]
     assert any(text is not None for text in texts)
     if temperature == 0:
         for text, slots in zip(texts, free, strict=True):
             assert text is None or text.ids == slots[0].ids
     for slot in (slots[0] for slots in found):
         wanted = slot.finish_reason != "length" and slot.legal_logprobs[1] < -0.6931472
-        assert (slot.as_text is not None) == wanted
+        assert (slot.free_text is not None) == wanted
 
 
 def test_passes_of_texts_are_counted(
@@ -140,4 +142,4 @@ def test_passes_of_texts_are_counted(
     prompts = [compiled.assemble([tuple(codec.encode(title))]) for title in TITLES]
     for slots in decode(decoder_model(), prompts, compiled.stop, DecodingConfig()):
         for slot in slots:
-            assert slot.as_text is None or slot.as_text.passes > 0
+            assert slot.free_text is None or slot.free_text.passes > 0

@@ -30,7 +30,7 @@ from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.io.fingerprint import differences, of_schemas, of_settings
 from schemax.results import SlotText
-from schemax.runtime.children import child_number
+from schemax.runtime.filling import child_number
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.requests import new_request
 from schemax.runtime.self_test import prepare
@@ -191,7 +191,7 @@ def test_slots_equal_the_oracle(
         assert at_once.waves is None
         assert at_once.documents == prompt.documents
         budgets = [2**max_retries * budget for budget in at_once.k_max]
-        bare = tuple(replace(slot, branches=()) for slot in output.slots)
+        bare = tuple(replace(slot, followed=()) for slot in output.slots)
         expected = oracle_outputs(model, at_once, compiled.stop, config, bare, budgets)
         assert bare == expected
 
@@ -205,13 +205,13 @@ def test_lists_look_at_others_and_are_looked_at(
     compiled = compile_schema(Receipt, codec, template=TEMPLATE, decoding=config)
     model = decoder_model() if kind == "in sequence" else forked(codec)
     form, compared = compiled.format, 0
-    items = compiled.slots[1].expansion
+    items = compiled.slots[1].follow_ups
     assert isinstance(items, Items)
 
     def check(prompt: PromptIds, key: str, slot: SlotOutput, spec: SlotSpec, k_max: int) -> int:
         ids = (((*codec.encode(key),),),)
         asked = replace(prompt, keys=ids, k_max=(k_max,), slots=(spec,), numbers=(), waves=None)
-        bare = (replace(slot, children=(), branches=()),)
+        bare = (replace(slot, followed=()),)
         assert oracle_outputs(model, asked, compiled.stop, config, bare) == bare
         return 1
 
@@ -221,11 +221,11 @@ def test_lists_look_at_others_and_are_looked_at(
         lead = form.key(("shop",), None) + literal_of(compiled, shop)
         text = form.key(("lines (count)",), None) + literal_of(compiled, lines)
         before: tuple[str, ...] = ("lines (count)",)
-        for at in range(0, len(lines.children), 3):
+        for at in range(0, len(lines.items), 3):
             item = f"lines {at // 3 + 1}"
-            price, currency, rebates = lines.children[at : at + 3]
+            price, currency, rebates = lines.items[at : at + 3]
             own = [("price", price), ("currency", currency), ("rebates (count)", rebates)]
-            own += [(f"rebates {n + 1}", one) for n, one in enumerate(rebates.children)]
+            own += [(f"rebates {n + 1}", one) for n, one in enumerate(rebates.items)]
             for name, slot in own:
                 text += form.key((item, name), before) + literal_of(compiled, slot)
                 before = (item, name)
@@ -236,7 +236,7 @@ def test_lists_look_at_others_and_are_looked_at(
             behind += literal_of(compiled, currency)
             for name, slot in own[3:]:
                 key = behind + form.key((item, name), (item, "currency"))
-                inner = items.specs[2].expansion
+                inner = items.specs[2].follow_ups
                 assert isinstance(inner, Items)
                 compared += check(prompt, key, slot, inner.specs[0], inner.k_max[0])
         key = text + form.key(("total",), before)
@@ -288,15 +288,16 @@ def test_what_is_cut_off_or_no_literal_stands_as_null(
 
 def test_slots_of_items_draw_random_numbers_of_their_own(codec: TextCodec) -> None:
     compiled = compile_schema(Receipt, codec, template=TEMPLATE)
-    items, waves = compiled.slots[1].expansion, compiled.waves
+    items, waves = compiled.slots[1].follow_ups, compiled.waves
     assert waves is not None
     assert items is not None
     shop = SlotOutput(tuple(codec.encode(' "a"')), "stop")
     (lines,) = waves.next_wave((shop,), None)
     count = tuple(codec.encode(" 3,"))
-    prices = [SlotOutput(tuple(codec.encode(f" {n},")), "stop") for n in range(3)]
-    assert len(items.children(count)) == len(prices)
-    known = (shop, SlotOutput(count, "stop", children=tuple(prices)))
+    written = (tuple(codec.encode(f" {n},")) for n in range(3))
+    prices = [SlotOutput(ids, "stop", role="item") for ids in written]
+    assert len(items.after(SlotOutput(count, "stop"))) == len(prices)
+    known = (shop, SlotOutput(count, "stop", followed=tuple(prices)))
     currencies = waves.next_wave(known, None)
     assert len(currencies) == 3
     numbers = [child_number(lines.number, place) for place in range(3)]
@@ -313,8 +314,8 @@ def test_items_behind_a_long_value_stay_within_the_context(codec: TextCodec) -> 
 
     def extent(room: int | None) -> tuple[int, int]:
         (lines,) = compiled.waves.next_wave(outputs, room)
-        assert lines.spec.expansion is not None
-        return len(lines.key) + (lines.k_max or 0), lines.spec.expansion.extent
+        assert lines.spec.follow_ups is not None
+        return len(lines.key) + (lines.k_max or 0), lines.spec.follow_ups.extent
 
     own, items = extent(None)
     assert items > own
@@ -340,7 +341,7 @@ def test_a_document_is_read_once(
     read = len(prompt.documents[0]) + len(prompt.opening) + sum(map(len, keys))
     read += sum(len(slot.ids) - 1 for slot in output.slots)
     # The last token of its key again, and its own but the last.
-    read += sum(len(slot.as_text.ids) for slot in output.slots if slot.as_text is not None)
+    read += sum(len(slot.free_text.ids) for slot in output.slots if slot.free_text is not None)
     shared = 0 if len(prompt.instruction) > 16 else len(prompt.instruction)
     assert sum(tokens) <= read + shared
     assert output.steps == len(tokens)
@@ -566,7 +567,7 @@ def test_keys_of_known_values_are_those_that_were_asked(
     compiled = extractor.compile(Refused, decoding=config)
     assert compiled.waves is not None
     asked = Counter(compiled.waves.opened[0][0] * 2)
-    for owner, name in ((Waves, "next_wave"), (Items, "children")):
+    for owner, name in ((Waves, "next_wave"), (Items, "after")):
         usual = getattr(owner, name)
 
         def noted(self: Any, *given: Any, usual: Any = usual) -> Any:

@@ -101,7 +101,7 @@ class Copied(AttrSchema):
 def written_texts(model: DecoderModel, compiled: CompiledSchema, document: str) -> list[str]:
     """Of all slots of free text that were written to their end, those of items included."""
     (found,) = outputs_of(model, compiled, [document])
-    slots = [*found.slots[:2], *found.slots[2].children]
+    slots = [*found.slots[:2], *found.slots[2].items]
     texts = []
     for slot in slots:
         raw, complete = compiled.decode_slot(slot.ids)
@@ -245,10 +245,10 @@ def test_free_texts_are_bound(codec: TextCodec, name: str) -> None:
         compiled = compiled_for(Several, codec, name, **config)
         specs = zip(compiled.attributes, compiled.slots, strict=True)
         found = {attribute.name for attribute, spec in specs if spec.copying is not None}
-        (items,) = (spec.expansion for spec in compiled.slots if spec.expansion is not None)
+        (items,) = (spec.follow_ups for spec in compiled.slots if spec.is_count)
         if items.specs[0].copying is not None:  # type: ignore[attr-defined]
             found.add("many")
-        text = compiled.slots[6].branching.as_text  # type: ignore[union-attr]
+        text = compiled.slots[6].follow_ups.free_text  # type: ignore[union-attr]
         assert text is None or text.copying is None
         return found
 

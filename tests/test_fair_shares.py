@@ -27,7 +27,7 @@ class Many:
 
     def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
         keys = [(5, number % 50 + 6, 7) for number in range(CALLED)] if len(outputs) == 4 else []
-        return tuple(ChildSlot(key, 3, SlotSpec()) for key in keys)
+        return tuple(ChildSlot(key, 3, SlotSpec(), "wave") for key in keys)
 
     def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
         return outputs
@@ -78,7 +78,7 @@ def test_a_small_request_behind_huge_ones_is_done_soon(
     assert all(len(found[place][0]) == 4 + CALLED for place in range(huge))
     assert last < 0.3 * min(found[place][1] for place in range(huge))
     assert max(passes) <= 128
-    assert all(scheduler.children.footprint == 0 for scheduler in schedulers)
+    assert all(scheduler.follow_ups.footprint == 0 for scheduler in schedulers)
     # Shares change when a slot is filled, and not what with.
     alone = dict(fill(model, iter(first[:1]), compiled.stop, compiled.decoding))
     assert [slot.ids for slot in alone[0].slots] == [slot.ids for slot in found[0][0]]

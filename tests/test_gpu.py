@@ -60,7 +60,7 @@ class Typed(AttrSchema, category="television"):
 
 def written(outputs: Outputs) -> Any:
     return [
-        [(slot.ids, slot.finish_reason, written([slot.children])) for slot in slots]
+        [(slot.ids, slot.finish_reason, written([slot.items])) for slot in slots]
         for slots in outputs
     ]
 

@@ -114,8 +114,8 @@ def test_slots_equal_the_oracle(
             for attribute, slot, right in pairs
             if not attribute.two_phase  # whose counts are given
         )
-        assert compare(model, compiled, prompt, slots) == len(slots[-2].children)
-    assert [len(slots[-2].children) for slots in outputs] == [4, 2]
+        assert compare(model, compiled, prompt, slots) == len(slots[-2].items)
+    assert [len(slots[-2].items) for slots in outputs] == [4, 2]
 
 
 class Scalars(BaseModel):

@@ -13,6 +13,7 @@ from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.few_shot import written_examples
 from schemax.compiler.lists import all_labels, limits_of, written
 from schemax.schema import AttrSchema
+from schemax.tokens import SlotOutput
 
 # --- declarations --------------------------------------------------------------------------------
 
@@ -104,10 +105,12 @@ def test_keys(codec: TextCodec, format: str, keys: str, item: str) -> None:
     compiled = compile_schema(Television, codec, format=format)
     assert compiled.key_texts[0][2] == keys
     assert compiled.asked[2].kind == "integer"
-    expansion = compiled.slots[2].expansion
-    assert expansion is not None
+    items = compiled.slots[2].follow_ups
+    assert items is not None
     output = compiled.format
-    children = expansion.children(tuple(codec.encode(output.escape(2) + output.delimiter)))
+    children = items.after(
+        SlotOutput(tuple(codec.encode(output.escape(2) + output.delimiter)), "stop")
+    )
     assert len(children) == 4
     assert codec.decode_bytes(children[2].key).decode() == item
     assert children[0].spec.grammar is not None
@@ -133,7 +136,7 @@ def test_other_layouts_read_lists_inline(codec: TextCodec, decoding: str) -> Non
 
     compiled = compile_schema(Shoe, codec, decoding=decoding)
     assert not compiled.attributes[0].two_phase
-    assert all(spec.expansion is None for spec in compiled.slots)
+    assert all(spec.follow_ups is None for spec in compiled.slots)
     if decoding == "autoregressive":  # which writes such a list as JSON, and as nothing else
         assert compile_schema(Television, codec, decoding=decoding).k_max[0] > 100
     with pytest.raises(SchemaError, match=r"Television\.ports.*requires isolated documents"):

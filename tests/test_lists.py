@@ -25,7 +25,7 @@ from schemax.runtime.plan import plan_prompt
 from schemax.runtime.requests import new_request
 from schemax.runtime.self_test import prepare
 from schemax.schema import AttrSchema
-from schemax.tokens import PromptIds, SlotOutput, SlotSpec
+from schemax.tokens import ChildSlot, FollowUps, PromptIds, SlotOutput, SlotSpec
 
 # `generate` knows neither types nor retries.
 PLAIN = DecodingConfig(max_retries=0, constrain=False)
@@ -83,15 +83,15 @@ def check(model: Any, head: list[int], specs: Sequence[SlotSpec], slots: Sequenc
     """Every slot that was called for is what one request gives; how many tokens were compared."""
     written = 0
     for spec, slot in zip(specs, slots, strict=True):
-        whole = spec.expansion is not None and slot.finish_reason != "length"
-        children = spec.expansion.children(slot.ids) if spec.expansion and whole else ()
-        assert len(slot.children) == len(children)
-        for child, output in zip(children, slot.children, strict=True):
+        whole = spec.is_count and slot.finish_reason != "length"
+        children = spec.follow_ups.after(slot) if spec.follow_ups and whole else ()
+        assert len(slot.items) == len(children)
+        for child, output in zip(children, slot.items, strict=True):
             expected = generated(model, [*head, *child.key], child.k_max)
             assert list(output.ids) == expected[: len(output.ids)]
             assert output.finish_reason != "length" or len(output.ids) == child.k_max
             written += len(output.ids)
-        written += check(model, head, [child.spec for child in children], slot.children)
+        written += check(model, head, [child.spec for child in children], slot.items)
     return written
 
 
@@ -117,8 +117,8 @@ def test_items_equal_plain_requests(family: Any, format: str, codec: TextCodec) 
     outputs = [output.slots for output in filled(model, compiled, prompts)]
     for count, slots in zip(counts, outputs, strict=True):
         _, colors, ports, _ = slots
-        assert len(colors.children) == (count or 0)
-        assert len(ports.children) == 3 * min(count or 0, 4)  # three leaves, max_length
+        assert len(colors.items) == (count or 0)
+        assert len(ports.items) == 3 * min(count or 0, 4)  # three leaves, max_length
     compared = [
         check(
             raw, [*prompt.instruction, *prompt.documents[0], *prompt.opening], compiled.slots, slots
@@ -134,13 +134,13 @@ def compare(
 ) -> int:
     """Every slot that was called for is what the oracle says; how many were compared."""
     if (called := called_prompt(prompt, slots)) is None:
-        assert not any(slot.children for slot in slots)
+        assert not any(slot.items for slot in slots)
         return 0
     config = compiled.decoding
-    children = [child for slot in slots for child in slot.children]
+    children = [child for slot in slots for child in slot.items]
     budgets = [2**config.max_retries * budget for budget in called.k_max]
     expected = oracle_outputs(model, called, compiled.stop, config, children, budgets)
-    bare = [replace(child, children=(), branches=()) for child in children]
+    bare = [replace(child, followed=()) for child in children]
     assert [(slot.ids, slot.finish_reason) for slot in bare] == [
         (slot.ids, slot.finish_reason) for slot in expected
     ]
@@ -231,10 +231,10 @@ def test_passes_are_those_of_the_longest_item(
     model = decoder_model()
     compiled = compile_schema(Forced, codec, format=format, template=TEMPLATE)
     for output in outputs_of(model, compiled, TITLES):
-        assert [len(slot.children) for slot in output.slots] == [7, 3]
-        longest = max(s.passes + max(c.passes for c in s.children) for s in output.slots)
+        assert [len(slot.items) for slot in output.slots] == [7, 3]
+        longest = max(s.passes + max(c.passes for c in s.items) for s in output.slots)
         assert output.steps == longest
-        items = [child.passes for slot in output.slots for child in slot.children]
+        items = [child.passes for slot in output.slots for child in slot.items]
         assert output.steps < sum(items) / 2
 
 
@@ -251,11 +251,15 @@ def test_a_document_is_read_once(
     called = called_prompt(prompt, output.slots)
     assert called is not None
     keys = sum(len(key) for key in (*prompt.keys[0], *called.keys[0]))
-    slots = [*output.slots, *(child for slot in output.slots for child in slot.children)]
+    slots = [*output.slots, *(child for slot in output.slots for child in slot.items)]
     values = sum(len(slot.ids) - 1 for slot in slots)
     read = len(prompt.documents[0]) + len(prompt.opening) + keys + values
     shared = 0 if len(prompt.instruction) > 16 else len(prompt.instruction)
     assert sum(tokens) <= read + shared
+
+
+def called_by(follow_ups: FollowUps, ids: tuple[int, ...]) -> tuple[ChildSlot, ...]:
+    return follow_ups.after(SlotOutput(ids, "stop"))
 
 
 @pytest.mark.parametrize("format", ["json", "yaml", "xml"])
@@ -265,13 +269,13 @@ def test_counts_call_for_items(
 ) -> None:
     """Up to the most that there may be; none for null, and for what is no number."""
     compiled = compile_schema(Television, codec, format=format)
-    expansion = compiled.slots[2].expansion
-    assert expansion is not None
+    items_of = compiled.slots[2].follow_ups
+    assert items_of is not None
     written, items = given
-    assert len(expansion.children(written_count(compiled, written))) == 3 * items
+    assert len(called_by(items_of, written_count(compiled, written))) == 3 * items
     garbage = tuple(codec.encode(f" many{get_format(format).delimiter}"))
-    assert expansion.children(garbage) == ()
-    assert expansion.children(()) == ()
+    assert called_by(items_of, garbage) == ()
+    assert called_by(items_of, ()) == ()
 
 
 def test_a_count_that_is_cut_off_calls_for_nothing(
@@ -285,7 +289,7 @@ def test_a_count_that_is_cut_off_calls_for_nothing(
     (output,) = filled(model, compiled, [replace(prompt, answers=(((), cut, (), ()),))])
     slots = output.slots
     assert slots[1].finish_reason == "length"
-    assert slots[1].children == ()
+    assert slots[1].items == ()
 
 
 def test_positions_reach_as_far_as_items_do(codec: TextCodec) -> None:
@@ -294,9 +298,9 @@ def test_positions_reach_as_far_as_items_do(codec: TextCodec) -> None:
     (prompt,) = compiled.encode(TITLES[:1])
     plan = plan_prompt(prompt, compiled.decoding)
     spec = compiled.slots[2]
-    assert spec.expansion is not None
+    assert spec.follow_ups is not None
     stem = sum(len(part) for part in (prompt.instruction, prompt.documents[0], prompt.opening))
-    every = spec.expansion.children(written_count(compiled, 4))
+    every = called_by(spec.follow_ups, written_count(compiled, 4))
     assert plan.max_position >= max(stem + len(c.key) + c.k_max - 2 for c in every)
     request = new_request(prompt, compiled.stop, compiled.decoding)
     assert request.max_position == plan.max_position

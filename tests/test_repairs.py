@@ -58,7 +58,7 @@ def test_what_is_asked_again_equals_a_plain_request(
         assert first.repaired is None
         assert note.repaired is None
         assert lines.repaired is None  # a count
-        assert lines.children[0].repaired is None
+        assert lines.items[0].repaired is None
         texts = {slot: compiled.decode_slot(slot.ids)[0] for slot in (first, grade)}
         key = form.key(("kind",), None) + texts[first] + form.key(("grade",), ("kind",))
         key += texts[grade] + form.key(("grade (error)",), ("grade",))
@@ -73,13 +73,13 @@ def test_what_is_asked_again_equals_a_plain_request(
         )
         again = grade.repaired
         assert again is not None
-        bare = (replace(again, branches=()),)
+        bare = (replace(again, followed=()),)
         budgets = [2 * compiled.k_max[1]]
         expected = oracle_outputs(model, asked, compiled.stop, REPAIRING, bare, budgets)
         assert bare == expected
-        assert lines.children[1].repaired is not None
-        assert again.before > grade.before > first.before == 0
-        assert output.steps >= again.before + again.passes
+        assert lines.items[1].repaired is not None
+        assert again.passes_before > grade.passes_before > first.passes_before == 0
+        assert output.steps >= again.passes_before + again.passes
 
 
 def test_what_is_asked_again_is_drawn_anew(codec: TextCodec) -> None:

@@ -205,7 +205,7 @@ class Later:
     extent = 100
 
     def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
-        return (ChildSlot((5,) * 90, 3, SlotSpec()),) if len(outputs) == 4 else ()
+        return (ChildSlot((5,) * 90, 3, SlotSpec(), "wave"),) if len(outputs) == 4 else ()
 
     def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
         return outputs

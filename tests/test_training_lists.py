@@ -42,12 +42,12 @@ def branches_of(specs: Any, slots: Any, document: int) -> list[Branch]:
     """What a decoder has written into all slots that were called for."""
     found: list[Branch] = []
     for spec, slot in zip(specs, slots, strict=True):
-        if spec.expansion is None or not slot.children:
+        if spec.follow_ups is None or not slot.items:
             continue
-        children = spec.expansion.children(slot.ids)
-        for child, output in zip(children, slot.children, strict=True):
+        children = spec.follow_ups.after(slot)
+        for child, output in zip(children, slot.items, strict=True):
             found.append(Branch(document, child.key, output.ids))
-        found += branches_of([child.spec for child in children], slot.children, document)
+        found += branches_of([child.spec for child in children], slot.items, document)
     return found
 
 

@@ -211,14 +211,14 @@ def _first_items(
 ) -> Iterator[tuple[Attribute, int, Mapping[Path, Path]]]:
     """What the slots of lists' first items ask for, their budgets, and labels beside them."""
     for attribute, spec in zip(attributes, specs, strict=False):
-        if isinstance(spec.expansion, Items):
+        if isinstance(spec.follow_ups, Items):
             leaves = leaves_of_item(attribute, 1)
             asked = list(map(asked_of, leaves))
             pairs = zip(attribute.fields, asked, strict=False)
             beside = {field.path: leaf.labels for field, leaf in pairs}
-            for leaf, k_max in zip(asked, spec.expansion.k_max, strict=True):
+            for leaf, k_max in zip(asked, spec.follow_ups.k_max, strict=True):
                 yield leaf, k_max, beside
-            yield from _first_items(leaves, spec.expansion.specs)
+            yield from _first_items(leaves, spec.follow_ups.specs)
 
 
 def _steps(k_max: Sequence[int], specs: Sequence[SlotSpec], attributes: Sequence[Attribute]) -> int:
@@ -227,7 +227,7 @@ def _steps(k_max: Sequence[int], specs: Sequence[SlotSpec], attributes: Sequence
     longest: dict[int, int] = {}  # of each wave
     waves = _wave_numbers(attributes)
     for budget, spec, attribute, wave in zip(k_max, specs, attributes, waves, strict=True):
-        if isinstance(items := spec.expansion, Items):
+        if isinstance(items := spec.follow_ups, Items):
             leaves = attribute.fields or leaves_of_item(attribute, 1)
             budget += _steps(items.k_max, items.specs, leaves)
         longest[wave] = max(budget, longest.get(wave, 0))

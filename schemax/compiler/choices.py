@@ -8,7 +8,7 @@ that the same document decodes next, with what leads to them at the end of their
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log
@@ -21,7 +21,7 @@ from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
 from schemax.reading.booleans import spellings
 from schemax.reading.choices import Choices as NamedChoices
-from schemax.tokens import Alternatives, ChildSlot, Prior, SlotSpec
+from schemax.tokens import ChildSlot, Prior, SlotOutput, SlotSpec
 
 Ids = tuple[int, ...]
 # Whatever is asked for, what is less probable is lost in rounding.
@@ -82,7 +82,7 @@ def choices_of(
     )
 
 
-def as_text(attribute: Attribute) -> Attribute | None:
+def free_text_of(attribute: Attribute) -> Attribute | None:
     """A choice that is held to no choices; None where literals alone are taken."""
     # Of one choice, a text could name no other.
     if attribute.kind != "enum" or attribute.strict or len(attribute.choices) < 2:
@@ -99,25 +99,34 @@ def named_choices(attribute: Attribute) -> NamedChoices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branches:
-    """What a slot with choices could have written instead; see `tokens.Branching`.
+    """The slots that follow a choice: what it could have been, and itself once more as free text.
 
-    least: branches that are less probable are not worth their cost. key: of the slot.
-    as_text: the same slot, held to no choices; None where literals alone are taken.
-    names: recognizes choices in a text that was written there. prior: of the slot.
+    See `tokens.FollowUps`. Branches that are less probable than `least` are not worth their cost.
+    key: of the slot. free_text: the spec of the slot as free text; None where literals alone are
+    taken. names: recognizes choices in that text. prior: of the slot.
     """
 
     choices: Choices
     grammar: TokenGrammar
     least: float
     key: Ids = ()
-    as_text: SlotSpec | None = None
+    free_text: SlotSpec | None = None
     names: NamedChoices | None = None
     prior: Prior | None = None
 
-    def instead(self, legal_logprob: float) -> tuple[ChildSlot, ...]:
-        if self.as_text is None or legal_logprob >= log(LEAST_LEGAL):
-            return ()
-        return (ChildSlot(self.key, None, self.as_text, shared=len(self.key) - 1),)
+    @property
+    def extent(self) -> int:
+        """Follow-ups share the key, and what is left of the slot's budget."""
+        return 0
+
+    def after(self, output: SlotOutput) -> tuple[ChildSlot, ...]:
+        return (*self._free_text(output), *self._branches(output))
+
+    def _free_text(self, output: SlotOutput) -> Iterator[ChildSlot]:
+        """The slot once more, where the model wanted to write something else."""
+        if self.free_text is not None and output.legal_logprobs[1] < log(LEAST_LEGAL):
+            shared = len(self.key) - 1
+            yield ChildSlot(self.key, None, self.free_text, "free_text", shared)
 
     def named(self, raw: str, output_format: OutputFormat) -> Any:
         """The choice that the text of such a slot names; None if it names none."""
@@ -131,11 +140,11 @@ class Branches:
         is_named = reading.note is not None or text.strip() in self.names.values
         return reading.value if is_named else None
 
-    def branches(self, ids: Ids, alternatives: Sequence[Alternatives]) -> tuple[ChildSlot, ...]:
-        found = []
+    def _branches(self, output: SlotOutput) -> Iterator[ChildSlot]:
+        """A slot for every token that was not taken and is probable enough."""
         reached = 1.0
-        for step in alternatives:
-            before, taken = ids[: step.step], ids[step.step]
+        for step in output.alternatives:
+            before, taken = output.ids[: step.step], output.ids[step.step]
             onward = 0.0
             for token, probability in zip(step.ids, step.probabilities, strict=True):
                 if token == taken:
@@ -145,21 +154,20 @@ class Branches:
                     if begun:
                         # Its own branches' probabilities are relative to its own.
                         least = self.least / (reached * probability)
-                        inner = replace(self, least=least, as_text=None, names=None)
+                        inner = replace(self, least=least, free_text=None, names=None)
                         spec = SlotSpec(
-                            grammar=self.grammar, branching=inner, begun=begun, prior=self.prior
+                            grammar=self.grammar, follow_ups=inner, begun=begun, prior=self.prior
                         )
                         known = len(self.key) + len(before)
-                        found.append(ChildSlot((*self.key, *begun), None, spec, shared=known))
+                        yield ChildSlot((*self.key, *begun), None, spec, "branch", known)
             reached *= onward
-        return tuple(found)
 
 
 def with_key(spec: SlotSpec, key: Ids) -> SlotSpec:
     """The spec of a slot that stands behind this key."""
-    if not isinstance(spec.branching, Branches):
+    if not isinstance(spec.follow_ups, Branches):
         return spec
-    return replace(spec, branching=replace(spec.branching, key=key))
+    return replace(spec, follow_ups=replace(spec.follow_ups, key=key))
 
 
 @lru_cache(maxsize=16_384)

@@ -128,11 +128,11 @@ def calibrated(compiled: CompiledSchema, outputs: Sequence[Sequence[SlotOutput]]
 def _with(spec: SlotSpec, prior: ChoicePrior | None) -> SlotSpec:
     if prior is None:
         return spec
-    branching = spec.branching
-    if isinstance(branching, Branches):
+    follow_ups = spec.follow_ups
+    if isinstance(follow_ups, Branches):
         # A text that names a choice would be written by the model as it is.
-        branching = replace(branching, prior=prior, as_text=None)
-    return replace(spec, prior=prior, branching=branching)
+        follow_ups = replace(follow_ups, prior=prior, free_text=None)
+    return replace(spec, prior=prior, follow_ups=follow_ups)
 
 
 def _prior(choices: Choices, written: Sequence[SlotOutput], codec: TextCodec) -> ChoicePrior:

@@ -14,14 +14,14 @@ from functools import lru_cache
 
 from schemax.attributes import Attribute
 from schemax.attributes.constraints import LIST_KEYWORDS
-from schemax.compiler.choices import Branches, as_text, choices_of, named_choices, with_key
+from schemax.compiler.choices import Branches, choices_of, free_text_of, named_choices, with_key
 from schemax.compiler.grammars import may_be_null
 from schemax.compiler.slot_specs import LIST_ITEMS, Compiling, TokenGrammar, slot_budget
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, StopRule, Writable, count_in, split_at_stop
-from schemax.tokens import ChildSlot, SlotSpec
+from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
 
 Path = tuple[str, ...]
 Lead = tuple[tuple[Path, str], ...]
@@ -223,9 +223,11 @@ def specs_of(attributes: Sequence[Attribute], compiling: Compiling) -> tuple[Slo
     specs = []
     for place, attribute in enumerate(attributes):
         spec = compiling.spec(asked, place)
-        branching = _branches(asked, place, spec, compiling)
-        expansion = _items(attribute, compiling) if attribute.two_phase else None
-        specs.append(replace(spec, expansion=expansion, branching=branching))
+        if attribute.two_phase:
+            spec = replace(spec, follow_ups=_items(attribute, compiling), is_count=True)
+        else:
+            spec = replace(spec, follow_ups=_branches(asked, place, spec, compiling))
+        specs.append(spec)
     return tuple(specs)
 
 
@@ -237,10 +239,10 @@ def _branches(
         return None
     choices = choices_of(asked, place, compiling.format, config)
     found = Branches(choices, grammar, config.branch_threshold)
-    if config.strict or (text := as_text(asked[place])) is None:
+    if config.strict or (text := free_text_of(asked[place])) is None:
         return found
     spec = compiling.spec([*asked[:place], text, *asked[place + 1 :]], place)
-    return replace(found, as_text=spec, names=named_choices(asked[place]))
+    return replace(found, free_text=spec, names=named_choices(asked[place]))
 
 
 def _items(attribute: Attribute, compiling: Compiling) -> Items:
@@ -254,7 +256,7 @@ def _items(attribute: Attribute, compiling: Compiling) -> Items:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """The slots that a count calls for, item by item; see `tokens.Expansion`.
+    """The slots that follow a count, item by item; see `tokens.FollowUps`.
 
     Leaves that look at others come with a later wave. k_max, specs: (leaves of an item,)
     lead: what stands before all keys of items.
@@ -276,11 +278,11 @@ class Items:
     @property
     def extent(self) -> int:
         last = _slots_of_item(self, limits_of(self.attribute)[1]) if self.specs else ()
-        inner = (spec.expansion.extent for spec in self.specs if spec.expansion is not None)
+        inner = (spec.follow_ups.extent for spec in self.specs if spec.follow_ups is not None)
         return max((*(len(slot.key) + (slot.k_max or 0) for slot in last), *inner), default=0)
 
-    def children(self, ids: tuple[int, ...]) -> tuple[ChildSlot, ...]:
-        data, _ = split_at_stop(self.stop_rule, self.codec.decode_bytes(ids))
+    def after(self, output: SlotOutput) -> tuple[ChildSlot, ...]:
+        data, _ = split_at_stop(self.stop_rule, self.codec.decode_bytes(output.ids))
         try:
             count = count_in(data.decode("utf-8", "replace"), self.format) or 0
         except Exception:  # no number, as the results tell; a format may be the user's own
@@ -293,9 +295,9 @@ class Items:
 
 def spec_behind(spec: SlotSpec, lead: Lead) -> SlotSpec:
     """The spec of a slot whose items stand behind such keys and values, too."""
-    if not lead or not isinstance(spec.expansion, Items):
+    if not lead or not isinstance(spec.follow_ups, Items):
         return spec
-    return replace(spec, expansion=spec.expansion.behind(lead))
+    return replace(spec, follow_ups=spec.follow_ups.behind(lead))
 
 
 def _slots_of_item(items: Items, number: int) -> tuple[ChildSlot, ...]:
@@ -305,7 +307,7 @@ def _slots_of_item(items: Items, number: int) -> tuple[ChildSlot, ...]:
         if not leaf.after:
             text = key_behind(items.lead, asked_of(leaf).labels, items.format)
             key = tuple(items.codec.encode(text))
-            slots.append(ChildSlot(key, k_max, with_key(spec, key)))
+            slots.append(ChildSlot(key, k_max, with_key(spec, key), "item"))
     return tuple(slots)
 
 

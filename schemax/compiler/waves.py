@@ -65,12 +65,11 @@ def fields_of(
     paths = tuple(attribute.path for attribute in attributes) if paths is None else paths
     items: list[Fields | None] = []
     for attribute, spec in zip(attributes, specs, strict=True):
-        if not isinstance(spec.expansion, Items):
+        if not isinstance(follow_ups := spec.follow_ups, Items):
             items.append(None)
             continue
         leaves, below = leaves_of_item(attribute, 1), [leaf.path for leaf in attribute.fields]
-        expansion = spec.expansion
-        inner = fields_of(leaves, expansion.specs, expansion.k_max, tuple(below) or ((),))
+        inner = fields_of(leaves, follow_ups.specs, follow_ups.k_max, tuple(below) or ((),))
         items.append(inner)
     place = {path: n for n, path in enumerate(paths)}
     after = tuple(tuple(place[path] for path in attribute.after) for attribute in attributes)
@@ -103,12 +102,12 @@ class _Group:
         self.outputs[m] = output
         if (fields := self.fields.items[m]) is None:
             return
-        width = len(fields.first)
-        count = len(output.children) // width
+        width, items = len(fields.first), output.items
+        count = len(items) // width
         self.items[m] = [_Group(fields, (self, m, number)) for number in range(count)]
         for number, item in enumerate(self.items[m]):
             for place, leaf in enumerate(fields.first, number * width):
-                item.note(leaf, output.children[place])
+                item.note(leaf, items[place])
 
     def all(self) -> Iterator[_Group]:
         """This one, and those of all items."""
@@ -135,8 +134,8 @@ class _Group:
         for m, output in enumerate(self.outputs):
             assert output is not None
             if m in self.items:
-                children = tuple(slot for item in self.items[m] for slot in item.tree())
-                output = replace(output, children=children)
+                items = (slot for item in self.items[m] for slot in item.tree())
+                output = replace(output, followed=tuple(replace(one, role="item") for one in items))
             found.append(replace(output, repaired=self.again.get(m)))
         return tuple(found)
 
@@ -236,11 +235,11 @@ class Waves:
             number, path = _called_by(number, 2**20 - 1), (*path, AGAIN)
         key, spec = self._key(told, labels), spec_behind(fields.specs[m], lead)
         if room is not None:
-            items = 0 if spec.expansion is None else spec.expansion.extent
+            items = 0 if spec.follow_ups is None else spec.follow_ups.extent
             if max(len(key) + fields.k_max[m], items) > room:
                 key, spec = self._key((), labels), fields.specs[m]
         spec = with_key(spec, key)
-        return ChildSlot(key, fields.k_max[m], spec, number=number, path=path)
+        return ChildSlot(key, fields.k_max[m], spec, "wave", number=number, path=path)
 
     # --- keys ------------------------------------------------------------------------------------
 
@@ -265,7 +264,7 @@ class Waves:
 
     def _literal(self, output: SlotOutput, attribute: Attribute, spec: SlotSpec) -> str:
         codec, form = self.compiling.codec, self.compiling.format
-        for one in filter(None, (output.as_text, output)):
+        for one in filter(None, (output.free_text, output)):
             data, complete = split_at_stop(self.compiling.stop_rule, codec.decode_bytes(one.ids))
             raw = data.decode("utf-8", "replace")
             cut = one.finish_reason == "length" and not complete
@@ -281,9 +280,9 @@ class Waves:
             lead = before + sum(self._widest(fields, attributes, d) for d in fields.after[m])
             key = len(self._key((), asked_of(attribute).labels))
             yield lead + key + fields.k_max[m] if lead else 0
-            expansion, items = fields.specs[m].expansion, fields.items[m]
-            if items is not None and expansion is not None:
-                yield lead + expansion.extent if lead else 0
+            follow_ups, items = fields.specs[m].follow_ups, fields.items[m]
+            if items is not None and follow_ups is not None:
+                yield lead + follow_ups.extent if lead else 0
                 leaves = leaves_of_item(attribute, limits_of(attribute)[1])
                 yield from self._extents(items, leaves, lead)
 
@@ -317,9 +316,9 @@ def in_key(
 
 
 def _choice_in(raw: str, spec: SlotSpec, output_format: OutputFormat) -> Any:
-    if not isinstance(spec.branching, Branches):
+    if not isinstance(spec.follow_ups, Branches):
         return None
-    return spec.branching.named(raw, output_format)
+    return spec.follow_ups.named(raw, output_format)
 
 
 def refused_in_key(labels: Path, said: str, output_format: OutputFormat) -> tuple[Path, str]:

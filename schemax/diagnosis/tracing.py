@@ -164,7 +164,7 @@ class Tracer:
             ids,
             exp(step.logprob),
             tuple((_text(codec, (id,)), share) for id, share in step.rivals),
-            place.as_text,
+            place.is_free_text,
             AGAIN in place.path,
         )
 
@@ -176,4 +176,4 @@ def _text(codec: TextCodec, ids: Ids) -> str:
 def _all_of(slots: Iterable[SlotOutput]) -> Iterator[SlotOutput]:
     for slot in slots:
         yield slot
-        yield from _all_of(slot.children)
+        yield from _all_of(slot.items)

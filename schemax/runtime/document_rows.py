@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from schemax.runtime.outputs import joined
+from schemax.runtime.filling import AskedSlot, Filling
 from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.tokens import SlotOutput
@@ -18,29 +18,52 @@ from schemax.tokens import SlotOutput
 class RunningRequest:
     """A request in flight.
 
-    row: of the document store. slots: numbers of those of the wave under way; num_growing: of these
-    and their children, those that grow or are yet to come. footprint: tokens that are kept, by a
-    guess. outputs: of the waves that are done.
-    children, branches: numbers of the slots that others have called for, by the numbers of these.
-    paths: what slots of a later wave are called, by number.
-    kept_kv: places in the KV pool of slots that are done, whose children share them.
+    row: of the document store. slots: (N,) numbers of its own slots. footprint: tokens that are
+    kept, by a guess. num_growing: slots that grow or wait.
+    filling: of a request whose slots may be followed by others; asked: its slots, by number.
+    outputs: of the own slots of any other request, by place.
+    kept_kv: places in the KV pool of slots that are done, whose follow-ups share them.
     """
 
     request: Request
     row: int
     slots: Ints
-    num_growing: int
     footprint: int
-    children: dict[int, list[int]] = field(default_factory=dict)
-    branches: dict[int, list[int]] = field(default_factory=dict)
-    paths: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    num_growing: int
+    filling: Filling | None
+    asked: dict[int, AskedSlot]
+    outputs: list[SlotOutput | None]
     kept_kv: list[Ints] = field(default_factory=list)
-    outputs: tuple[SlotOutput, ...] = ()
 
-    def end_wave(self, outputs: tuple[SlotOutput, ...]) -> None:
-        """Takes up what the slots wrote, which are all done."""
-        self.outputs, self.slots = joined(self.outputs, outputs), self.slots[:0]
-        self.children, self.branches, self.paths = {}, {}, {}
+    @classmethod
+    def of(cls, request: Request, row: int, slots: Ints) -> RunningRequest:
+        filling = None
+        asked: dict[int, AskedSlot] = {}
+        layout = request.layout
+        if layout.may_call or request.waves is not None or request.watcher is not None:
+            filling = Filling(request, follows_branches=True)
+            asked = dict(zip(slots.tolist(), filling.slots, strict=True))
+        outputs: list[SlotOutput | None] = [None] * layout.num_slots
+        return cls(
+            request, row, slots, request.footprint, layout.num_slots, filling, asked, outputs
+        )
+
+    def end(self, slot: int, place: int, output: SlotOutput) -> Sequence[AskedSlot]:
+        """Takes up what a slot wrote; the slots that follow."""
+        if self.filling is None:
+            self.outputs[place] = output
+            self.num_growing -= 1
+            return ()
+        followed = self.filling.end(self.asked.pop(slot), output)
+        self.num_growing = self.filling.num_open
+        return followed
+
+    @property
+    def result(self) -> tuple[SlotOutput, ...]:
+        """(N,) outputs of a request that is done."""
+        if self.filling is not None:
+            return self.filling.outputs
+        return tuple(output for output in self.outputs if output is not None)
 
 
 class DocumentRows:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, count, groupby, islice
-from typing import Any
+from itertools import count, groupby, islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,19 +21,17 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.branches import Branch, branches_of, child_of, wave_of
-from schemax.runtime.children import called_for
 from schemax.runtime.endings import end_loops
+from schemax.runtime.filling import AskedSlot, Filling
 from schemax.runtime.language_model import LanguageModel, PromptSize
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
-from schemax.runtime.outputs import joined, with_called
 from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
 from schemax.runtime.stream import Filled, Refused, Trace
-from schemax.runtime.watching import Place, Watcher, Written
+from schemax.runtime.watching import Place, Watcher, Written, place_of
 from schemax.tokens import SlotOutput
 
 # Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.
@@ -171,23 +169,34 @@ def decode_forked(
     trace: Trace | None = None,
 ) -> list[tuple[SlotOutput, ...]]:
     """Fills the slots of requests whose stems are equally long, and those that values call for."""
-    found: list[tuple[SlotOutput, ...]] = [()] * len(requests)
-    branches = [branch for n, request in enumerate(requests) for branch in branches_of(n, request)]
-    watchers = {
-        n: request.watcher for n, request in enumerate(requests) if request.watcher is not None
-    }
-    for watcher in watchers.values():
-        watcher.begin()
-    while branches:
-        slots = _fill(model, requests, branches, config, trace)
-        for n, outputs in enumerate(found):
-            mine = [slot for one, slot in zip(branches, slots, strict=True) if one.request == n]
-            found[n] = joined(outputs, mine)
-        branches = [b for n, request in enumerate(requests) for b in wave_of(n, request, found[n])]
-    settled = [request.settled(outputs) for request, outputs in zip(requests, found, strict=True)]
-    for n, watcher in watchers.items():
-        watcher.saw((), 0, dict(enumerate(settled[n])))
-    return settled
+    fillings = [Filling(request, follows_branches=False) for request in requests]
+    rows = [Row(filling, slot) for filling in fillings for slot in filling.slots]
+    for request in requests:
+        if request.watcher is not None:
+            request.watcher.begin()
+    while rows:  # every time, all requests are read once more
+        outputs = _grow(model, requests, rows, config, trace)
+        rows = [
+            Row(row.filling, slot)
+            for row, output in zip(rows, outputs, strict=True)
+            for slot in row.filling.end(row.slot, output)
+        ]
+    found = [filling.outputs for filling in fillings]
+    for request, settled in zip(requests, found, strict=True):
+        if request.watcher is not None:
+            request.watcher.saw((), 0, dict(enumerate(settled)))
+    return found
+
+
+class Row(NamedTuple):
+    """A slot as a row of its own."""
+
+    filling: Filling
+    slot: AskedSlot
+
+    @property
+    def request(self) -> Request:
+        return self.filling.request
 
 
 def select_rows(state: Any, rows: Tensor) -> Any:
@@ -198,33 +207,10 @@ def select_rows(state: Any, rows: Tensor) -> Any:
     return type(state)(part.index_select(0, rows.to(part.device)) for part in state)
 
 
-def _fill(
-    model: ForkModel,
-    requests: Sequence[Request],
-    branches: Sequence[Branch],
-    config: DecodingConfig,
-    trace: Trace | None,
-) -> list[SlotOutput]:
-    """Branches' outputs; their children read every such request once more."""
-    found = _grow(model, requests, branches, config, trace)
-    called: list[list[Branch]] = []
-    for branch, output in zip(branches, found, strict=True):
-        whole, request = output.finish_reason != "length", requests[branch.request]
-        children = called_for(branch.spec, output, 0)[0] if whole else ()
-        called.append([child_of(branch, *each, request) for each in enumerate(children)])
-    if not any(called):
-        return found
-    outputs = iter(_fill(model, requests, list(chain(*called)), config, None))
-    return [
-        with_called(output, branch.spec, tuple(islice(outputs, len(some)))) if some else output
-        for branch, output, some in zip(branches, found, called, strict=True)
-    ]
-
-
 def _grow(
     model: ForkModel,
     requests: Sequence[Request],
-    branches: Sequence[Branch],
+    rows: Sequence[Row],
     config: DecodingConfig,
     trace: Trace | None,
 ) -> list[SlotOutput]:
@@ -232,15 +218,16 @@ def _grow(
     device = model.device
     table = SlotTable()
     sampler = Sampler(table, config, model.vocab_size)
-    slots = _begin(table, sampler, requests, branches)
+    slots = _begin(table, sampler, rows)
+    numbers = {request: number for number, request in enumerate(requests)}
 
     def request_of(slot: int) -> Request:
-        return requests[branches[slot].request]
+        return rows[slot].request
 
-    key, key_length = _padded([branch.key for branch in branches], device)
-    owner = torch.tensor([branch.request for branch in branches], device=device)
+    key, key_length = _padded([row.slot.key for row in rows], device)
+    owner = torch.tensor([numbers[row.request] for row in rows], device=device)
     stems = torch.tensor([[*r.prefix, *r.stem.tolist()] for r in requests], device=device)
-    live = torch.arange(len(branches), device=device)
+    live = torch.arange(len(rows), device=device)
     logits, memory = model.forward(stems, None, read=0)
     logits, memory = logits[owner], select_rows(memory, owner)
     for time in count():
@@ -255,7 +242,7 @@ def _grow(
             if trace:
                 index, step = stage([table.index[mine], table.step[mine]], device)
                 trace(index, step, writing)
-            watched = _watched(table, mine, writing, requests, branches)
+            watched = _watched(table, mine, writing, rows)
             ids, grows = _write(table, sampler, mine, writing, request_of)
             if watched is not None:
                 for watcher, (steps, others) in watched.steps().items():
@@ -271,35 +258,36 @@ def _grow(
     outputs = table.outputs(slots)
     return [
         # Every token of a key took a pass of its own.
-        replace(output, passes=output.passes + len(branch.key))
-        for output, branch in zip(outputs, branches, strict=True)
+        replace(output, passes=output.passes + len(row.slot.key))
+        for output, row in zip(outputs, rows, strict=True)
     ]
 
 
-def _begin(
-    table: SlotTable, sampler: Sampler, requests: Sequence[Request], branches: Sequence[Branch]
-) -> Ints:
-    """Slots for all branches."""
-    stops = [requests[branch.request].stop for branch in branches]
-    specs = [branch.spec for branch in branches]
-    answers = [branch.answer for branch in branches]
+def _begin(table: SlotTable, sampler: Sampler, rows: Sequence[Row]) -> Ints:
+    """Slots of the table for all rows."""
+    asked = [row.slot for row in rows]
+    stops = [row.request.stop for row in rows]
+    specs = [slot.spec for slot in asked]
+    answers = [slot.answer for slot in asked]
+    traced = [
+        row.request.index + row.slot.place if row.slot.role == "first" else -1 for row in rows
+    ]
     slots = table.add(
         {
             "state": np.array([table.stops.start(stop) for stop in stops]),
-            "budget": np.array([branch.budget for branch in branches]),
-            "digest": np.array([branch.digest for branch in branches]),
-            "number": np.array([branch.number for branch in branches]),
-            "index": np.array([branch.index for branch in branches]),
+            "budget": np.array([slot.budget for slot in asked]),
+            "digest": np.array([slot.digest for slot in asked]),
+            "number": np.array([slot.number for slot in asked]),
+            "index": np.array(traced),
             "null_id": np.array([spec.null_id for spec in specs]),
         },
         specs,
         stops,
         answers if any(answers) else None,
     )
-    for place, (branch, stop) in enumerate(zip(branches, stops, strict=True)):
-        if not branch.answer:
-            mine = slots[place : place + 1]
-            sampler.grammars.begin(mine, (branch.spec,), stop, branch.sources)
+    for place, (slot, stop) in enumerate(zip(asked, stops, strict=True)):
+        if not slot.answer:
+            sampler.grammars.begin(slots[place : place + 1], (slot.spec,), stop, slot.sources)
     return slots
 
 
@@ -323,25 +311,17 @@ def _write(
     return chosen.ids, table.is_growing(slots)
 
 
-def _watched(
-    table: SlotTable,
-    slots: Ints,
-    logits: Tensor,
-    requests: Sequence[Request],
-    branches: Sequence[Branch],
-) -> Written | None:
-    if all(request.watcher is None for request in requests):
+def _watched(table: SlotTable, slots: Ints, logits: Tensor, rows: Sequence[Row]) -> Written | None:
+    if all(row.request.watcher is None for row in rows):
         return None
     owners: dict[int, Watcher] = {}
     places: dict[int, Place] = {}
-    for row, slot in enumerate(slots.tolist()):
-        branch = branches[slot]
-        request = requests[branch.request]
-        if request.watcher is not None:
-            owners[row] = request.watcher
-            if branch.index >= 0 or branch.path:
-                number = -1 if branch.path else branch.index - request.index
-                places[row] = Place(number, branch.path, branch.as_text)
+    for place, number in enumerate(slots.tolist()):
+        row = rows[number]
+        if row.request.watcher is not None:
+            owners[place] = row.request.watcher
+            if row.slot.is_named:
+                places[place] = place_of(row.slot)
     return Written(table, slots, logits, owners, places)
 
 

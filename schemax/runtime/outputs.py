@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from schemax.tokens import SlotOutput, SlotSpec
+from schemax.tokens import SlotOutput
 
 NO_MEMORY = "there is not enough memory for a document of this length; shorten the text"
 
@@ -31,34 +31,17 @@ class DocumentOutput:
 
 
 def passes_of(slots: Sequence[SlotOutput], start: int = 0) -> int:
-    """Forward passes until the last of some slots was done, with those that they called for.
+    """Forward passes until the last of some slots was done, with all slots that followed.
 
-    start: passes before them, where they are of no later wave.
+    start: passes before the slots, where they are part of no later wave.
     """
     last = start
     for slot in slots:
-        end = (slot.before or start) + slot.passes
-        called = (*slot.children, *slot.branches, *filter(None, [slot.as_text, slot.repaired]))
+        end = (slot.passes_before or start) + slot.passes
+        again = () if slot.repaired is None else (slot.repaired,)
+        called = (*slot.followed, *again)
         last = max(last, passes_of(called, end) if called else end)
     return last
-
-
-def with_called(
-    output: SlotOutput,
-    spec: SlotSpec,
-    children: tuple[SlotOutput, ...],
-    branches: tuple[SlotOutput, ...] = (),
-) -> SlotOutput:
-    """A slot's output with those of the slots that it called for."""
-    if children and spec.expansion is None:
-        return replace(output, as_text=children[0], branches=branches)
-    return replace(output, children=children, branches=branches)
-
-
-def joined(outputs: tuple[SlotOutput, ...], wave: Sequence[SlotOutput]) -> tuple[SlotOutput, ...]:
-    """Outputs with those of the next wave, which began when all before were done."""
-    before = passes_of(outputs)
-    return (*outputs, *(replace(slot, before=before) for slot in wave))
 
 
 def too_long(problem: str, num_tokens: int) -> DocumentOutput:

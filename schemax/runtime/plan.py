@@ -52,10 +52,10 @@ class Plan:
         """The largest position id that can occur; gaps, budgets and further slots count."""
         furthest = max(self.position_ids.max(), (self.last_position + self.k_max - 1).max())
         for place, spec in enumerate(self.specs):
-            if spec.expansion is not None:
+            if spec.follow_ups is not None:
                 key = (self.slot == self.slot_ids[place]).sum()
                 stem = self.last_position[place] - key
-                furthest = max(furthest, stem + spec.expansion.extent - 1)
+                furthest = max(furthest, stem + spec.follow_ups.extent - 1)
         return int(furthest)
 
     @property

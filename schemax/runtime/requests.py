@@ -215,9 +215,9 @@ def slot_layout(
     # A value's last token is never an input, so that it needs no position.
     extent = int((found.last_position + budgets).max())
     extents = [
-        int(last) - int(length) + spec.expansion.extent
+        int(last) - int(length) + spec.follow_ups.extent
         for spec, last, length in zip(every, found.last_position, lengths, strict=True)
-        if spec.expansion is not None
+        if spec.follow_ups is not None
     ]
     is_branched = layout == "branched"
     return SlotLayout(
@@ -234,7 +234,7 @@ def slot_layout(
         specs=every,
         null_ids=np.array([spec.null_id for spec in every], np.int64),
         extent=max([extent, *extents]),
-        may_call=any(spec.expansion or spec.branching for spec in every),
+        may_call=any(spec.follow_ups is not None for spec in every),
     )
 
 

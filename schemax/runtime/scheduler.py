@@ -13,11 +13,10 @@ from collections.abc import Container, Iterator, Sequence
 import numpy as np
 
 from schemax.runtime.batch import OWN_ONLY, Places
-from schemax.runtime.children import ChildQueue
 from schemax.runtime.document_rows import DocumentRows, RunningRequest
 from schemax.runtime.endings import end_loops
+from schemax.runtime.follow_up_queue import FollowUpQueue
 from schemax.runtime.limits import AdmissionControl
-from schemax.runtime.outputs import with_called
 from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Chosen, Sampler
@@ -35,7 +34,7 @@ class Scheduler:
 
     table: what is known of every slot; growing: (S,) the numbers of those that still grow, those of
     `entering` requests first, which the next pass reads; num_kv: places of the KV pool;
-    children: what slots have called for.
+    follow_ups: slots that others have called for.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Scheduler:
         self._kv = FreeList()
         self._sampler = sampler
         self._control, self._flight = control, flight
-        self.children = ChildQueue(table)
+        self.follow_ups = FollowUpQueue(table)
         self._footprint = self._num_documents = 0
         self.num_repeated = self.num_watched = 0
 
@@ -88,7 +87,7 @@ class Scheduler:
         if count and (
             self._num_documents >= limits.documents
             or request.use_long_rope != self.use_long_rope
-            or self._footprint + self.children.footprint + request.footprint > limits.capacity
+            or self._footprint + self.follow_ups.footprint + request.footprint > limits.capacity
         ):
             return None
         rows, width = self.rows.num_rows, self.rows.width
@@ -139,7 +138,7 @@ class Scheduler:
             request.answers,
         )
         self._begin(slots, request)
-        running = RunningRequest(request, row, slots, layout.num_slots, request.footprint)
+        running = RunningRequest.of(request, row, slots)
         self.rows.running[row] = running
         self._footprint += running.footprint
         self._num_documents += request.num_documents
@@ -148,7 +147,6 @@ class Scheduler:
             self.num_watched += 1
             request.watcher.begin()
         self.entering.append(running)
-        self.children.may_come |= layout.may_call or request.waves is not None
 
     def _begin(self, slots: Ints, request: Request) -> None:
         """Takes up the grammars of slots; one with an answer is given its tokens."""
@@ -165,14 +163,13 @@ class Scheduler:
 
         share: of each request's tokens. Returns how many tokens the next pass reads of these.
         """
-        taken = self.children.take(room, share, alone=not len(self.growing))
+        taken = self.follow_ups.take(room, share, alone=not len(self.growing))
         if not taken:
             return 0
-        slots = self.children.begin(taken, self._sampler)
-        self._reserve_blocks(1)
-        for child, slot in zip(taken, slots.tolist(), strict=True):
-            shared = child.slot.shared
-            self.block_table[slot, :shared] = self.block_table[child.parent, :shared]
+        slots = self.follow_ups.begin(taken, self._sampler)
+        self._reserve_blocks(max(len(waiting.kv) for waiting in taken))
+        for waiting, slot in zip(taken, slots.tolist(), strict=True):
+            self.block_table[slot, : len(waiting.kv)] = waiting.kv
         self.growing = np.concatenate([self.growing, slots])
         return int(self.table.num_new[slots].sum())
 
@@ -235,8 +232,8 @@ class Scheduler:
         """The tokens that the next pass reads of slots that entered earlier, slot by slot."""
         found = self.table.newest(slots)
         counts = self.table.num_new[slots]
-        # Child slots begin with the pass that reads their keys, in this order.
-        found[np.repeat(self.table.step[slots] == 0, counts)] = self.children.keys
+        # Follow-ups begin with the pass that reads their keys, in this order.
+        found[np.repeat(self.table.step[slots] == 0, counts)] = self.follow_ups.keys
         return found
 
     # --- progress --------------------------------------------------------------------------------
@@ -250,31 +247,38 @@ class Scheduler:
         growing = table.is_growing(slots)
         self._sampler.grammars.settle(slots[growing], chosen.ids[growing])
         growing = table.is_growing(slots)
-        done = slots[~growing]
         self.growing = slots[growing]
-        sharing = self.children.end(done, self.rows.running)
+        return self._end(slots[~growing])
+
+    def _end(self, done: Ints) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
+        """Ends slots, whose numbers are free from here on; the requests that end with them."""
+        table = self.table
+        sharing: list[int] = []
+        self.follow_ups.forget(done)
+        self._sampler.grammars.end(done)
+        rows, orders = table.request[done].tolist(), table.order[done].tolist()
+        pairs = zip(done.tolist(), table.outputs(done), strict=True)
+        for place, (slot, output) in enumerate(pairs):
+            running = self.rows.running[rows[place]]
+            for follow_up in running.end(slot, orders[place], output):
+                if follow_up.shared and (not sharing or sharing[-1] != slot):
+                    sharing.append(slot)
+                self.follow_ups.put(running, follow_up, self._kv_of(slot))
         if not self.is_causal:
             self._free_pool(done, sharing)
-        self._sampler.grammars.end(done)
-        rows, counts = np.unique(table.request[done], return_counts=True)
-        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
-            running = self.rows.running[row]
-            running.num_growing -= count
-            if not running.num_growing and not self._goes_on(running):
-                outputs = (*running.outputs, *self._released(running))
-                outputs = running.request.settled(outputs)
+        table.release(done)
+        for running in [self.rows.running[row] for row in sorted(set(rows))]:
+            if not running.num_growing:
+                result = running.result
                 self._let_go(running)
-                yield running.request, outputs
+                yield running.request, result
+
+    def _kv_of(self, slot: int) -> Ints:
+        """Places in the KV pool of what a slot has read."""
+        return self.block_table[slot, : self.table.num_kv[slot]].copy()
 
     def _request_of(self, slot: int) -> Request:
         return self.rows.running[int(self.table.request[slot])].request
-
-    def _goes_on(self, running: RunningRequest) -> bool:
-        """Whether a request, whose slots are all done, is asked for more."""
-        if running.request.waves is None:
-            return False
-        running.end_wave(self._released(running))
-        return self.children.call_wave(running)
 
     def cancel(self, requests: Container[Request]) -> None:
         """Lets go of some of the requests in flight, between passes."""
@@ -282,16 +286,16 @@ class Scheduler:
         rows = [running.row for running in leaving]
         leaves = np.isin(self.table.request[self.growing], rows)
         slots, self.growing = self.growing[leaves], self.growing[~leaves]
-        self.children.cancel(rows, slots)
+        self.follow_ups.cancel(rows, slots)
         if not self.is_causal:
             self._free_pool(slots, [])
         self._sampler.grammars.end(slots)
+        self.table.release(slots)
         for running in leaving:
-            self._released(running)
             self._let_go(running)
 
     def _let_go(self, running: RunningRequest) -> None:
-        """Gives back what a request had, whose outputs have been made."""
+        """Gives back what a request had."""
         self.rows.give(running.row)
         self._footprint -= running.footprint
         self._num_documents -= running.request.num_documents
@@ -299,13 +303,6 @@ class Scheduler:
         self.num_watched -= running.request.watcher is not None
         for places in running.kept_kv:
             self._kv.give(places)
-
-    def _released(self, running: RunningRequest) -> tuple[SlotOutput, ...]:
-        """What its slots wrote, whose numbers are free from here on."""
-        found = self.outputs(running, running.slots)
-        called = (*running.children.values(), *running.branches.values())
-        self.table.release(np.concatenate([running.slots, *called]) if called else running.slots)
-        return found
 
     def _free_pool(self, done: Ints, sharing: list[int]) -> None:
         """Gives back the places of slots that are done; shared ones, once their request is."""
@@ -321,22 +318,3 @@ class Scheduler:
             running.kept_kv.append(blocks[place][own[place]])
         own[shares] = False
         self._kv.give(blocks[own])
-
-    def outputs(self, running: RunningRequest, slots: Ints) -> tuple[SlotOutput, ...]:
-        """Of some slots of a request that are done, with those that they called for."""
-        outputs = self.table.outputs(slots)
-        if not running.children and not running.branches:
-            return tuple(outputs)
-        specs = self.table.specs[slots]
-
-        def called(by: dict[int, list[int]], slot: int) -> tuple[SlotOutput, ...]:
-            return self.outputs(running, np.array(by[slot])) if slot in by else ()
-
-        return tuple(
-            with_called(
-                output, spec, called(running.children, slot), called(running.branches, slot)
-            )
-            if slot in running.children or slot in running.branches
-            else output
-            for output, spec, slot in zip(outputs, specs, slots.tolist(), strict=True)
-        )

@@ -272,17 +272,6 @@ class SlotTable:
         )
         return growing
 
-    def peek(self, slot: int) -> SlotOutput:
-        """What a slot has written so far, to see what it calls for."""
-        kept = tuple(self.alternatives.get(slot, ()))
-        first, whole = self.legal_logprobs[slot].tolist()
-        return SlotOutput(
-            self.ids(slot),
-            REASONS[self._reason[slot]],
-            legal_logprobs=(first, whole),
-            alternatives=kept,
-        )
-
     def ids(self, slot: int) -> Ids:
         """All tokens of a slot's value so far, with those that stood there before it."""
         return (*self.specs[slot].begun, *self.written[slot, : self.step[slot]].tolist())

@@ -239,9 +239,9 @@ class _Flight:
             scheduler.cancel(self.leaving)
             self.leaving.clear()
         room = limits.pass_tokens - len(scheduler.growing)
-        share = scheduler.children.share(limits.pass_tokens, self._wanted())
+        share = scheduler.follow_ups.share(limits.pass_tokens, self._wanted())
         room -= scheduler.spawn(room, share)
-        while not scheduler.children.is_held_up and len(source.refused) < _MOST_REFUSED:
+        while not scheduler.follow_ups.is_held_up and len(source.refused) < _MOST_REFUSED:
             request = source.head(may_take=scheduler.num_repeated < _MOST_REPEATED)
             if request is None:
                 break
@@ -269,7 +269,7 @@ class _Flight:
     def _wanted(self) -> int:
         """Tokens of the request that could enter beside what others call for; 0 for none."""
         scheduler = self.scheduler
-        if scheduler.children.is_empty:
+        if scheduler.follow_ups.is_empty:
             return 0
         request = self.source.head(may_take=scheduler.num_repeated < _MOST_REPEATED)
         if not isinstance(request, Request) or scheduler.room_for(request) is None:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from schemax.runtime.filling import AskedSlot
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.slot_table import SlotTable
 from schemax.tokens import SlotOutput
@@ -19,12 +20,16 @@ class Place:
     """Which slot of a request it is.
 
     number: among those that are asked first; -1 of later waves. path: of these, what they are
-    called. as_text: whether it is filled once more, held to no choices.
+    called. is_free_text: whether a choice is asked for once more, as free text.
     """
 
     number: int = -1
     path: tuple[str, ...] = ()
-    as_text: bool = False
+    is_free_text: bool = False
+
+
+def place_of(slot: AskedSlot) -> Place:
+    return Place(slot.place, slot.path, slot.role == "free_text")
 
 
 @dataclass(frozen=True, slots=True)

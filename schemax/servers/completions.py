@@ -9,10 +9,8 @@ from typing import Any
 from schemax.compiler.choices import Branches
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
-from schemax.runtime.branches import Branch, branches_of, child_of, wave_of
-from schemax.runtime.children import called_for
+from schemax.runtime.filling import AskedSlot, Filling
 from schemax.runtime.grammar import Automata
-from schemax.runtime.outputs import joined, with_called
 from schemax.runtime.plan import Ids
 from schemax.runtime.requests import Request
 from schemax.servers.answers import Vocabulary
@@ -53,56 +51,52 @@ class CompletionsModel(RemoteModel):
         )
 
     async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
-        found: tuple[SlotOutput, ...] = ()
-        branches = list(branches_of(0, request))
-        while branches:
-            found = joined(found, await self._slots(request, branches, config))
-            branches = wave_of(0, request, found)
-        return request.settled(found)
+        filling = Filling(request, follows_branches=False)
+        await self._slots(filling, filling.slots, config)
+        return filling.outputs
 
     async def _slots(
-        self, request: Request, branches: Sequence[Branch], config: DecodingConfig
-    ) -> list[SlotOutput]:
-        """The first one goes ahead, so that the others find in the cache what it has read.
+        self, filling: Filling, slots: Sequence[AskedSlot], config: DecodingConfig
+    ) -> None:
+        """Fills slots and all that follow.
+
+        The first one goes ahead, so that the others find in the cache what it has read.
 
         A server of slots remembers the newest prompt of each alone: there all go one by one.
         """
-        tasks: list[asyncio.Task[SlotOutput]] = []
+        tasks: list[asyncio.Task[None]] = []
         try:
-            for branch in branches:
-                tasks.append(asyncio.create_task(self._slot(request, branch, config)))
+            for slot in slots:
+                tasks.append(asyncio.create_task(self._slot(filling, slot, config)))
                 if len(tasks) == 1 or self.served.slots is not None:
                     await tasks[-1]
-            return await asyncio.gather(*tasks)
+            await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
 
-    async def _slot(self, request: Request, branch: Branch, config: DecodingConfig) -> SlotOutput:
-        """A slot, and those that its value calls for."""
-        head = (*request.prefix, *request.stem.tolist(), *branch.key)
+    async def _slot(self, filling: Filling, slot: AskedSlot, config: DecodingConfig) -> None:
+        """Fills a slot, and those that follow."""
+        request = filling.request
+        head = (*request.prefix, *request.stem.tolist(), *slot.key)
         writer = SlotWriter(
-            branch.spec,
+            slot.spec,
             request.stop,
-            branch.budget,
+            slot.budget,
             self._automata,
             ends_at_stops=config.layout == "autoregressive",
             read=request.stem.tolist() if request.retries else None,
         )
-        choices = branch.spec.branching
+        choices = slot.spec.follow_ups
         grammar = gbnf(choices.choices) if isinstance(choices, Branches) else None
         while (ask := writer.ask) is not None:
-            body = self._body(head, ask, grammar, branch, config)
+            body = self._body(head, ask, grammar, slot, config)
             writer.take(self._vocabulary.answer(await self.client.ask("/completions", body)))
             grammar = None  # which is of a whole value
-        output = writer.output
-        whole = output.finish_reason != "length"
-        children = called_for(branch.spec, output, 0)[0] if whole else ()
-        called = [child_of(branch, place, child, request) for place, child in enumerate(children)]
-        return with_called(output, branch.spec, tuple(await self._slots(request, called, config)))
+        await self._slots(filling, filling.end(slot, writer.output), config)
 
     def _body(
-        self, head: Ids, ask: Ask, grammar: str | None, branch: Branch, config: DecodingConfig
+        self, head: Ids, ask: Ask, grammar: str | None, slot: AskedSlot, config: DecodingConfig
     ) -> dict[str, Any]:
         ids = [*head, *ask.written]
         prompt = ids if self._way.takes_ids else self.codec.text_of(ids)
@@ -115,6 +109,6 @@ class CompletionsModel(RemoteModel):
         elif grammar is not None and self.served.dialect.grammar is not None:
             body |= self.served.dialect.grammar(grammar)
         if config.temperature > 0:
-            seed = (config.seed + branch.digest + branch.number + len(ask.written)) % 2**31
+            seed = (config.seed + slot.digest + slot.number + len(ask.written)) % 2**31
             body |= {"temperature": config.temperature, "top_p": config.top_p, "seed": seed}
         return body

@@ -1,0 +1,155 @@
+"""Follow-up slots, in line until a pass has room to read their keys.
+
+They join the slots of a request in flight, whose keys and values are in the KV pool, so nothing is
+read twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from schemax.runtime.document_rows import RunningRequest
+from schemax.runtime.filling import AskedSlot, key_end
+from schemax.runtime.plan import Ids, Ints
+from schemax.runtime.sampler import Sampler
+from schemax.runtime.slot_table import SlotTable
+
+# The most shares of a pass. Where more requests than these call for slots, no other enters, so that
+# those in flight stay few.
+_MOST_SHARES = 32
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A follow-up in line. kv: (shared,) places in the KV pool of what its parent has read."""
+
+    running: RunningRequest
+    slot: AskedSlot
+    kv: Ints
+
+    @property
+    def new_ids(self) -> Ids:
+        """The rest of its key, which is still to be read."""
+        return self.slot.key[self.slot.shared :]
+
+    @property
+    def footprint(self) -> int:
+        """Tokens that are kept for the slot, by a guess."""
+        return len(self.new_ids) + self.slot.budget // 4
+
+
+@dataclass(slots=True)
+class FollowUpQueue:
+    """A line of follow-ups for each request.
+
+    keys: of the slots that the next pass takes up, one after the other.
+    is_held_up: whether the last pass had no room for a slot within its request's share.
+    footprint: tokens that are kept for slots that were taken up and still grow, by a guess.
+    """
+
+    _table: SlotTable
+    # Whose turn is next, first.
+    _lines: dict[RunningRequest, deque[_Waiting]] = field(default_factory=dict)
+    _footprints: dict[int, int] = field(default_factory=dict)
+    footprint: int = 0
+    is_held_up: bool = False
+    keys: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def put(self, running: RunningRequest, slot: AskedSlot, kv: Ints) -> None:
+        """Puts a slot in its request's line. kv: places of its parent's tokens."""
+        line = self._lines.setdefault(running, deque())
+        line.append(_Waiting(running, slot, kv[: slot.shared]))
+
+    def forget(self, slots: Ints) -> None:
+        """Takes no more account of what is kept for slots that are done."""
+        self.keys = self.keys[:0]
+        if self._footprints:
+            self.footprint -= sum(self._footprints.pop(slot, 0) for slot in slots.tolist())
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._lines
+
+    def share(self, pass_tokens: int, wanted: int) -> int:
+        """Tokens of a pass for each request in line, where a new one waits for so many."""
+        if not wanted or not self._lines:
+            return pass_tokens
+        return max((pass_tokens - wanted) // len(self._lines), pass_tokens // _MOST_SHARES)
+
+    def take(self, room: int, share: int, alone: bool) -> list[_Waiting]:
+        """The first in each line by turns, as many as a pass has room for.
+
+        A request gets no more tokens of the pass than its share, those of its growing slots
+        included; but one slot at least, as all together do, if they are alone.
+        """
+        taken: list[_Waiting] = []
+        used = {each: each.num_growing - len(line) for each, line in self._lines.items()}
+        self.is_held_up = False
+        turns = deque(self._lines)
+        while turns:
+            running = turns.popleft()
+            size = len(self._lines[running][0].new_ids)
+            if used[running] and used[running] + size > share:
+                continue
+            if size > room and (taken or not alone):
+                self.is_held_up = True
+                break
+            line = self._lines.pop(running)
+            taken.append(line.popleft())
+            room, used[running] = room - size, used[running] + size
+            if line:
+                self._lines[running] = line
+                turns.append(running)
+        return taken
+
+    def cancel(self, rows: Container[int], slots: Ints) -> None:
+        """Lets go of what requests in some rows have called for, whose growing slots are named."""
+        self._lines = {each: line for each, line in self._lines.items() if each.row not in rows}
+        self.forget(slots)
+
+    def begin(self, taken: Sequence[_Waiting], sampler: Sampler) -> Ints:
+        """Gives (c,) slots of the table, with their keys still to be read."""
+        table = self._table
+        asked = [waiting.slot for waiting in taken]
+        requests = [waiting.running.request for waiting in taken]
+        self.keys = np.array([token for waiting in taken for token in waiting.new_ids], np.int64)
+        shared = np.array([slot.shared for slot in asked])
+        stops = [request.stop for request in requests]
+        specs = [slot.spec for slot in asked]
+        starts = [
+            table.stops.after(spec.begun, table.stops.start(stop))
+            for spec, stop in zip(specs, stops, strict=True)
+        ]
+        slots = table.add(
+            {
+                "request": np.array([waiting.running.row for waiting in taken]),
+                "order": -1,
+                "num_kv": shared,
+                "num_shared": shared,
+                "position": np.array(
+                    [key_end(slot.key, one) for slot, one in zip(asked, requests, strict=True)]
+                ),
+                "num_new": np.array([len(waiting.new_ids) for waiting in taken]),
+                "state": np.array(starts),
+                "budget": np.array([slot.budget for slot in asked]),
+                "visible": np.array([len(request.stem) for request in requests]),
+                "index": -1,
+                "digest": np.array([slot.digest for slot in asked]),
+                "number": np.array([slot.number for slot in asked]),
+                "null_id": np.array([spec.null_id for spec in specs]),
+            },
+            specs,
+            stops,
+        )
+        for place, (waiting, slot) in enumerate(zip(taken, slots.tolist(), strict=True)):
+            self._footprints[slot] = waiting.footprint
+            self.footprint += waiting.footprint
+            waiting.running.asked[slot] = waiting.slot
+            mine = slots[place : place + 1]
+            asked_slot = waiting.slot
+            sampler.grammars.begin(mine, (asked_slot.spec,), stops[place], asked_slot.sources)
+        return slots
