@@ -84,7 +84,7 @@ def measure_served(
     values = [_value_of(attribute) for attribute in compiled.attributes]
     text = ", ".join(json.dumps(value).strip('"[]') for value in values)
     text += " and more" * ((document_tokens - len(compiled.codec.encode(text))) // 2)
-    answers = tuple(_answer(compiled, value) for value in values)
+    answers = tuple(answer_of(compiled, value) for value in values)
     (prompt,) = compiled.encode([text])
     work = _work(compiled, prompt, answers)
     engine = Generate(model, EngineOptions())
@@ -118,7 +118,7 @@ def _value_of(attribute: Attribute) -> Writable:
     return plain.get(attribute.kind) or next(iter(attribute.examples), "Classic")
 
 
-def _answer(compiled: CompiledSchema, value: Writable) -> Ids:
+def answer_of(compiled: CompiledSchema, value: Writable) -> Ids:
     """Up to the token that completes the value."""
     ids = compiled.codec.encode(compiled.format.escape(value) + compiled.format.delimiter)
     return tuple(ids[: compiled.stop.length(ids)])

@@ -37,9 +37,9 @@ from schemax.resources import resource_dir
 from schemax.results import Extraction, SlotText, build
 
 _SCHEMA = "shoes"
-_FEW = 10_000
+FEW = 10_000
 # Of a kind of file, read and written; the first is also measured with as many rows as wanted.
-_FORMATS = (".parquet", ".jsonl", ".csv")
+FORMATS = (".parquet", ".jsonl", ".csv")
 # A title has one of each, as titles of shoes do.
 _PARTS = (
     ("Northfell", "Calder & Sons", "Brightwater", "Larkspur", "Solmara"),
@@ -49,7 +49,7 @@ _PARTS = (
     ("Dark Olive", "Brown", "Navy", "Black/White", "Burgundy"),
     ("8.5 M US", "Size 11", "4 M US", "10 D US"),
 )
-_BATCH = 10_000
+BATCH = 10_000
 _STATUS = Path("/proc/self/status")
 
 
@@ -71,9 +71,9 @@ def measure_tables(
     tell(f"the model: {documents:,} rows")
     seconds = _model_seconds(options.load_extractor(model, device, dtype), documents)
     yield f"model: {1e3 * seconds:.2f} ms per row ({documents:,} rows)"
-    sizes = [(format, min(rows, _FEW)) for format in _FORMATS]
-    if rows > _FEW:
-        sizes.append((_FORMATS[0], rows))
+    sizes = [(format, min(rows, FEW)) for format in FORMATS]
+    if rows > FEW:
+        sizes.append((FORMATS[0], rows))
     for format, size in sizes:
         name = f"{format[1:]} to {format[1:]}"
         tell(f"{name}: {size:,} rows")
@@ -96,7 +96,7 @@ def run_apart(format: str, rows: int) -> tuple[float, int | None]:
 
 def write_rows(path: Path, rows: int) -> None:
     """A file of ids and titles, never more than some thousands of them in memory."""
-    batches = (titles(first, min(_BATCH, rows - first)) for first in range(0, rows, _BATCH))
+    batches = (titles(first, min(BATCH, rows - first)) for first in range(0, rows, BATCH))
     if path.suffix == ".jsonl":
         with open(path, "w", encoding="utf-8") as handle:
             for batch in batches:

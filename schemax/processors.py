@@ -11,10 +11,10 @@ import os
 from math import ceil
 from pathlib import Path
 
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 # Of GNU's, LLVM's and Intel's OpenMP: whoever sets one of them knows what they want.
-_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
+WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
 
 
 def usable_processors() -> int:
@@ -30,7 +30,7 @@ def share_processors() -> None:
 
     To be called before torch is imported; settings of the environment are left as they are.
     """
-    if not any(name in os.environ for name in _WAITING):
+    if not any(name in os.environ for name in WAITING):
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     if _quota() is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(usable_processors()))
@@ -39,7 +39,7 @@ def share_processors() -> None:
 def _quota() -> float | None:
     """Processors' worth of time that the container has; None without a bound, or outside of one."""
     try:
-        allowed, period = _QUOTA.read_text("ascii").split()
+        allowed, period = QUOTA.read_text("ascii").split()
         return None if allowed == "max" else int(allowed) / int(period)
     except (OSError, ValueError):
         return None

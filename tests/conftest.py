@@ -308,6 +308,7 @@ def pytest_runtestloop() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--models-page", help="write what tests of the families found to this file")
+    parser.addoption("--write-golden", action="store_true", help="freeze outputs in tests/golden")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

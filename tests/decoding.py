@@ -10,11 +10,12 @@ import pytest
 from conftest import slow_but
 from extractive import copied_of
 from oracle import oracle_outputs
+from seams import replaced
 from torch import Tensor
 
+from schemax import Extraction, Extractor, pipeline
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.runtime import engine as engine_module
 from schemax.runtime import stream as stream_module
 from schemax.runtime.engine import Model, decode, fill
 from schemax.runtime.filling import child_number
@@ -98,6 +99,46 @@ def filled(
     return [found[place] for place in range(len(found))]
 
 
+def decoded(
+    extractor: Extractor, products: Sequence[Any], schema: Any, **options: Any
+) -> list[tuple[Extraction[Any], tuple[SlotOutput, ...]]]:
+    """Extractions in order, each with what was decoded for its slots; () of one that was not run.
+
+    The one seam between the engine and the results that tests of both look through.
+    """
+    written: dict[int, tuple[SlotOutput, ...]] = {}
+    usual = pipeline.read_out
+
+    def read_out(document: Any, output: DocumentOutput, *rest: Any) -> Extraction[Any]:
+        written[document.index] = output.slots
+        return usual(document, output, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "read_out", read_out)
+        items = sorted(extractor.stream(products, schema, **options), key=lambda item: item.index)
+    return [(item, written.get(item.index, ())) for item in items]
+
+
+def written_slot(slot: SlotOutput) -> dict[str, Any]:
+    """A slot's output in plain data, with all that it called for."""
+    called = {
+        "children": [written_slot(one) for one in slot.children],
+        "branches": [written_slot(one) for one in slot.branches],
+        "as_text": [written_slot(one) for one in (slot.as_text,) if one is not None],
+        "repaired": [written_slot(one) for one in (slot.repaired,) if one is not None],
+    }
+    return {
+        "ids": list(slot.ids),
+        "finish_reason": slot.finish_reason,
+        "logprobs": list(slot.logprobs),
+        "null_logprob": slot.null_logprob,
+        "legal_logprobs": list(slot.legal_logprobs),
+        "passes": slot.passes,
+        "before": slot.before,
+        **{name: some for name, some in called.items() if some},
+    }
+
+
 def by_prompt(outputs: Sequence[DocumentOutput], counts: Sequence[int]) -> Outputs:
     """The slots of all documents of each prompt; counts: how many it has."""
     rest = iter(outputs)
@@ -151,5 +192,4 @@ def counted(monkeypatch: pytest.MonkeyPatch, model: DecoderModel) -> list[int]:
 
 def windowed(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Fewer prompts are taken from the input at a time."""
-    monkeypatch.setattr(engine_module, "_FIRST_WINDOW", size)
-    monkeypatch.setattr(engine_module, "_WINDOW", size)
+    replaced(monkeypatch, "prompts of a window", size)

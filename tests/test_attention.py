@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from seams import forget_kernels, kernel_for, kernel_works, replaced
 
-from schemax.runtime import kernels
 from schemax.runtime.attention import attend_segments, merge_in, own_in
 from schemax.runtime.batch import Kind, KVSegment
 from schemax.runtime.flex import flex
@@ -61,7 +61,7 @@ def test_long_rows_are_multiplied_some_queries_at_a_time(
     key, value = torch.randn(2, 2, 50, 8), torch.randn(2, 2, 50, 8)
     mask = Mask(torch.randn(2, 50, 50)) if kind == "masked" else None
     whole = plain(query, key, value, 0.3, mask, kind == "causal", 5.0)
-    monkeypatch.setattr(kernels, "_MOST_SCORES", 3000)
+    replaced(monkeypatch, "scores of plain attention", 3000)
     for got, expected in zip(
         plain(query, key, value, 0.3, mask, kind == "causal", 5.0), whole, strict=True
     ):
@@ -241,10 +241,10 @@ def test_each_kernel_is_taken_where_it_works(cuda: None, caplog: pytest.LogCaptu
     ) -> str:
         query = torch.zeros(2, 5, 4, size, dtype=dtype).cuda()
         key = torch.zeros(2, 2, 30, size, dtype=dtype).cuda()
-        taken = kernels._kernel_for(query, key, key, mask, softcap, prefers_flex=prefers)
+        taken = kernel_for(query, key, key, mask, softcap, prefers_flex=prefers)
         return taken.__name__
 
-    kernels._works.cache_clear()
+    forget_kernels()
     caplog.set_level("INFO")
     rows = Mask(torch.zeros(2, 5, 30).cuda())
     assert taken(torch.bfloat16, 64) == "varlen"
@@ -266,7 +266,7 @@ def test_a_kernel_that_differs_is_left_out(
 
     caplog.set_level("INFO")
     sizes = 8, 8
-    assert not kernels._works(wrong, torch.device("cuda:0"), torch.float32, sizes)
+    assert not kernel_works(wrong, torch.device("cuda:0"), torch.float32, sizes)
     assert "no wrong (its results differ" in caplog.text
 
 

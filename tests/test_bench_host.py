@@ -12,6 +12,7 @@ import pytest
 import torch
 from command_line import refused
 from conftest import tiny_model
+from seams import pass_tokens
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -96,12 +97,10 @@ def test_settings_are_the_grid() -> None:
 
 
 def test_sizes_are_put_back() -> None:
-    from schemax.runtime.limits import _PASS_TOKENS
-
-    usual = dict(_PASS_TOKENS)
+    usual = dict(pass_tokens())
     with sizes_of_cuda(99_999):
-        assert _PASS_TOKENS["cpu"] == 99_999
-    assert usual == _PASS_TOKENS
+        assert pass_tokens()["cpu"] == 99_999
+    assert usual == pass_tokens()
 
 
 @pytest.mark.parametrize("kind", KINDS)

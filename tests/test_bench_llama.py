@@ -111,7 +111,7 @@ def test_it_writes_the_given_answers(codec: TextCodec, kind: str, size: int) -> 
 def test_every_token_is_passed_once(
     codec: TextCodec, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    monkeypatch.setattr("benchmarks.rivals.llama_model._PASS", width)
+    monkeypatch.setattr("benchmarks.rivals.llama_model.PASS", width)
     work = two_categories(codec)
     (engine,) = build_engines(["llama.cpp"], model(codec), EngineOptions(), ALL)
     engine.setup(work)

@@ -51,7 +51,7 @@ def test_the_server_and_generate_write_the_same(
     assert min(*cost.served, *cost.generated) > 0
     assert re.search(r"ratio: [\d.]+ \([\d.]+ to [\d.]+ in 2 rounds\)", [*cost.lines()][-1])
     # Whoever writes something else is not measured.
-    monkeypatch.setattr(served_cost, "_answer", lambda compiled, value: (1, 2, 3))
+    monkeypatch.setattr(served_cost, "answer_of", lambda compiled, value: (1, 2, 3))
     with pytest.raises(SchemaxError, match="the server gave"):
         measure_served(model, codec, 1)
     assert all(

@@ -18,7 +18,7 @@ def test_a_run_without_a_model_is_a_whole_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(table_costs, "_BATCH", 20)
+    monkeypatch.setattr(table_costs, "BATCH", 20)
     write_rows(tmp_path / f"in{format}", 50)
     made = list(read_file(f"in{format}"))
     assert len({str(record) for record in made}) == 50
@@ -47,8 +47,8 @@ def test_memory_does_not_grow_with_rows() -> None:
 
 @pytest.mark.slow
 def test_the_command(monkeypatch: pytest.MonkeyPatch, saved_model: Path) -> None:
-    monkeypatch.setattr(table_costs, "_FORMATS", (".csv",))
-    monkeypatch.setattr(table_costs, "_FEW", 10)
+    monkeypatch.setattr(table_costs, "FORMATS", (".csv",))
+    monkeypatch.setattr(table_costs, "FEW", 10)
     args = ["tables", "20", "--documents", "2", "--model", str(saved_model)]
     result = CliRunner().invoke(app, args)
     assert result.exit_code == 0, result.output

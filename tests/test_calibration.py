@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pytest
 from conftest import TITLES
 from pydantic import BaseModel
+from seams import calibration_of
 
 from schemax.attributes import attr
 from schemax.calibration import FILE, Calibration, logit, read_calibration, write_calibration
@@ -113,10 +114,10 @@ def test_an_adapter_brings_its_own(tmp_path: Path) -> None:
     for place in (base, adapter):
         place.mkdir()
     write_calibration(Calibration(bias=1), base)
-    assert loading._calibration(Source(str(base), None)) == Calibration(bias=1)
-    assert loading._calibration(Source(str(base), None, adapter)) is None
+    assert calibration_of(Source(str(base), None)) == Calibration(bias=1)
+    assert calibration_of(Source(str(base), None, adapter)) is None
     write_calibration(Calibration(bias=2), adapter)
-    assert loading._calibration(Source(str(base), None, adapter)) == Calibration(bias=2)
+    assert calibration_of(Source(str(base), None, adapter)) == Calibration(bias=2)
 
 
 def test_on_the_hub_it_is_fetched_like_the_template(
@@ -130,7 +131,7 @@ def test_on_the_hub_it_is_fetched_like_the_template(
         return tmp_path / file
 
     monkeypatch.setattr(loading, "find_file", find)
-    assert loading._calibration(Source("org/name", "v2")) == Calibration(bias=3)
+    assert calibration_of(Source("org/name", "v2")) == Calibration(bias=3)
     assert asked == [("org/name", FILE, "v2")]
 
 

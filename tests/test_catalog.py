@@ -11,10 +11,10 @@ from command_line import Run, jsonl, refused, rows, runner, save_model
 from conftest import TITLES
 from hypothesis import given
 from hypothesis import strategies as st
+from seams import replaced
 from tokenizers import Tokenizer
 
 from schemax import load_schemas, schema_names
-from schemax.commands import automatic
 from schemax.io.columns import columns_of
 from schemax.reading.units import unit_named
 from schemax.ready_made import document_of, is_task, match_of, names_of
@@ -151,7 +151,7 @@ def test_columns_that_hold_no_categories_are_refused(
     options: list[str],
     said: str,
 ) -> None:
-    monkeypatch.setattr(automatic, "_MOST_CATEGORIES", 5)
+    replaced(monkeypatch, "categories of a column", 5)
     path = jsonl(tmp_path / "in.jsonl", records)
     refused(run("extract", "auto", path, *options), said)
 

@@ -10,6 +10,7 @@ import pytest
 import tokenizers
 from command_line import SCHEMA, Run, jsonl, refused, rows, runner, save_model
 from conftest import TITLES
+from seams import replaced
 
 from schemax.commands import demo
 from schemax.errors import ModelError
@@ -221,13 +222,13 @@ def test_the_baseline_of_the_demo_is_bounded_and_comes_after_the_values(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo, "LISTINGS", demo.LISTINGS[:3])
-    monkeypatch.setattr(demo, "_BASELINE_SECONDS", 0)
+    replaced(monkeypatch, "seconds of the demo's baseline", 0)
     assert "1 of the listings" in run("demo").stdout
 
     def stopped(*_: object) -> demo.Cost:
         raise ModelError("stopped here")
 
-    monkeypatch.setattr(demo, "_cost", stopped)
+    replaced(monkeypatch, "cost of a listing", stopped)
     result = run("demo")
     assert "stopped here" in result.stderr
     assert "Samsung" in result.stdout

@@ -90,7 +90,7 @@ AWKWARD = [
 def test_text_survives_and_holds_no_special_token(any_codec: TextCodec, text: str) -> None:
     ids = any_codec.encode(text)
     assert any_codec.decode_bytes(ids).decode() == text
-    special = {a["id"] for a in any_codec._added if a["special"]}
+    special = {a["id"] for a in any_codec.added_tokens if a["special"]}
     assert not special & set(ids)
     assert any_codec.encode_batch([text, "x"])[0] == ids
 
@@ -345,7 +345,7 @@ def test_chat_template_wraps_the_prompt(data: Path) -> None:
     codec = load_codec(data / "tokenizers" / "phi-3")
     compiled = compile_schema(Television, codec)
     (prompt,) = compiled.encode(["<|user|> LG"])
-    names = {a["content"]: a["id"] for a in codec._added}
+    names = {a["content"]: a["id"] for a in codec.added_tokens}
     assert prompt.instruction[:2] == (names["<s>"], names["<|user|>"])
     assert prompt.instruction.count(names["<|user|>"]) == 1
     assert names["<|user|>"] not in prompt.documents[0]

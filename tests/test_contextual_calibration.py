@@ -14,6 +14,7 @@ from constrained import forked
 from decoding import TEMPLATE, WAYS, assert_right
 from grammar_walks import FORMATS
 from oracle import allowed_tokens
+from seams import engine_of
 
 from schemax import AttrSchema, DecodingConfig, Extractor, attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
@@ -192,7 +193,7 @@ class Priced(AttrSchema):
 def test_fields_that_look_at_others(extractor: Extractor) -> None:
     decoding = DecodingConfig(contextual_calibration=True)
     compiled = extractor.compile(Priced, decoding=decoding)
-    known = contextually_calibrated(extractor._engine, compiled)
+    known = contextually_calibrated(engine_of(extractor), compiled)
     assert known.waves is not None
     assert compiled.waves is not None
     assert [spec.prior is not None for spec in known.waves.fields.specs] == [True, False, True]
@@ -211,7 +212,7 @@ def test_many_choices_are_left_alone(extractor: Extractor) -> None:
         letter: Literal["a", "b"] = "a"
 
     compiled = extractor.compile(Numbered, decoding=DecodingConfig(contextual_calibration=True))
-    known = contextually_calibrated(extractor._engine, compiled)
+    known = contextually_calibrated(engine_of(extractor), compiled)
     assert [spec.prior is not None for spec in known.slots] == [False, True]
     assert len(content_free_prompts(compiled)) == 2 * len(CONTENT_FREE)
 
@@ -222,7 +223,7 @@ def test_a_schema_without_choices_reads_nothing_more(extractor: Extractor) -> No
 
     compiled = extractor.compile(Code, decoding=DecodingConfig(contextual_calibration=True))
     assert content_free_prompts(compiled) == []
-    assert contextually_calibrated(extractor._engine, compiled) is compiled
+    assert contextually_calibrated(engine_of(extractor), compiled) is compiled
 
 
 def test_the_setting() -> None:

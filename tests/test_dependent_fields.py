@@ -35,7 +35,7 @@ from schemax.runtime.model import DecoderModel
 from schemax.runtime.requests import new_request
 from schemax.runtime.self_test import prepare
 from schemax.schema import AttrSchema
-from schemax.serve.completion import _usage
+from schemax.serve.completion import usage_of
 from schemax.tokens import PromptIds, SlotOutput, SlotSpec
 from schemax.training.features import fill_row, make_features
 from schemax.training.training_examples import TrainingExample
@@ -579,7 +579,7 @@ def test_keys_of_known_values_are_those_that_were_asked(
     known, read = Counter[tuple[int, ...]](), 0
     for item in extractor.stream(TITLES[:2], Refused, decoding=config):
         known.update(slot.key for slot in compiled.known([s for s in item.slots if s]))
-        usage = _usage(compiled, TITLES[item.index], item)
+        usage = usage_of(compiled, TITLES[item.index], item)
         read += usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
         read -= len(compiled.opening) + len(codec.encode(TITLES[item.index]))
     assert any("error" in codec.decode_bytes(key).decode() for key in known)

@@ -498,7 +498,7 @@ def test_the_report_shows_the_page_with_the_value_marked(tmp_path: Path) -> None
 def test_a_report_has_room_for_so_many_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "_ROOM", 150_000)
+    monkeypatch.setattr(pages, "ROOM", 150_000)
     (tmp_path / "a.pdf").write_bytes(invoice())
     text = load_document(tmp_path / "a.pdf")["text"]
     rows = data_of(schemax.report([built(text, "INV-2031", "5")] * 40))["rows"]

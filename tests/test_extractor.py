@@ -17,6 +17,7 @@ import tokenizers
 import torch
 from conftest import TITLES, Small, tiny_model
 from pydantic import BaseModel, create_model, field_validator
+from seams import pass_tokens, replaced
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
@@ -206,16 +207,13 @@ def test_mixed_categories(extractor: Extractor) -> None:
 @pytest.mark.slow
 def test_memory_is_bounded(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Extractions come out before all products have gone in."""
-    from schemax.runtime import limits
-
-    for name, bound in (
-        ("runtime.shared._AHEAD", 4),
-        ("runtime.shared._UNREAD", 4),
-        ("runtime.engine._FIRST_WINDOW", 4),
-        ("runtime.engine._WINDOW", 4),
+    for name in (
+        "requests that a call gives ahead",
+        "results that a call leaves unread",
+        "prompts of a window",
     ):
-        monkeypatch.setattr(f"schemax.{name}", bound)
-    monkeypatch.setitem(limits._PASS_TOKENS, "cpu", 100)  # a few documents in flight
+        replaced(monkeypatch, name, 4)
+    monkeypatch.setitem(pass_tokens(), "cpu", 100)  # a few documents in flight
     read = 0
 
     def endless() -> Iterator[str]:

@@ -129,8 +129,8 @@ def test_examples_by_likeness_are_all_that_are_not_held_out(
     """The search takes them here, however good they are for a model of random weights."""
 
     class Likeness(Search):
-        def _search(self) -> None:
-            self.best = self._by_likeness(2)
+        def search(self) -> None:
+            self.best = self.by_likeness(2)
 
     monkeypatch.setattr("schemax.fitting.run.Search", Likeness)
     extractor, examples = several
@@ -180,7 +180,7 @@ def test_other_labels_begin_anew(run: Run, tmp_path: Path, monkeypatch: pytest.M
 
     with monkeypatch.context() as patch:
         patch.setattr("schemax.fitting.run.calibrate", interrupt)
-        patch.setattr("schemax.fitting.run._scores", interrupt)
+        patch.setattr("schemax.fitting.run.held_out_scores", interrupt)
         assert run(*args).exit_code == 130
     assert (tmp_path / "_prompt.json.fit.jsonl").is_file()
     jsonl(tmp_path / "labels.jsonl", [*LABELS, label(12)])

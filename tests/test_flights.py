@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from conftest import TITLES, slow_but, tiny_model
 from decoding import WAYS, compiled_in, limited, run
+from seams import flight, replaced, watch_second_choices
 from simulated_gpu import simulated_gpu
 from simulated_guard import HAS_COMPILER
 from test_gpu import Typed, written
@@ -15,12 +16,10 @@ from test_gpu import Typed, written
 from schemax import ModelError
 from schemax.compiler import TextCodec
 from schemax.config import DecodingConfig
-from schemax.runtime import sampler, sampling
+from schemax.runtime import sampler
 from schemax.runtime.limits import FLIGHTS, Limits
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.sampling import Draw
 from schemax.runtime.self_test import prepare
-from schemax.runtime.stream import _Flight
 
 TEXTS = [f"{title} {number}" for number in range(2) for title in TITLES[:4]]
 
@@ -29,21 +28,22 @@ TEXTS = [f"{title} {number}" for number in range(2) for title in TITLES[:4]]
 def under_way(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many flights have a pass under way, as each pass begins."""
     counts: list[int] = []
-    flying: set[_Flight] = set()
-    begin, finish = _Flight.begin, _Flight.finish
+    flying: set[Any] = set()
+    watched = flight()
+    begin, finish = watched.begin, watched.finish
 
-    def begun(flight: _Flight) -> None:
+    def begun(flight: Any) -> None:
         begin(flight)
         if flight.is_under_way:
             flying.add(flight)
             counts.append(len(flying))
 
-    def finished(flight: _Flight) -> Any:
+    def finished(flight: Any) -> Any:
         flying.discard(flight)
         return finish(flight)
 
-    monkeypatch.setattr(_Flight, "begin", begun)
-    monkeypatch.setattr(_Flight, "finish", finished)
+    monkeypatch.setattr(watched, "begin", begun)
+    monkeypatch.setattr(watched, "finish", finished)
     return counts
 
 
@@ -78,18 +78,12 @@ def test_texts_that_are_checked_on_a_device_are_those_of_the_host(
     """Where all that is refused is chosen once more there, and where the host has to."""
     model, compiled = decoder_model(), compiled_in("branched", Typed, codec, k_max=6)
     expected = run(model, compiled, TEXTS, 6)
-    looks, choose_again = 0, Draw._choose_again
-
-    def counted(*arguments: Any) -> None:
-        nonlocal looks
-        looks += 1
-        choose_again(*arguments)
-
-    monkeypatch.setattr(Draw, "_choose_again", counted)
+    looks: list[None] = []
+    watch_second_choices(monkeypatch, lambda: looks.append(None))
     monkeypatch.setattr(sampler, "SHARED", frozenset())
-    monkeypatch.setattr(sampling, "_AGAIN", most)
+    replaced(monkeypatch, "texts that a device checks again", most)
     found = run(model, compiled, TEXTS, 6)
-    assert looks > 3
+    assert len(looks) > 3
     assert found == expected
     for slots, others in zip(found, expected, strict=True):
         for slot, other in zip(slots, others, strict=True):

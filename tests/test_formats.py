@@ -16,8 +16,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from lxml import etree
 from ruamel.yaml import YAML
+from seams import forget_formats
 
-import schemax.formats as registry
 from schemax.formats import (
     NEWLINE,
     BaseFormat,
@@ -36,7 +36,7 @@ from schemax.formats import (
     stop_at,
 )
 from schemax.formats.xml_format import tag
-from schemax.formats.yaml_format import _is_plain
+from schemax.formats.yaml_format import is_plain
 
 BUILT_IN = ("json", "yaml", "xml")
 in_each_format = pytest.mark.parametrize("format", [get_format(name) for name in BUILT_IN], ids=str)
@@ -401,7 +401,7 @@ def test_any_raw_text_is_a_value_or_a_value_error(
 @example("+.5e-3")
 def test_plain_scalars_are_the_same_text_to_a_yaml_parser(text: str) -> None:
     yaml = get_format("yaml")
-    assume(_is_plain(clean(text)))
+    assume(is_plain(clean(text)))
     assert yaml.escape(text) == f" {text}"
     assert load_yaml(f"key:{yaml.escape(text)}\n") == {"key": text}
     assert load_yaml(f"key:{yaml.escape([text, text])}\n") == {"key": [text, text]}
@@ -904,7 +904,15 @@ def test_tags_that_coincide_are_refused() -> None:
 
 @in_each_format
 def test_documents_share_one_output(format: OutputFormat) -> None:
-    format.check([(DocumentKey(n), *path) for n in range(3) for path in PATHS])
+    paths = [(DocumentKey(n), *path) for n in range(3) for path in PATHS]
+    format.check(paths)
+    text, previous = "", None
+    for number, path in enumerate(paths):
+        text += format.key(path, previous) + format.escape(f"value {number}")
+        previous = path
+    text += format.closing(paths[-1])
+    found = {path: format.unescape(raw) for path, raw in format.parse(text, paths).items()}
+    assert found == {path: f"value {number}" for number, path in enumerate(paths)}
 
 
 # --- the registry -------------------------------------------------------------------------------
@@ -942,7 +950,7 @@ class PropertiesFormat(BaseFormat):
 
 @pytest.fixture
 def fresh_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_FORMATS", dict(registry._FORMATS))
+    forget_formats(monkeypatch)
 
 
 @pytest.mark.usefixtures("fresh_registry")

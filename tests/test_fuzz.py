@@ -9,8 +9,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,18 @@ from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler import sandbox as bounds
 from schemax.formats import OutputFormat, get_format
 from schemax.io.readers import columns_of, read_file
+
+
+@contextmanager
+def refused_as(kind: type[Exception], is_clear: Callable[[str], Any]) -> Iterator[None]:
+    """An error of this kind may be raised, if its message says where and what is wrong."""
+    try:
+        yield
+        return
+    except kind as error:
+        message = str(error)
+    assert is_clear(message), message
+
 
 # --- readers ------------------------------------------------------------------------------------
 
@@ -93,7 +106,7 @@ def test_any_file_is_read_or_refused(suffix: str, data: st.DataObject, tmp_path:
     place = tmp_path / f"in{suffix}"
     place.write_bytes(data.draw(files(suffix)))
     for look in (columns_of, lambda name: list(read_file(name))):
-        with suppress(InputError):
+        with refused_as(InputError, lambda message: place.name in message):
             found: Any = look(str(place))
             assert all(isinstance(one, (str, Mapping, InputError)) for one in found or ())
 
@@ -172,6 +185,7 @@ JSON = st.recursive(
 NAMES = st.sampled_from(
     ["a", "a b", "A", "class", "_x", "__init__", "model_config", "id", "1", "é", "json"]
 )
+NAMES_AS_FIELDS = {"a_b", "class_", "field_1", "x", "init", "model_config_", "json_"}
 WORDS_OF_ALL = {
     **dict.fromkeys(("title", "description", "unit"), st.text(max_size=5)),
     **dict.fromkeys(("default", "const"), st.text(max_size=3) | st.integers() | st.none()),
@@ -255,6 +269,33 @@ def referring(**node: Any) -> Any:
     return {"type": "object", "properties": {"a": {"$ref": "other.json"}}, **definitions}
 
 
+# Where in a template, or what it lacks; and what is wrong there.
+OF_TEMPLATES = re.compile(
+    r"template, line \d+: \S"
+    r"|template (cannot be (used|rendered)|failed: \w+): \S"
+    r"|a template must show (the text of every document|all documents)"
+)
+
+
+def says_where(message: str, document: Any) -> bool:
+    """Names the class, or the path of a field that the document has; and what is wrong there."""
+    where, _, what = message.partition(": ")
+    if not isinstance(document, dict):
+        return where == "JSON Schema" and bool(what.strip())
+    name, *path = where.split(".")
+    named = {*NAMES_AS_FIELDS, *keys_of(document)}
+    return name.isidentifier() and bool(what.strip()) and (not path or bool(named & {*path}))
+
+
+def keys_of(value: Any) -> Iterator[str]:
+    """Keys of all objects in a value."""
+    if isinstance(value, dict):
+        yield from value
+    for inner in value.values() if isinstance(value, dict) else value:
+        if isinstance(inner, dict | list):
+            yield from keys_of(inner)
+
+
 @example(document=referring(anyOf="0"))
 @example(document=referring(anyOf=None))
 @example(document=referring(properties=None))
@@ -265,7 +306,7 @@ def referring(**node: Any) -> Any:
 @given(document=DOCUMENTS | nodes() | JSON)
 def test_any_json_schema_is_a_class_or_a_schema_error(document: Any) -> None:
     for given_as in (document, json.dumps(document)):
-        with suppress(SchemaError):
+        with refused_as(SchemaError, lambda message: says_where(message, document)):
             AttrSchema.from_json_schema(given_as).model_json_schema()
 
 
@@ -282,7 +323,10 @@ def test_any_json_schema_is_a_class_or_a_schema_error(document: Any) -> None:
 )
 @given(document=DOCUMENTS)
 def test_any_json_schema_compiles_or_is_refused(document: Any, codec: TextCodec) -> None:
-    with suppress(SchemaError, TemplateError):
+    with (
+        refused_as(TemplateError, OF_TEMPLATES.match),
+        refused_as(SchemaError, lambda message: says_where(message, document)),
+    ):
         compile_schema(AttrSchema.from_json_schema(document), codec)
 
 
@@ -326,5 +370,5 @@ def test_any_template_is_a_prompt_or_a_template_error(
 ) -> None:
     monkeypatch.setattr(bounds, "MOST_SECONDS", 0.5)
     for template in ("".join(pieces) + SHOWN, SHOWN.join(pieces)):
-        with suppress(TemplateError):
+        with refused_as(TemplateError, OF_TEMPLATES.match):
             compile_schema(Small, codec, template=f"{template}\n")

@@ -15,6 +15,7 @@ import torch
 from conftest import TITLES, slow_but, tiny_model
 from decoding import TEMPLATE, WAYS, Outputs, compiled_in, counted, run
 from families import FORK, IN_SEQUENCE, Family
+from seams import replaced
 from simulated_gpu import Event, simulated_gpu
 from simulated_guard import HAS_COMPILER, guard
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -24,7 +25,6 @@ from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.resources import resource_dir
 from schemax.runtime import limits as limits_module
-from schemax.runtime import sampling
 from schemax.runtime.limits import Limits, is_out_of_memory
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.self_test import prepare
@@ -313,7 +313,7 @@ def test_what_a_pass_copies_and_waits_for(
 ) -> None:
     """As much for many slots as for few; nothing is waited for inside a forward pass."""
     # Random weights write texts of which most are refused.
-    monkeypatch.setattr(sampling, "_AGAIN", 1000)
+    replaced(monkeypatch, "texts that a device checks again", 1000)
     compiled = compiled_in("branched", schema, codec, constrain=constrained, k_max=4, max_retries=0)
     with simulated_gpu() as gpu:
         module = tiny_model("qwen3", codec.vocab_size).to("cuda")

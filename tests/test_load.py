@@ -15,6 +15,7 @@ import pytest
 import torch
 from conftest import TITLES, Small, tiny_model
 from safetensors.torch import load_file, save_file
+from seams import replaced
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 from transformers.integrations import hub_kernels
@@ -22,7 +23,6 @@ from transformers.utils import logging
 
 from schemax import Extractor
 from schemax.errors import ModelError
-from schemax.runtime.loading import hub_kernels as our_kernels
 from schemax.runtime.loading import load
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -202,7 +202,7 @@ def test_kernels_on_the_hub_are_fetched_by_name_only(
 ) -> None:
     """What transformers would fetch by itself: it goes on without, or the model is refused."""
     fetched: list[str] = []
-    monkeypatch.setattr(our_kernels, "_fetch", lambda name, **_: fetched.append(name))
+    replaced(monkeypatch, "fetching of kernels", lambda name, **_: fetched.append(name))
     Extractor.from_pretrained(folder)
     monkeypatch.setattr(hub_kernels, "is_kernels_available", lambda: True)
     monkeypatch.setattr(hub_kernels, "_kernels_enabled", True)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from conftest import TITLES, Small, slow_but
 from decoding import assert_right, counted, run
+from seams import keep_no_prefixes, prefixes_of
 from tokenizers import Tokenizer
 
 from schemax import TemplateError, compile_schema
@@ -167,9 +168,9 @@ def test_what_is_kept_of_examples_is_bounded(
     compiled = compiled_for(codec)
     expected = run(model, compiled, TITLES)
     model.forget_prefixes()
-    monkeypatch.setattr(model, "_kept_bytes", 1)
+    keep_no_prefixes(monkeypatch, model)
     assert run(model, compiled, TITLES) == expected
-    assert len(model._prefixes) == 1
+    assert len(prefixes_of(model)) == 1
 
 
 def test_the_setting_by_name() -> None:

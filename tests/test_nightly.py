@@ -22,6 +22,7 @@ from command_line import (
     stand_in_runner,
 )
 from conftest import slow_but
+from seams import replaced
 
 from schemax.io.finished import read_results, read_run_record
 
@@ -175,7 +176,7 @@ def test_a_complete_table_is_skipped_refused_or_replaced(run: Run, tmp_path: Pat
 
 def test_skip_reads_all_records(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where beginning, end and size of a file are as they were."""
-    monkeypatch.setattr("schemax.io.fingerprint._EDGE", 64)
+    replaced(monkeypatch, "bytes of a file's edges", 64)
     texts = made(20)
     source = jsonl(tmp_path / "in.jsonl", texts)
     run(*extract(source))

@@ -17,7 +17,7 @@ from schemax.diagnosis.checks import thread_check
 @pytest.fixture
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment in which nobody has chosen anything; what is set is undone."""
-    for name in (*processors._WAITING, "OMP_NUM_THREADS"):
+    for name in (*processors.WAITING, "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "x")  # so that it is put back
         monkeypatch.delenv(name)
 
@@ -30,7 +30,7 @@ def test_a_container_s_share_bounds_the_threads(
 ) -> None:
     quota = tmp_path / "cpu.max"
     quota.write_text(f"{written}\n")
-    monkeypatch.setattr(processors, "_QUOTA", quota)
+    monkeypatch.setattr(processors, "QUOTA", quota)
     machine = len(os.sched_getaffinity(0))
     assert processors.usable_processors() == min(expected or machine, machine)
     processors.share_processors()
@@ -45,7 +45,7 @@ def test_what_the_environment_sets_stays(
 ) -> None:
     quota = tmp_path / "cpu.max"
     quota.write_text("50000 100000")
-    monkeypatch.setattr(processors, "_QUOTA", quota)
+    monkeypatch.setattr(processors, "QUOTA", quota)
     monkeypatch.setenv(name, "7")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     before = dict(os.environ)

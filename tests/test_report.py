@@ -156,7 +156,7 @@ def test_schemas_share_columns_and_failed_rows_find_theirs() -> None:
 def test_a_page_is_bounded_in_rows_and_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
     data = data_of(schemax.report((shoe(n) for n in range(50)), limit=20))
     assert (data["total"], len(data["rows"])) == (50, 20)
-    monkeypatch.setattr(page, "_MOST_CHARACTERS", 1000)
+    monkeypatch.setattr(page, "MOST_CHARACTERS", 1000)
     html = schemax.report(shoe(n, texts={"t": "x" * 300}) for n in range(50))
     assert (data_of(html)["total"], len(data_of(html)["rows"])) == (50, 2)
 
@@ -214,7 +214,7 @@ def test_a_run_that_ends_early_leaves_its_page(kind: type[BaseException], tmp_pa
 
 def test_every_asset_is_well_formed_inside_html() -> None:
     """What would end or hide a script, wherever it stood in one."""
-    for name in page._SCRIPTS:
+    for name in page.SCRIPTS:
         assert not re.findall("</script|<!--", page.asset(name), re.I)
     assert "</style" not in page.asset("page.css")
 

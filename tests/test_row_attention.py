@@ -86,7 +86,7 @@ def test_rows_without_an_instruction(codec: TextCodec, monkeypatch: pytest.Monke
     (made,) = batches_of(features, {"tv": bare}, RowLimits(900, 5), random.Random(0))
     batch = BatchDataset([made], {"tv": bare}, None)[0]
     fast = gradients(model, batch, bare.decoding)
-    monkeypatch.setattr(TrainableModel, "_rows", dense)
+    monkeypatch.setattr(TrainableModel, "rows_of", dense)
     slow = gradients(model, batch, bare.decoding)
     assert fast[0] == pytest.approx(slow[0], rel=1e-5)
     for name, gradient in slow[1].items():
@@ -123,7 +123,7 @@ def test_losses_and_gradients_are_those_of_the_dense_mask(
         fast = gradients(model, batch, config)
         assert used
         with monkeypatch.context() as patch:
-            patch.setattr(TrainableModel, "_rows", dense)
+            patch.setattr(TrainableModel, "rows_of", dense)
             before = used
             slow = gradients(model, batch, config)
             assert used == before

@@ -13,11 +13,11 @@ import torch
 from conftest import TITLES, slow_but, tiny_model
 from constrained import forked
 from decoding import WAYS, assert_right, compiled_in, in_each_way, outputs_of
+from seams import replaced
 
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime import fork as fork_module
-from schemax.runtime import limits as limits_module
 from schemax.runtime.batch import KVWrite
 from schemax.runtime.engine import decode, fill
 from schemax.runtime.fork import ForkModel
@@ -480,7 +480,7 @@ def test_forks_out_of_memory_go_on_with_half_a_batch(
 def test_forks_try_larger_batches_again_once_memory_is_there(
     codec: TextCodec, small: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits_module, "_BACKOFF", 1)
+    replaced(monkeypatch, "passes until more is tried", 1)
     model = forked(codec)
     compiled = compiled_in("branched", small, codec)
     texts = [f"LG {number}" for number in range(10, 40)]

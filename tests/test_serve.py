@@ -19,6 +19,7 @@ import jsonschema
 import pytest
 from conftest import TITLES, Small, tiny_model
 from pydantic import BaseModel, Field
+from seams import calls_of, prefixes_of, replaced
 from serving import served
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
@@ -315,7 +316,7 @@ def test_time_is_limited(make: Any) -> None:
     with served(extractor, limits=slow) as address:
         answer = httpx.post(f"{address}/v1/extract", json=body, timeout=60)
         assert answer.status_code == 504
-        while extractor._engine._calls:
+        while calls_of(extractor):
             time.sleep(0.01)
 
 
@@ -340,7 +341,7 @@ def test_clients_that_leave_leave_the_batch(
     time.sleep(0.5)  # until the server has noticed
     has_left.set()
     for _ in range(600):
-        if not extractor._engine._calls:
+        if not calls_of(extractor):
             break
         time.sleep(0.05)
     assert passes <= 2  # the instruction, and what was under way
@@ -460,7 +461,7 @@ def free_port() -> int:
 
 def test_a_server_keeps_few_prefixes(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each schema of a stranger has one of its own."""
-    monkeypatch.setattr("schemax.runtime.model._SERVED_BYTES", 0)
+    replaced(monkeypatch, "bytes of served prefixes", 0)
     extractor = make()
     weights = sum(weight.nbytes for weight in extractor.model.model.parameters())
     with served(extractor) as address, httpx.Client(base_url=address, timeout=60) as client:
@@ -469,7 +470,7 @@ def test_a_server_keeps_few_prefixes(make: Any, monkeypatch: pytest.MonkeyPatch)
             schema = {"type": "object", "properties": {f"brand_{number}": text}}
             found = client.post("/v1/extract", json={"schema": schema, "documents": ["LG"]})
             assert found.status_code == 200, found.text
-        kept = extractor.model._prefixes.values()
+        kept = prefixes_of(extractor.model)
     sizes = [sum(part.nbytes for both in prefix for part in both) for prefix in kept]
     # The last is kept, whatever it takes.
     assert sum(sizes[:-1]) <= weights // 2 < 40 * max(sizes)

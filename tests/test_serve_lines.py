@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from conftest import TITLES, Small, tiny_model
+from seams import calls_of
 from serving import served
 from transformers import PreTrainedTokenizerFast
 
@@ -149,10 +150,10 @@ def test_rows_come_while_lines_are_sent(url: str, extractor: Extractor) -> None:
                 found += ours.recv(65_536)
         send(b'"LG"\n' * 200)
     for _ in range(600):
-        if not extractor._engine._calls:
+        if not calls_of(extractor):
             break
         asyncio.run(asyncio.sleep(0.05))
-    assert not extractor._engine._calls
+    assert not calls_of(extractor)
     assert rows_of(post(url, body("LG")))
 
 

@@ -47,16 +47,16 @@ def test_clients_that_ask_at_once_share_a_refusal() -> None:
 
 
 def test_a_declaration_is_kept_for_a_client_that_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Schemas._read
+    read = Schemas.read
     texts: list[str] = []
-    monkeypatch.setattr(Schemas, "_read", lambda *given: texts.append(given[1]) or read(*given))
+    monkeypatch.setattr(Schemas, "read", lambda *given: texts.append(given[1]) or read(*given))
 
     async def ask() -> None:
         schemas = Schemas(Limits())
         leaving = asyncio.create_task(schemas.of(DOCUMENT, "schema"))
         await asyncio.sleep(0)
         leaving.cancel()
-        while not schemas._kept:
+        while not schemas.kept:
             await asyncio.sleep(0.01)
         await schemas.of(DOCUMENT, "schema")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import TITLES, Small, slow_but, tiny_model
+from seams import calls_of
 from serving import served
 from transformers import PreTrainedTokenizerFast
 
@@ -188,7 +189,7 @@ def test_a_stream_that_is_left_leaves_the_batch(
 
     async def left() -> None:
         async with asyncio.timeout(30):
-            while extractor._engine._calls:
+            while calls_of(extractor):
                 gate.room.release()
                 await asyncio.sleep(0.1)
 

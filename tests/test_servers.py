@@ -21,6 +21,7 @@ import pytest
 from completions_server import CompletionsServer, served
 from conftest import TITLES, slow_but, tiny_model
 from pydantic import BaseModel
+from seams import headers_of, replaced
 
 from schemax import (
     AttrSchema,
@@ -109,7 +110,7 @@ def embedded() -> Extractor:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_FIRST_DELAY", 0.01)
+    replaced(monkeypatch, "seconds until a first retry", 0.01)
     for name in ("SCHEMAX_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -477,7 +478,7 @@ def test_a_server_that_has_answered_is_waited_for(
     server: CompletionsServer, codec: TextCodec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As often as before, though its connections are refused for a while."""
-    monkeypatch.setattr(client_module, "_FIRST_DELAY", 0.01)
+    replaced(monkeypatch, "seconds until a first retry", 0.01)
     there = Extractor.from_server(server.url, tokenizer=codec)
     server.stop()
     pauses: list[float] = []
@@ -543,7 +544,7 @@ def test_keys_go_to_the_server_alone(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
     Extractor.from_server(server.url, tokenizer=codec)  # on this machine
     assert server.headers[-1]["authorization"] == "Bearer sk-of-openai"
-    sent = Client("http://example.com/v1")._http.headers
+    sent = headers_of(Client("http://example.com/v1"))
     assert "authorization" not in sent  # in plain text, to another machine
     monkeypatch.setenv("SCHEMAX_API_KEY", "sk-of-schemax")
     there = Extractor.from_server(server.url, tokenizer=FOLDER)

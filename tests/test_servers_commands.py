@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from command_line import jsonl, process, refused, rows
 from completions_server import CompletionsServer, served
+from seams import replaced
 from typer.testing import CliRunner
 
 from schemax import Extractor
@@ -45,7 +46,7 @@ def model() -> Any:
 
 @pytest.fixture
 def server(model: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[CompletionsServer]:
-    monkeypatch.setattr(client_module, "_FIRST_DELAY", 0.01)
+    replaced(monkeypatch, "seconds until a first retry", 0.01)
     with served(model, as_codec(FOLDER)) as made:
         yield made
 

@@ -19,6 +19,7 @@ from conftest import TITLES, Small, slow_but, tiny_model
 from constrained import forked
 from decoding import WAYS, compiled_in, counted, limited, windowed
 from list_models import Television
+from seams import assert_all_is_given_back, calls_of, replaced
 from transformers import PreTrainedTokenizerFast
 
 from schemax import AttrSchema, DecodingConfig, Extraction, Extractor, ModelError, attr
@@ -162,7 +163,7 @@ def test_calls_join_the_passes_of_others(
     tokens = counted(monkeypatch, extractor.model)
     assert extractor.extract(TITLES, Loose) == alone
     together = len(tokens)
-    engine, usual = extractor._engine, extractor.model.run_batch
+    usual = extractor.model.run_batch
     all_in = threading.Event()
 
     def run_batch(batch: Any, cache: Any) -> Any:
@@ -173,7 +174,7 @@ def test_calls_join_the_passes_of_others(
     tokens.clear()
     with ThreadPoolExecutor(len(TITLES)) as pool:
         found = [pool.submit(extractor.extract, [title], Loose) for title in TITLES]
-        while len(engine._calls) < len(TITLES) or any(c.is_open for c in engine._calls):
+        while len(calls := calls_of(extractor)) < len(TITLES) or any(c.is_open for c in calls):
             threading.Event().wait(0.01)
         all_in.set()
         assert [value for one in found for value in one.result()] == alone
@@ -226,11 +227,7 @@ def test_requests_that_are_cancelled_leave_nothing_behind(
     assert found == {request: slots for request, slots in alone.items() if request in found}
     assert len(schedulers) == flights
     for scheduler in schedulers:
-        assert scheduler._kv.num_taken == scheduler.table._numbers.num_taken == 0
-        assert scheduler._footprint == scheduler._num_documents == scheduler.num_repeated == 0
-        assert not scheduler.table.alternatives
-        assert not scheduler._sampler.grammars._nodes
-        assert not scheduler._sampler.grammars._matchers
+        assert_all_is_given_back(scheduler)
 
 
 @pytest.mark.slow
@@ -238,8 +235,8 @@ def test_a_slow_reader_holds_up_nobody(
     make: Callable[..., Extractor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it does not read piles up to a bound, and is there when it goes on."""
-    monkeypatch.setattr(shared, "_UNREAD", 4)
-    monkeypatch.setattr(shared, "_AHEAD", 4)
+    replaced(monkeypatch, "results that a call leaves unread", 4)
+    replaced(monkeypatch, "requests that a call gives ahead", 4)
     limited(monkeypatch, pass_tokens=100)
     extractor = make()
     texts = [f"{title} {n}" for n in range(15) for title in TITLES]
@@ -247,7 +244,7 @@ def test_a_slow_reader_holds_up_nobody(
     slow = extractor.stream(texts, Loose)
     first = next(slow)
     assert len(extractor.extract(texts, Loose)) == len(texts)
-    (call,) = extractor._engine._calls
+    (call,) = calls_of(extractor)
     assert len(call.results) + len(call.in_flight) < 40
     assert said([first, *slow]) == expected
 
@@ -255,7 +252,7 @@ def test_a_slow_reader_holds_up_nobody(
 def test_a_closed_extractor_finishes_what_it_was_given(
     make: Callable[..., Extractor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared, "_AHEAD", 16)
+    replaced(monkeypatch, "requests that a call gives ahead", 16)
     windowed(monkeypatch, 16)
     expected = said(make().stream([f"{TITLES[n % 7]} {n}" for n in range(400)], Loose))
     with make() as extractor:
@@ -308,7 +305,7 @@ def test_schemas_without_end_leave_nothing_behind(
     extractor: Extractor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lane's tables are made anew now and then, while calls come and go."""
-    monkeypatch.setattr(shared, "_MOST_LAYOUTS", 2)
+    replaced(monkeypatch, "layouts of a lane", 2)
     begun = []
     usual = shared.passes
 
@@ -348,7 +345,7 @@ def test_unreadable_records_wait_for_nothing(extractor: Extractor) -> None:
 def test_a_task_that_is_cancelled_gives_its_room_back(extractor: Extractor) -> None:
     async def cancelled() -> None:
         task = asyncio.create_task(extractor.aextract(TITLES * 1000, Small))
-        while not any(call.in_flight for call in extractor._engine._calls):
+        while not any(call.in_flight for call in calls_of(extractor)):
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

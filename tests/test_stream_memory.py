@@ -12,14 +12,14 @@ import pytest
 import torch
 from conftest import TITLES, slow_but
 from decoding import compiled_in, filled, in_some_ways, limited, outputs_of, windowed
+from seams import flight, replaced
 
 from schemax.compiler import TextCodec
-from schemax.runtime import limits as limits_module
 from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.limits import AdmissionControl, Limits
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.requests import Request, new_request
-from schemax.runtime.stream import _Flight, stream
+from schemax.runtime.stream import stream
 from schemax.tokens import ChildSlot, SlotOutput
 
 
@@ -113,9 +113,10 @@ def test_memory_that_only_cancelled_documents_take_halves_nothing(
     prompts = compiled.encode(TITLES)
     requests = [new_request(prompt, stop, config, n) for n, prompt in enumerate(prompts)]
     cancelled: deque[Request] = deque()
-    usual, begun = _Flight.admit, 0
+    watched = flight()
+    usual, begun = watched.admit, 0
 
-    def admit(flight: _Flight) -> None:
+    def admit(flight: Any) -> None:
         nonlocal begun
         begun += 1
         if begun == 2:
@@ -123,7 +124,7 @@ def test_memory_that_only_cancelled_documents_take_halves_nothing(
         usual(flight)
         cancelled.extend(requests)
 
-    monkeypatch.setattr(_Flight, "admit", admit)
+    monkeypatch.setattr(watched, "admit", admit)
     assert not any(stream(model, iter(requests), config, None, cancelled))
     assert begun == 3
     assert "out of memory" not in caplog.text
@@ -138,7 +139,7 @@ def test_what_memory_was_short_of_for_a_while_is_tried_again(
     way: str,
 ) -> None:
     """Others may have taken the memory, and given it back."""
-    monkeypatch.setattr(limits_module, "_BACKOFF", 1)
+    replaced(monkeypatch, "passes until more is tried", 1)
     model = decoder_model()
     compiled = compiled_in(way, small, codec)
     texts = [f"{title} {number}" for number in range(12) for title in TITLES]

@@ -9,6 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from command_line import SCHEMA, Run, jsonl, refused, rows, stand_in_runner
+from seams import replaced
 
 from schemax.documents import Shown, read_documents
 from schemax.errors import InputError
@@ -171,7 +172,7 @@ def test_a_folder_of_somebody_else_is_left_alone(run: Run, tmp_path: Path) -> No
 
 
 def test_duplicates_are_found_by_hashes_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemax.io.summary._MOST_KNOWN", 3)
+    replaced(monkeypatch, "ids that are known", 3)
     ids = Duplicates()
     for id in ("a", "b", None, "a", "c", "d", "d", "b", None, "a"):
         ids.add(id)
@@ -182,7 +183,7 @@ def test_duplicates_are_found_by_hashes_in_bounded_memory(monkeypatch: pytest.Mo
 
 
 def test_kinds_of_errors_are_counted_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemax.io.summary._MOST_COUNTED", 2)
+    replaced(monkeypatch, "kinds of errors that are counted", 2)
     tally = Tally()
     for message in ("one", "two", "one", "three", "four", "one"):
         error = {"field": None, "message": message, "raw": None}

@@ -91,7 +91,7 @@ def _not_converted(config: Any) -> str:
     return "" if config.hidden_act == "silu" else "only models with SiLU are converted"
 
 
-_PASS = 1024  # tokens at most
+PASS = 1024  # tokens at most
 _PAGE = 256  # cells of its cache come in multiples of it
 _ALL = 1 << 30  # layers
 _ERROR = 4  # GGML_LOG_LEVEL_ERROR
@@ -136,7 +136,7 @@ class LlamaModel(torch.nn.Module):
         api = self._api
         params = api.llama_context_default_params()
         params.n_ctx = -(-cells // _PAGE) * _PAGE
-        params.n_batch = params.n_ubatch = self.width = min(_PASS, params.n_ctx)
+        params.n_batch = params.n_ubatch = self.width = min(PASS, params.n_ctx)
         params.n_seq_max = params.n_outputs_max = sequences
         params.n_threads = params.n_threads_batch = torch.get_num_threads()
         params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_AUTO

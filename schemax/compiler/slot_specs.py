@@ -47,7 +47,7 @@ class TokenGrammar:
     form: TextForm | None = None
 
     def new_matcher(self) -> Any:
-        return _prototype(self.text, self.codec, self.eos_ids, self.vocab_size).deep_copy()
+        return prototype(self.text, self.codec, self.eos_ids, self.vocab_size).deep_copy()
 
     def not_first(self) -> tuple[int, ...]:
         return _not_first(self)
@@ -159,7 +159,7 @@ def _automaton_bytes(grammar: str, *_: object) -> int:
 
 
 @cached_in_bytes(64_000_000, _automaton_bytes)
-def _prototype(grammar: str, codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int) -> Any:
+def prototype(grammar: str, codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int) -> Any:
     from llguidance import LLMatcher
 
     tokenizer = _tokenizer(codec, eos_ids, vocab_size)

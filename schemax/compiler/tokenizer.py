@@ -46,7 +46,7 @@ class TextCodec:
         self.special_tokens = dict(special_tokens or {})
         self.chat_template = chat_template
         self._spec: dict[str, Any] = json.loads(backend.to_str())
-        self._added: list[dict[str, Any]] = self._spec.get("added_tokens") or []
+        self.added_tokens: list[dict[str, Any]] = self._spec.get("added_tokens") or []
         vocabulary = _model_vocab(self._spec)
         controls = control_tokens(
             self._spec,
@@ -54,9 +54,9 @@ class TextCodec:
             self.special_tokens.values(),
             byte_level=_is_byte_level(self._spec),
         )
-        self._markup = _rebuild(self._spec, added_tokens=self._added)
+        self._markup = _rebuild(self._spec, added_tokens=self.added_tokens)
         # Runs of spaces are text, and keys are indented with them.
-        blanks = [t for t in self._added if not t["content"].strip() and not t["special"]]
+        blanks = [t for t in self.added_tokens if not t["content"].strip() and not t["special"]]
         self._data = _rebuild(guarded(self._spec, controls), added_tokens=blanks)
         # The ids that the tokenizer itself puts before a text: BOS, or nothing.
         self.prefix_ids: tuple[int, ...] = _prefix_ids(backend)
@@ -134,20 +134,22 @@ class TextCodec:
         byte_level = _is_byte_level(self._spec)
         for token, index in _model_vocab(self._spec).items():
             table[index] = _byte_level(token) if byte_level else _sentencepiece(token)
-        for added in self._added:
+        for added in self.added_tokens:
             table[added["id"]] = b"" if added.get("special") else added["content"].encode()
         return tuple(table)
 
     @cached_property
     def special_texts(self) -> dict[int, str]:
         """How special tokens are written, by id."""
-        return {added["id"]: added["content"] for added in self._added if added.get("special")}
+        return {
+            added["id"]: added["content"] for added in self.added_tokens if added.get("special")
+        }
 
     @cached_property
     def eos_ids(self) -> tuple[int, ...]:
         """Ids of the tokenizer's own end-of-sequence token."""
         wanted = self.special_tokens.get("eos_token")
-        return tuple(a["id"] for a in self._added if a["content"] == wanted)
+        return tuple(a["id"] for a in self.added_tokens if a["content"] == wanted)
 
 
 @contextmanager

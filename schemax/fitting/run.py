@@ -139,7 +139,7 @@ def fit(
     tell("reading the documents held out, without the prompt and with it")
     held_out = [examples[row] for rows in split.held_out.values() for row in rows]
     before, after = (
-        _scores(one, held_out, schemas, format)
+        held_out_scores(one, held_out, schemas, format)
         for one in (_without_prompt(extractor, raw=False), plain.with_prompt(prompt))
     )
     return Fitted(prompt, chosen, search.trials, before, after)
@@ -305,7 +305,7 @@ def _demonstration(example: Example, name: str, schema: type[BaseModel]) -> Demo
     return Demonstration(example.category, shown_text(name, example), stated)
 
 
-def _scores(
+def held_out_scores(
     extractor: Extractor,
     examples: Sequence[Example],
     schemas: Mapping[str, type[BaseModel]],

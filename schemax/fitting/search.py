@@ -114,12 +114,12 @@ class Search:
         """The best candidate that was found before all was tried, or the time was over."""
         try:
             self._told(self.best, self._outcomes(self.best, self._all), better=True)
-            self._search()
+            self.search()
         except OutOfTime:
             pass
         return self.best
 
-    def _search(self) -> None:
+    def search(self) -> None:
         """What has brought most comes first, since the time may be over at any moment."""
         space = self.space
         most = max(map(len, space.pool.values()), default=0)
@@ -129,7 +129,7 @@ class Search:
         self._challenge(
             [replace(self.best, contextual_calibration=one) for one in space.contextual_calibration]
         )
-        self._challenge([self._by_likeness(count) for count in space.nearest])
+        self._challenge([self.by_likeness(count) for count in space.nearest])
         if not self.best.nearest:
             self._challenge_sizes(sizes)
         self._challenge([replace(self.best, template=name) for name in space.templates])
@@ -151,7 +151,7 @@ class Search:
                 break
             self._challenge([self._sized(size)])
 
-    def _by_likeness(self, count: int) -> Candidate:
+    def by_likeness(self, count: int) -> Candidate:
         pool = {category: tuple(rows) for category, rows in self.space.pool.items()}
         return replace(self.best.with_rows(pool), nearest=count)
 

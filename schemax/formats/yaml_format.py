@@ -207,7 +207,7 @@ _LINE = re.compile(
 )
 
 
-def _is_plain(text: str) -> bool:
+def is_plain(text: str) -> bool:
     return not _NEEDS_QUOTES.fullmatch(text)
 
 
@@ -219,14 +219,14 @@ def _name(name: str) -> str:
     text = clean(name)
     if isinstance(name, DocumentKey) and re.fullmatch(r"[0-9]+", text):
         return text
-    return text if _is_plain(text) else _quoted(text)
+    return text if is_plain(text) else _quoted(text)
 
 
 def _literal(value: Scalar, flow: bool) -> str:
     text, kind = scalar_text(value)
     if flow and kind != "bare" and _FLOW_INDICATOR.fullmatch(text):
         return _quoted(text)
-    return text if kind != "text" or _is_plain(text) else _quoted(text)
+    return text if kind != "text" or is_plain(text) else _quoted(text)
 
 
 def _is_blank(rest: str) -> bool:

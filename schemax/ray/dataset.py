@@ -102,8 +102,8 @@ def extract(
             stacklevel=2,
         )
     name = model if callable(model) else named_for_actors(model)
-    load = _Load(name, pool.device(device), dtype)
-    reader = _Reader(load, schema, settings, table, form, None if keep is None else [*keep])
+    load = Load(name, pool.device(device), dtype)
+    reader = Reader(load, schema, settings, table, form, None if keep is None else [*keep])
     return dataset.map_batches(
         _Actor,
         fn_constructor_args=(Parcel.of(reader, schema),),
@@ -131,7 +131,7 @@ def _checked(schema: Schemas, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Load:
+class Load:
     """How an actor gets its model."""
 
     model: str | Callable[[], Extractor] | None
@@ -146,10 +146,10 @@ class _Load:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class Reader:
     """What an actor does with a batch."""
 
-    load: _Load
+    load: Load
     schema: Schemas
     settings: Mapping[str, Any]
     table: TableSchema
@@ -165,7 +165,7 @@ class _Reader:
     def read(self, extractor: Extractor, batch: Any) -> Any:
         kept = _kept(batch.column_names, self.keep, self.table)
         cells: list[Any] = [None] * batch.num_rows
-        records = self._records(batch)
+        records = self.records(batch)
         for item in extractor.stream(records, self.schema, **self.settings):
             row = self.form.row(item, self.form.beside(records[item.index]))[1]
             cells[item.index] = self.table.cells(row)
@@ -175,7 +175,7 @@ class _Reader:
         pyarrow = ray_module("pyarrow")
         return pyarrow.Table.from_arrays([*columns, *found.columns], names=names)
 
-    def _records(self, batch: Any) -> list[Record]:
+    def records(self, batch: Any) -> list[Record]:
         if (wanted := Shown.of_options(self.settings).needed) is not None:
             batch = batch.select([name for name in batch.column_names if name in wanted])
         return list(batch_records(batch))

@@ -47,7 +47,7 @@ class Pool:
         started; on a cluster, which may grow, it warns.
         """
         _check(concurrency, num_gpus, num_cpus)
-        nodes = _nodes()
+        nodes = machines()
         # Ray names no CPUs where there are none, as heads are set up that are to compute nothing.
         cpus = [node["CPU"] for node in nodes if node.get("CPU", 0.0) >= 1]
         gpus = sum(node.get("GPU", 0.0) for node in nodes)
@@ -82,7 +82,7 @@ class Pool:
 
     def is_greedy(self) -> bool:
         """Whether these actors leave nobody a CPU to read with, on a Ray that will not grow."""
-        cpus = sum(node.get("CPU", 0.0) for node in _nodes())
+        cpus = sum(node.get("CPU", 0.0) for node in machines())
         return _is_own() and cpus - self.fewest * self.num_cpus < 1
 
     def device(self, device: str) -> str:
@@ -116,7 +116,7 @@ def _check(concurrency: Concurrency, num_gpus: float | None, num_cpus: float | N
         raise ValueError(f"num_gpus must be a whole number or less than 1, not {num_gpus!r}")
 
 
-def _nodes() -> list[dict[str, float]]:
+def machines() -> list[dict[str, float]]:
     """What each machine has. Starts Ray, or joins a cluster, where that has not been done."""
     ray = ray_module()
     if not ray.is_initialized():

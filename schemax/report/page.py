@@ -22,9 +22,9 @@ from schemax.results import Extraction
 MOST_ROWS = 20_000
 """Rows on a page, unless another number is asked for."""
 
-_MOST_CHARACTERS = 50_000_000  # of rows on a page: what a browser still opens in a moment
+MOST_CHARACTERS = 50_000_000  # of rows on a page: what a browser still opens in a moment
 
-_SCRIPTS = (
+SCRIPTS = (
     "model.js",
     "view.js",
     "grid.js",
@@ -51,7 +51,7 @@ class Report:
         self._images = PageImages()
         self._rows: list[str] = []
         self.overview = Overview()
-        self._room = _MOST_CHARACTERS
+        self._room = MOST_CHARACTERS
 
     def add(self, item: Extraction[Any]) -> None:
         """Takes up a row, or counts it. Rows may come in any order: the page sorts by index."""
@@ -67,7 +67,7 @@ class Report:
 
     def html(self) -> str:
         """The page. Can be encoded as UTF-8, whatever the texts hold."""
-        script = "\n".join(["", '"use strict";', *map(asset, _SCRIPTS)])
+        script = "\n".join(["", '"use strict";', *map(asset, SCRIPTS)])
         return page_of(
             asset("page.html"),
             asset("page.css"),

@@ -18,7 +18,7 @@ from schemax.results.lists import without_items
 logger = logging.getLogger(__name__)
 
 _MOST_OF_ROW = 4  # pages
-_ROOM = 40_000_000  # characters of images in a report
+ROOM = 40_000_000  # characters of images in a report
 _LONGEST = 1_100  # pixels of a page's longer side
 
 
@@ -29,7 +29,7 @@ class PageImages:
     """
 
     def __init__(self) -> None:
-        self.room = _ROOM
+        self.room = ROOM
 
     def of(self, item: Extraction[Any], fields: Mapping[str, int]) -> list[Any]:
         """The first pages that values stand on: [page, data URL, width, height, marks].

@@ -42,7 +42,7 @@ _SIMILAR = 70.0
 # long as values are short: 0.1 s a row at the very most. Values beyond that are not looked for
 # fuzzily. Sixteen values of 60 characters in a text of 40,000 are within it.
 _LONGEST_FUZZY = 200
-_FUZZY_WORK = 40_000_000
+FUZZY_WORK = 40_000_000
 
 # Further, ends of words are not looked for: where there are none, they would be far.
 _LONGEST_WORD = 50
@@ -61,7 +61,7 @@ class Source:
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = {field: plain_text(text) for field, text in texts.items()}
         self._marked_up = {f: text for f, text in texts.items() if isinstance(text, MarkedUp)}
-        self._work_left = _FUZZY_WORK
+        self._work_left = FUZZY_WORK
 
     def locate(self, value: str) -> Span | None:
         """The place that states `value`, a text as a model wrote it; None if no place does."""

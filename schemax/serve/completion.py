@@ -139,7 +139,7 @@ class _Asked:
         if not item.slots:
             raise _unread(item, self.param)
         is_cut = self.is_short and any(s.finish_reason == "length" for s in item.slots if s)
-        usage = _usage(self.compiled, self.text, item)
+        usage = usage_of(self.compiled, self.text, item)
         if item.value is None:
             return Completion((), item, refusal(item), is_cut, usage)
         found = pieces(item.value)
@@ -200,7 +200,7 @@ def _text(found: Sequence[Piece]) -> str:
     return "".join(text for text, _ in found)
 
 
-def _usage(compiled: CompiledSchema, text: str, item: Extraction[Any]) -> dict[str, Any]:
+def usage_of(compiled: CompiledSchema, text: str, item: Extraction[Any]) -> dict[str, Any]:
     """Keys are read, not written, so they count as tokens of the prompt."""
     shared = len(compiled.instruction)
     if compiled.nearest is not None:

@@ -46,7 +46,7 @@ class Schemas:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._kept = ByteCache[ClientSchema](limits.cache_bytes)
+        self.kept = ByteCache[ClientSchema](limits.cache_bytes)
         self._coming: dict[_Key, asyncio.Task[ClientSchema]] = {}
         self._made = 0
 
@@ -61,7 +61,7 @@ class Schemas:
         try:
             text = document if isinstance(document, str) else _written(document, param)
             key = type(document), text
-            found = self._kept.get(key)
+            found = self.kept.get(key)
             if found is None:
                 # One client that leaves takes the declaration from no other.
                 with at_fault(param):
@@ -73,7 +73,7 @@ class Schemas:
         return found
 
     def _keep(self, key: _Key, found: ClientSchema) -> None:
-        self._kept.put(key, found, _SCHEMA_BYTES + _CHARACTER_BYTES * len(key[1]))
+        self.kept.put(key, found, _SCHEMA_BYTES + _CHARACTER_BYTES * len(key[1]))
         self._made += 1
         if self._made % _SEARCHED_AFTER == 0:
             gc.collect()
@@ -81,7 +81,7 @@ class Schemas:
     def _start(self, key: _Key) -> asyncio.Task[ClientSchema]:
         """Has a declaration read, for all who ask for it meanwhile."""
         kind, text = key
-        read = self._named if issubclass(kind, str) else self._read
+        read = self._named if issubclass(kind, str) else self.read
         task = self._coming[key] = asyncio.create_task(asyncio.to_thread(read, text))
 
         def done(_: object) -> None:
@@ -96,7 +96,7 @@ class Schemas:
     def _named(self, name: str) -> ClientSchema:
         return ClientSchema(load_schema(name))
 
-    def _read(self, text: str) -> ClientSchema:
+    def read(self, text: str) -> ClientSchema:
         if len(text) > self._limits.schema_characters:
             raise ApiError(
                 422,

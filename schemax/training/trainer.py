@@ -50,7 +50,7 @@ class TrainableModel(DecoderModel):
     ) -> Tensor:
         """(S, V) at the S places (rows, columns); no lock is held, since one thread trains."""
         tokens = token_info(batch)
-        rows = self._rows(tokens, config)
+        rows = self.rows_of(tokens, config)
         self._selection.local.places = places
         try:
             with self._chosen_rope(batch["long_rope"]), rows or nullcontext():
@@ -65,7 +65,7 @@ class TrainableModel(DecoderModel):
         logits: Tensor = output.logits[0]
         return logits
 
-    def _rows(
+    def rows_of(
         self, tokens: TokenInfo, config: DecodingConfig
     ) -> AbstractContextManager[None] | None:
         """Attention without what documents do not see of each other, where no kernel skips that.

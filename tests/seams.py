@@ -1,0 +1,165 @@
+"""The one place where tests reach for private names of schemax.
+
+Each is what no public name shows or sets: bounds that a test makes small, memory that has to be
+empty again, parts that a test watches. Whoever changes the insides of schemax mends this file, and
+no test; test_seams.py sees to it that no other file has such a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from schemax import Extractor, formats
+from schemax.calibration import Calibration
+from schemax.servers.client import Client
+
+_PLACES = {
+    # the engine
+    "requests that a call gives ahead": ["runtime.shared._AHEAD"],
+    "results that a call leaves unread": ["runtime.shared._UNREAD"],
+    "layouts of a lane": ["runtime.shared._MOST_LAYOUTS"],
+    "prompts of a window": ["runtime.engine._FIRST_WINDOW", "runtime.engine._WINDOW"],
+    "passes until more is tried": ["runtime.limits._BACKOFF"],
+    "texts that a device checks again": ["runtime.sampling._AGAIN"],
+    "bytes of served prefixes": ["runtime.model._SERVED_BYTES"],
+    "scores of plain attention": ["runtime.kernels._MOST_SCORES"],
+    "fetching of kernels": ["runtime.loading.hub_kernels._fetch"],
+    # servers
+    "seconds until a first retry": ["servers.client._FIRST_DELAY"],
+    # files
+    "bytes of a file's edges": ["io.fingerprint._EDGE"],
+    "ids that are known": ["io.summary._MOST_KNOWN"],
+    "kinds of errors that are counted": ["io.summary._MOST_COUNTED"],
+    # commands
+    "categories of a column": ["commands.automatic._MOST_CATEGORIES"],
+    "seconds of the demo's baseline": ["commands.demo._BASELINE_SECONDS"],
+    "cost of a listing": ["commands.demo._cost"],
+}
+"""What tests put something else in the place of, by what it is."""
+
+
+def replaced(patch: pytest.MonkeyPatch, name: str, value: Any) -> None:
+    """name: of `_PLACES`."""
+    for place in _PLACES[name]:
+        patch.setattr(f"schemax.{place}", value)
+
+
+def pass_tokens() -> dict[str, int]:
+    """How many tokens a pass has at most, by device: to be changed in place."""
+    from schemax.runtime import limits
+
+    return limits._PASS_TOKENS
+
+
+def calls_of(extractor: Extractor) -> Sequence[Any]:
+    """Calls that share an extractor's passes right now."""
+    return extractor._engine._calls
+
+
+def engine_of(extractor: Extractor) -> Any:
+    return extractor._engine
+
+
+def assert_all_is_given_back(scheduler: Any) -> None:
+    """Nothing of what has been decoded takes room."""
+    assert scheduler._kv.num_taken == scheduler.table._numbers.num_taken == 0
+    assert scheduler._footprint == scheduler._num_documents == scheduler.num_repeated == 0
+    assert not scheduler.table.alternatives
+    assert not scheduler._sampler.grammars._nodes
+    assert not scheduler._sampler.grammars._matchers
+
+
+def flight() -> Any:
+    """The class of what has a pass under way: `admit`, `begin`, `finish`."""
+    from schemax.runtime.stream import _Flight
+
+    return _Flight
+
+
+def watch_prefixes(patch: pytest.MonkeyPatch, seen: Callable[[int], None]) -> None:
+    """Tells how many instructions are held, whenever one was read."""
+    from schemax.runtime.stream import _Prefixes
+
+    usual = _Prefixes.read
+
+    def read(self: Any, scheduler: Any) -> None:
+        usual(self, scheduler)
+        seen(len(self._lengths))
+
+    patch.setattr(_Prefixes, "read", read)
+
+
+def prefixes_of(model: Any) -> list[Any]:
+    """Keys and values of the prefixes that a model keeps."""
+    return list(model._prefixes.values())
+
+
+def keep_no_prefixes(patch: pytest.MonkeyPatch, model: Any) -> None:
+    """As few as can be."""
+    patch.setattr(model, "_kept_bytes", 1)
+
+
+def watch_second_choices(patch: pytest.MonkeyPatch, seen: Callable[[], None]) -> None:
+    """Tells whenever tokens are chosen again, since the first ones were refused."""
+    from schemax.runtime.sampling import Draw
+
+    usual = Draw._choose_again
+
+    def choose_again(*arguments: Any) -> None:
+        seen()
+        usual(*arguments)
+
+    patch.setattr(Draw, "_choose_again", choose_again)
+
+
+def kernel_for(*arguments: Any, **options: Any) -> Any:
+    """The kernel of attention that is taken for tensors."""
+    from schemax.runtime import kernels
+
+    return kernels._kernel_for(*arguments, **options)
+
+
+def kernel_works(*arguments: Any) -> bool:
+    from schemax.runtime import kernels
+
+    return kernels._works(*arguments)
+
+
+def forget_kernels() -> None:
+    """So that each is tried out again."""
+    from schemax.runtime import kernels
+
+    kernels._works.cache_clear()
+
+
+def calibration_of(source: Any) -> Calibration | None:
+    """The calibration that comes with a model."""
+    from schemax.runtime import loading
+
+    return loading._calibration(source)
+
+
+def headers_of(client: Client) -> Any:
+    """What every request to a server says."""
+    return client._http.headers
+
+
+def records_of_dataset(*arguments: Any) -> Any:
+    from schemax.io import dataframes
+
+    return dataframes._records_of_dataset(*arguments)
+
+
+def forget_formats(patch: pytest.MonkeyPatch) -> None:
+    """Formats that are registered from now on are gone after the test."""
+    patch.setattr(formats, "_FORMATS", dict(formats._FORMATS))
+
+
+def trees_made() -> int:
+    """How many schemas have been looked at for the first time."""
+    from schemax.results import fields
+
+    return int(fields._field_tree_of.cache_info().misses)
