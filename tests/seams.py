@@ -137,9 +137,9 @@ def forget_kernels() -> None:
 
 def calibration_of(source: Any) -> Calibration | None:
     """The calibration that comes with a model."""
-    from schemax.runtime import loading
+    from schemax.runtime.loading.load import _calibration
 
-    return loading._calibration(source)
+    return _calibration(source)
 
 
 def headers_of(client: Client) -> Any:
