@@ -122,9 +122,9 @@ def decoded(
 def written_slot(slot: SlotOutput) -> dict[str, Any]:
     """A slot's output in plain data, with all that it called for."""
     called = {
-        "children": [written_slot(one) for one in slot.children],
+        "children": [written_slot(one) for one in slot.items],
         "branches": [written_slot(one) for one in slot.branches],
-        "as_text": [written_slot(one) for one in (slot.as_text,) if one is not None],
+        "as_text": [written_slot(one) for one in (slot.free_text,) if one is not None],
         "repaired": [written_slot(one) for one in (slot.repaired,) if one is not None],
     }
     return {
@@ -134,7 +134,7 @@ def written_slot(slot: SlotOutput) -> dict[str, Any]:
         "null_logprob": slot.null_logprob,
         "legal_logprobs": list(slot.legal_logprobs),
         "passes": slot.passes,
-        "before": slot.before,
+        "before": slot.passes_before,
         **{name: some for name, some in called.items() if some},
     }
 
