@@ -100,10 +100,10 @@ class CopySource(Protocol):
         """copying: of a `SlotSpec`. The same object for the same one."""
 
 
-Role = Literal["first", "item", "branch", "free_text", "wave"]
+Role = Literal["first", "item", "branch", "free_text", "wave", "beam"]
 """Why a slot is asked for: it is one of the prompt's own; an item of a list whose length another
 slot wrote; what another slot could have chosen; a choice once more, as free text; or part of a
-later wave."""
+later wave. Of an output also: the value of another beam."""
 
 
 class FollowUps(Protocol):
@@ -289,6 +289,11 @@ class SlotOutput:
     def branches(self) -> tuple[SlotOutput, ...]:
         """Outputs of what a choice could have been instead."""
         return tuple(one for one in self.followed if one.role == "branch")
+
+    @property
+    def beams(self) -> tuple[SlotOutput, ...]:
+        """Outputs of the other beams, best first."""
+        return tuple(one for one in self.followed if one.role == "beam")
 
     @property
     def free_text(self) -> SlotOutput | None:

@@ -66,7 +66,8 @@ class FieldResult:
         to write something else. legal_at_start: the same at the first token alone. None where the
         model wrote keys and values itself.
     alternatives: of an Enum, Literal or bool, every choice and its probability among these, None
-        for null.
+        for null. Of any other field that was decoded with `beams`, the texts of all beams, best
+        first, and how probable each is by itself, as `probability` is.
     spans: where the text that the model wrote stands in the document: of a list, one per item that
         it wrote; else one; None for what is not there. Empty without a value, where the value is
         a default, and for bool, which has no text of its own.

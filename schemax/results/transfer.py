@@ -44,7 +44,9 @@ def _to_json(attribute: Attribute, slot: SlotText) -> dict[str, Any]:
     }
     if alternatives := plain.pop("alternatives"):
         texts = {choice: text for text, choice in _choices_of(attribute).items()}
-        plain["alternatives"] = [[texts[choice], p] for choice, p in alternatives.items()]
+        plain["alternatives"] = [
+            [texts.get(choice, choice), p] for choice, p in alternatives.items()
+        ]
     if slot.items is not None:
         plain["items"] = [slots_to_json(_leaves_of(attribute), item) for item in slot.items]
     if slot.repaired is not None:
@@ -63,7 +65,8 @@ def _from_json(attribute: Attribute, found: Any) -> SlotText:
         return replace(
             slot,
             alternatives={
-                choices[text]: float(share) for text, share in inner.get("alternatives", ())
+                choices.get(text, text): float(share)
+                for text, share in inner.get("alternatives", ())
             },
             items=tuple(slots_from_json(leaves, item) for item in inner["items"])  # type: ignore[misc]
             if "items" in inner
@@ -76,7 +79,9 @@ def _from_json(attribute: Attribute, found: Any) -> SlotText:
 
 def _choices_of(attribute: Attribute) -> dict[str | None, Any]:
     named = zip(attribute.choices, attribute.choice_values, strict=True)
-    return {**_CHOICES, **dict(named)} if attribute.choices else dict(_CHOICES)
+    if attribute.kind == "boolean":
+        return dict(_CHOICES)
+    return {**_CHOICES, **dict(named)} if attribute.choices else {}
 
 
 def _leaves_of(attribute: Attribute) -> Sequence[Attribute]:

@@ -32,6 +32,11 @@ class Copies:
         if state is not None and state is not FREE:
             self._bound[slot] = reader, state
 
+    def copy(self, slot: int, copy: int) -> None:
+        """Has another slot be bound as this one is."""
+        if slot in self._bound:
+            self._bound[copy] = self._bound[slot]
+
     def end(self, slots: Ints) -> None:
         """Lets go of slots."""
         for slot in slots.tolist():

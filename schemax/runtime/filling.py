@@ -60,7 +60,8 @@ class AskedSlot:
         assert self.output is not None
         if not self.followed:
             return self.output
-        return replace(self.output, followed=tuple(slot.whole for slot in self.followed))
+        followed = (slot.whole for slot in self.followed)
+        return replace(self.output, followed=(*self.output.followed, *followed))
 
 
 class Filling:

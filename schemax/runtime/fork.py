@@ -62,6 +62,11 @@ class ForkModel(LanguageModel):
                 f"{self.name} {self.obstacle}, so it decodes one row per slot, and "
                 "nearest_examples requires all examples in one sequence; leave the setting out"
             )
+        if config.beams > 1:
+            return (
+                f"{self.name} {self.obstacle}, so it decodes one row per slot, and beams require "
+                "slots that share keys and values; leave `beams` out"
+            )
         if config.layout != "gapped":
             return None
         return (
@@ -304,7 +309,7 @@ def _write(
     token by token.
     """
     chosen = sampler.choose(logits, slots)
-    table.write(slots, *chosen)
+    table.write(slots, *chosen[:4])
     end_loops(table, slots, request_of)
     growing = table.is_growing(slots)
     sampler.grammars.settle(slots[growing], chosen.ids[growing], defers=True)

@@ -41,6 +41,19 @@ class Chosen(NamedTuple):
     logprobs: Floats
     null_logprobs: Floats
     legal_logprobs: Floats
+    moves: Moves | None = None
+
+
+class Moves(NamedTuple):
+    """What becomes of the slots that grow, where some are searched with beams.
+
+    slots: (S,) those that the tokens are chosen for. copies: (n, 2) a hypothesis, and another one
+    that goes on behind the same tokens. dropped: hypotheses that are given up.
+    """
+
+    slots: Ints
+    copies: Ints
+    dropped: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +82,7 @@ class Sampler:
     def __init__(self, table: SlotTable, config: DecodingConfig, vocab_size: int) -> None:
         self._table = table
         self._config = config
+        self._vocab_size = vocab_size
         self.grammars = SlotGrammars(table, vocab_size, is_causal=config.slots == "causal")
 
     def penalise_nulls(self, logits: Tensor, slots: Ints) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Container, Iterator, Sequence
 import numpy as np
 
 from schemax.runtime.batch import OWN_ONLY, Places
+from schemax.runtime.beams import BeamSampler, has_beams
 from schemax.runtime.document_rows import DocumentRows, RunningRequest
 from schemax.runtime.endings import end_loops
 from schemax.runtime.follow_up_queue import FollowUpQueue
@@ -21,7 +22,7 @@ from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Chosen, Sampler
 from schemax.runtime.slot_table import FreeList, SlotTable, grown, ranks
-from schemax.tokens import SlotOutput
+from schemax.tokens import SlotOutput, SlotSpec
 
 # The document store begins with so many rows, unless documents are long, and grows in width by this
 # factor, because resizing copies everything.
@@ -54,9 +55,14 @@ class Scheduler:
         self.block_table = np.zeros((0, 0), np.int64)
         self._kv = FreeList()
         self._sampler = sampler
+        self._beams = sampler if isinstance(sampler, BeamSampler) else None
         self._control, self._flight = control, flight
         self.follow_ups = FollowUpQueue(table)
         self._footprint = self._num_documents = 0
+        # Slots whose keys and values others share, and searched slots without a hypothesis that
+        # has their number.
+        self._sharing: set[int] = set()
+        self._held = np.zeros(0, np.int64)
         self.num_repeated = self.num_watched = 0
 
     @property
@@ -109,7 +115,8 @@ class Scheduler:
     def resize(self, rows: int, width: int) -> tuple[Ints, int]:
         """Gives the document store another extent; what `DocumentRows.resize` returns."""
         kept, used = self.rows.resize(rows, width)
-        slots = np.concatenate([self.growing, *(running.slots for running in self.entering)])
+        entering = (running.slots for running in self.entering)
+        slots = np.concatenate([self.growing, self._held, *entering])
         self.table.request[slots] = np.searchsorted(kept, self.table.request[slots])
         return kept, used
 
@@ -242,40 +249,73 @@ class Scheduler:
         """Takes up chosen tokens and what they force; the requests that are done with them."""
         table, slots = self.table, self.growing
         self.entering = []
-        table.write(slots, *chosen)
+        if chosen.moves is not None:
+            slots = chosen.moves.slots
+            self._share_kv(chosen.moves.copies)
+        table.write(slots, *chosen[:4])
         end_loops(table, slots, self._request_of)
         growing = table.is_growing(slots)
         self._sampler.grammars.settle(slots[growing], chosen.ids[growing])
         growing = table.is_growing(slots)
         self.growing = slots[growing]
-        return self._end(slots[~growing])
+        dropped = slots[:0] if chosen.moves is None else chosen.moves.dropped
+        return self._end(slots[~growing], dropped)
 
-    def _end(self, done: Ints) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
-        """Ends slots, whose numbers are free from here on; the requests that end with them."""
+    def _share_kv(self, copies: Ints) -> None:
+        """Gives copies of hypotheses the keys and values that these have."""
         table = self.table
-        sharing: list[int] = []
-        self.follow_ups.forget(done)
-        self._sampler.grammars.end(done)
-        rows, orders = table.request[done].tolist(), table.order[done].tolist()
-        pairs = zip(done.tolist(), table.outputs(done), strict=True)
-        for place, (slot, output) in enumerate(pairs):
-            running = self.rows.running[rows[place]]
-            for follow_up in running.end(slot, orders[place], output):
-                if follow_up.shared and (not sharing or sharing[-1] != slot):
-                    sharing.append(slot)
+        self._reserve_blocks(1)
+        for slot, copy in copies.tolist():
+            self.block_table[copy] = self.block_table[slot]
+            table.num_shared[copy] = table.num_kv[slot]
+            self._sharing.add(slot)
+
+    def _end(self, done: Ints, dropped: Ints) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
+        """Ends slots, whose numbers are free from here on; the requests that end with them.
+
+        dropped: hypotheses that are given up.
+        """
+        table = self.table
+        outputs = [*table.outputs(done), *[None] * len(dropped)]
+        ended = np.concatenate([done, dropped])
+        self.follow_ups.forget(ended)
+        self._sampler.grammars.end(ended)
+        rows = table.request[ended].tolist()
+        for slot, row, output in zip(ended.tolist(), rows, outputs, strict=True):
+            if self._beams is not None and slot in self._beams.beams:
+                beam = self._beams.end(slot, output)
+                if beam is None:
+                    continue
+                slot, output = beam.root, beam.output
+            assert output is not None
+            running = self.rows.running[row]
+            for follow_up in running.end(slot, int(table.order[slot]), output):
+                if follow_up.shared:
+                    self._sharing.add(slot)
                 self.follow_ups.put(running, follow_up, self._kv_of(slot))
-        if not self.is_causal:
-            self._free_pool(done, sharing)
-        table.release(done)
+        self._free(ended)
         for running in [self.rows.running[row] for row in sorted(set(rows))]:
             if not running.num_growing:
                 result = running.result
                 self._let_go(running)
                 yield running.request, result
 
+    def _free(self, slots: Ints) -> None:
+        """Gives back what slots had that are done; a searched slot keeps its number to its end."""
+        if not self.is_causal:
+            self._free_pool(slots)
+        if self._beams is not None:
+            slots, self._held = np.union1d(slots, self._held), self._beams.held
+            slots = np.setdiff1d(slots, self._held)
+        self.table.release(slots)
+
     def _kv_of(self, slot: int) -> Ints:
         """Places in the KV pool of what a slot has read."""
         return self.block_table[slot, : self.table.num_kv[slot]].copy()
+
+    def is_searched(self, spec: SlotSpec) -> bool:
+        """Whether a slot has beams, which nobody can watch token by token."""
+        return self._beams is not None and has_beams(spec)
 
     def _request_of(self, slot: int) -> Request:
         return self.rows.running[int(self.table.request[slot])].request
@@ -287,10 +327,10 @@ class Scheduler:
         leaves = np.isin(self.table.request[self.growing], rows)
         slots, self.growing = self.growing[leaves], self.growing[~leaves]
         self.follow_ups.cancel(rows, slots)
-        if not self.is_causal:
-            self._free_pool(slots, [])
         self._sampler.grammars.end(slots)
-        self.table.release(slots)
+        if self._beams is not None:
+            self._beams.cancel(slots)
+        self._free(slots)
         for running in leaving:
             self._let_go(running)
 
@@ -304,7 +344,7 @@ class Scheduler:
         for places in running.kept_kv:
             self._kv.give(places)
 
-    def _free_pool(self, done: Ints, sharing: list[int]) -> None:
+    def _free_pool(self, done: Ints) -> None:
         """Gives back the places of slots that are done; shared ones, once their request is."""
         if not len(done):
             return
@@ -312,9 +352,10 @@ class Scheduler:
         column = np.arange(int(table.num_kv[done].max()))
         own = (column >= table.num_shared[done][:, None]) & (column < table.num_kv[done][:, None])
         blocks = self.block_table[done, : len(column)]
-        shares = np.isin(done, sharing) if sharing else np.zeros(len(done), bool)
+        shares = np.array([slot in self._sharing for slot in done.tolist()], bool)
         for place in np.flatnonzero(shares).tolist():
             running = self.rows.running[int(table.request[done[place]])]
             running.kept_kv.append(blocks[place][own[place]])
+        self._sharing.difference_update(done.tolist())
         own[shares] = False
         self._kv.give(blocks[own])

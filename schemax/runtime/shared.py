@@ -333,4 +333,4 @@ def _shared_settings(config: DecodingConfig) -> tuple[Any, ...]:
     drawn = (config.top_p, config.seed) if config.temperature else ()
     layout = config.layout, config.documents, config.slots
     scored = config.null_penalty or 0, config.contextual_calibration
-    return *layout, config.batch_size, *scored, config.temperature, *drawn
+    return *layout, config.batch_size, config.beams, *scored, config.temperature, *drawn

@@ -82,6 +82,14 @@ class SlotGrammars:
             spec = specs[place]
             self._copies.begin(int(slots[place]), spec.copying, sources[place], spec.begun)
 
+    def copy(self, slot: int, copy: int) -> None:
+        """Has another slot stand where this one stands; their columns are equal already."""
+        if (node := self._nodes.get(slot)) is not None:
+            self._nodes[copy] = node
+        if (matcher := self._matchers.get(slot)) is not None:
+            self._matchers[copy] = matcher.deep_copy()
+        self._copies.copy(slot, copy)
+
     def end(self, slots: Ints) -> None:
         """Lets go of slots that are done."""
         if self._copies:

@@ -173,6 +173,20 @@ class SlotTable:
             self._set_answers(slots, answers or ((),) * count)
         return slots
 
+    def copy(self, slots: Ints) -> Ints:
+        """Takes up (n,) slots once more, behind the same tokens: the numbers of the copies."""
+        copies = self._numbers.take(len(slots))
+        self._reserve(self._numbers.size, self.written.shape[1])
+        self._columns[:, copies] = self._columns[:, slots]
+        names = ("written", "logprobs", "null_logprobs", "legal_logprobs")
+        for name in (*names, "_reason", "specs", "stop_of"):
+            column = getattr(self, name)
+            column[copies] = column[slots]
+        if self._answers is not None:
+            self._set_answers(copies, ((),) * len(copies))
+        self.index[copies] = -1
+        return copies
+
     def release(self, slots: Ints) -> None:
         self._numbers.give(slots)
         self.specs[slots] = None

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from schemax.config import DecodingConfig
+from schemax.runtime.beams import sampler_of
 from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
 from schemax.runtime.model import DecoderModel
@@ -23,7 +24,7 @@ from schemax.runtime.outputs import DocumentOutput
 from schemax.runtime.packing import make_batch
 from schemax.runtime.plan import Ids
 from schemax.runtime.requests import Request
-from schemax.runtime.sampler import Choice, Sampler
+from schemax.runtime.sampler import Choice
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
@@ -178,7 +179,7 @@ class _Flight:
     ) -> None:
         table = SlotTable()
         self.model, self.source, self.control, self.trace = model, source, control, trace
-        self.sampler = Sampler(table, config, model.vocab_size)
+        self.sampler = sampler_of(table, config, model.vocab_size)
         is_causal = config.slots == "causal"
         self.scheduler = Scheduler(table, self.sampler, control, place, is_causal=is_causal)
         self.cache = model.new_cache()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from torch import Tensor
 
@@ -29,7 +28,7 @@ class WatchedRequests:
             by_row = {one.row: watcher for watcher, one in self._watched.items()}
             rows = table.request[slots].tolist()
             owners = {place: by_row[row] for place, row in enumerate(rows) if row in by_row}
-            known = dict(chain.from_iterable(map(_places, self._watched.values())))
+            known = dict(_places(scheduler, self._watched.values()))
             numbers = enumerate(slots.tolist())
             places = {row: known[slot] for row, slot in numbers if slot in known}
             self._written = Written(table, slots, logits, owners, places)
@@ -45,11 +44,12 @@ class WatchedRequests:
             watcher.saw(steps, others, found)
 
 
-def _places(running: RunningRequest) -> Iterator[tuple[int, Place]]:
-    """Slots of a request that are told of one by one, by number."""
-    for number, slot in running.asked.items():
-        if slot.is_named:
-            yield number, place_of(slot)
+def _places(scheduler: Scheduler, watched: Iterable[RunningRequest]) -> Iterator[tuple[int, Place]]:
+    """Slots that are told of one by one, by number."""
+    for running in watched:
+        for number, slot in running.asked.items():
+            if slot.is_named and not scheduler.is_searched(slot.spec):
+                yield number, place_of(slot)
 
 
 def _done(running: RunningRequest) -> Iterator[tuple[int, SlotOutput]]:

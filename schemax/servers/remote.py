@@ -58,6 +58,11 @@ class RemoteModel(ABC):
                 f"{self.client.url} chooses tokens by itself, so that choices cannot be scored "
                 "against documents without content; leave `contextual_calibration` out"
             )
+        if config.beams > 1:
+            return (
+                f"{self.client.url} chooses tokens by itself, so that no beams can be followed; "
+                "leave `beams` out"
+            )
         if config.extractive:
             return (
                 f"{self.client.url} chooses tokens by itself, so that texts cannot be held to "
