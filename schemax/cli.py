@@ -22,7 +22,6 @@ from schemax import resources
 from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
 from schemax.commands.check import check
-from schemax.commands.console import say
 from schemax.commands.data import data
 from schemax.commands.demo import demo
 from schemax.commands.discover import discover
@@ -41,6 +40,7 @@ from schemax.commands.trace import trace
 from schemax.commands.train import train
 from schemax.errors import SchemaxError
 from schemax.interrupts import raise_again
+from schemax.messages import say
 from schemax.processors import share_processors
 
 _SMALLER = {"train": "--batch-tokens, and a larger --gradient-accumulation for the same steps"}

@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from schemax.catalog import load_schemas
-from schemax.commands.console import UsageError, say, table
+from schemax.commands.console import UsageError, table
 from schemax.errors import InputError
 from schemax.io.readers import Shard, Source
-from schemax.messages import counted, some_of
+from schemax.messages import counted, say, some_of
 from schemax.ready_made import Match, match_of
 
 AUTO = "auto"

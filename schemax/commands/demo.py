@@ -16,7 +16,7 @@ from schemax.attributes import attr
 from schemax.catalog import load_schema
 from schemax.commands import options
 from schemax.commands.console import plain_warnings, show, table
-from schemax.commands.option_groups import grouped, option
+from schemax.commands.option_groups import option, verb
 from schemax.extractor import Extractor
 from schemax.progress import track
 from schemax.results import Extraction
@@ -67,26 +67,26 @@ _COLUMNS: dict[str, Callable[[Cost], str]] = {
 }
 
 
-@grouped
-def demo(
-    model: options.Model = None,
-    compare: bool = option(
-        "Read some listings with autoregressive decoding as well.",
-        "--compare/--no-compare",
-        default=True,
-    ),
-) -> None:
+class Given(options.Model, without="device dtype"):
+    """Options"""
+
+    compare: bool = option("--compare/--no-compare", default=True)
+    """Read some listings with autoregressive decoding as well."""
+
+
+@verb
+def demo(given: Given) -> None:
     """Reads a handful of listings with the embedded model, and shows what that took."""
     with plain_warnings():
         with Console(stderr=True).status("loading the model"):
-            extractor = options.load_extractor(model)
+            extractor = options.load_extractor(given.model)
         records = [{"category": category, "title": title} for category, title in LISTINGS]
         schemas = {category: _schema(category) for category, _ in LISTINGS}
         stream = extractor.stream(records, schemas, category="category")
         stream = track(stream, total=len(records), unit="listings")
         items = sorted(stream, key=lambda item: item.index)
         show(_values_table(items))
-        if compare:
+        if given.compare:
             show(_cost_table(list(track(_costs(extractor), total=None, unit="listings"))))
         else:
             show(f"{mean(item.steps for item in items):.1f} forward passes per listing")

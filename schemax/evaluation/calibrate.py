@@ -28,6 +28,7 @@ from schemax.evaluation.reliability import VALUES, Reliability, reliability
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.familiarity import mean_logprob
+from schemax.messages import counted
 from schemax.progress import track
 from schemax.results import FieldResult
 
@@ -80,6 +81,16 @@ class Fit:
     after: Reliability
     curve: tuple[Threshold, ...]
     spread: tuple[float, float] = (0.0, 1.0)
+
+    def __str__(self) -> str:
+        found, values = self.calibration, counted(self.before.values, "value")
+        penalty = f", null_penalty {found.null_penalty:g}" if found.null_penalty else ""
+        return (
+            f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}, min_probability "
+            f"{found.min_probability:.3f}{penalty}, fitted on {values} of "
+            f"{counted(self.products, 'document')} (ECE {self.before.ece:.3f} -> "
+            f"{self.after.ece:.3f})"
+        )
 
     @property
     def remark(self) -> str | None:
@@ -232,8 +243,8 @@ def _counts(entries: Sequence[FitEntry], least: float, *, strict: bool) -> Count
     def kept(entry: FitEntry) -> bool:
         return entry.probability is None or entry.probability >= least
 
-    counted = [entry for entry in entries if strict or entry.annotated]
-    outcomes = ((e.product, e.outcome if kept(e) else e.without) for e in counted)
+    asked = [entry for entry in entries if strict or entry.annotated]
+    outcomes = ((e.product, e.outcome if kept(e) else e.without) for e in asked)
     return count_by_product(outcomes, max(entry.product for entry in entries) + 1)
 
 

@@ -36,6 +36,20 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def check_unseen(folder: Path, file: Path) -> None:
+    """Raises InputError where a model was trained on a file: its confidences are too high there."""
+    try:
+        card = json.loads((folder / CARD).read_text("utf-8"))
+        trained_on = card["settings"]["data"]["train"]["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if file.is_file() and trained_on == digest(file):
+        raise InputError(
+            f"{folder} was trained on {file}, where its confidences are too high; calibrate it on "
+            "other documents"
+        )
+
+
 def versions() -> dict[str, str]:
     """Of what the outcome depends on."""
     found = {"python": platform.python_version()}

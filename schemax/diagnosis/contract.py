@@ -1,4 +1,4 @@
-"""What is known of an extraction before a document is read, as plain data; and what is guessed."""
+"""The contract of an extraction before a document is read, as plain data: `schemax explain`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from schemax.attributes import Attribute
 from schemax.attributes.after import waves_of
 from schemax.attributes.misfits import named_misfits
-from schemax.commands.visibility_picture import picture, sentences
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.lists import Items, Path, asked_of, key_behind, leaves_of_item
 from schemax.compiler.skeleton import boundary_warning, skeleton_text
 from schemax.compiler.spelt_tokens import control_token_warning, marked
+from schemax.diagnosis.visibility import picture, sentences
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, StopAt, StopRule
 from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop

@@ -1,4 +1,4 @@
-"""The tokenizer that schemas are compiled for, without the weights beside it."""
+"""A model's folder without its weights: compiles schemas as the loaded model does."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ import json
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from types import SimpleNamespace
+from typing import Any
 
-import typer
-
-from schemax.commands import options
-from schemax.commands.console import UsageError
+from schemax.calibration import Calibration
+from schemax.calls import Calls
 from schemax.compiler import TextCodec, load_codec
+from schemax.config import resolve_decoding
 from schemax.errors import ModelError
+from schemax.prompt_file import PromptFile
 from schemax.trained import FILE as TRAINED
-
-TokenizerOption = Annotated[
-    str | None,
-    typer.Option("--tokenizer", metavar="FOLDER", help="Folder that holds a tokenizer.json."),
-]
+from schemax.trained import TrainedWith, read_trained
 
 # All that compiling depends on; weights are not among them.
 _FILES = (
@@ -29,20 +26,37 @@ _FILES = (
 )
 
 
-def folder_of(model: str | None, tokenizer: str | None) -> Path:
-    """The folder with a tokenizer: a local one, one of the Hub's, the embedded model's, or one
-    that a GGUF file was unpacked into."""
-    if model is not None and tokenizer is not None:
-        raise UsageError("give --model or --tokenizer, not both")
-    named = tokenizer or model
-    path = Path(named or "")
-    if path.name == "tokenizer.json" and path.is_file():
-        return path.parent
-    place = options.model_place(named)
+class Unloaded(Calls):
+    """The settings of a model, and what a prompt file changes of them.
+
+    own_template: the path of the folder's template, None without one.
+    Raises ModelError, OSError for what cannot be read.
+    """
+
+    def __init__(self, folder: Path, prompt: PromptFile | None = None) -> None:
+        own = folder / "prompt.jinja"
+        known = (folder / TRAINED).is_file()
+        self.model = SimpleNamespace(vocab_size=None, refusal=lambda _: None)
+        self.own_template = own if own.is_file() else None
+        self.template = self.own_template and own.read_text("utf-8")
+        self.trained = read_trained(folder / TRAINED) if known else TrainedWith()
+        self.is_trained = known or self.own_template is not None or prompt is not None
+        self.prompt = prompt or PromptFile()
+        self.format = self.trained.format
+        self.decoding = resolve_decoding(self.prompt.decoding or self.trained.decoding)
+        self.calibration = Calibration()
+        self.tokenizer = codec_of(folder)
+        self.eos_ids = eos_ids_of(folder, self.tokenizer)
+
+
+def folder_of(place: str | Path) -> Path:
+    """The folder with a tokenizer: a local one, one of the Hub's, or one that a GGUF file was
+    unpacked into. Raises ModelError."""
+    path = Path(place)
     if (file := _gguf_of(str(place))) is not None:
         return _unpacked(file)
-    if Path(place).is_dir():
-        return Path(place)
+    if path.is_dir():
+        return path
     name = str(place)
     from huggingface_hub import snapshot_download
 
@@ -58,7 +72,7 @@ def folder_of(model: str | None, tokenizer: str | None) -> Path:
 
 
 def _gguf_of(place: str) -> Path | None:
-    """The GGUF file that a name means, without the libraries that read it where it means none."""
+    """The GGUF file that a name means; the libraries that read it are imported only for one."""
     path = Path(place)
     if not (path.is_dir() and any(path.glob("*.[gG][gG][uU][fF]"))) and path.suffix != ".gguf":
         return None
@@ -86,7 +100,7 @@ def _unpacked(file: Path) -> Path:
 
 
 def eos_ids_of(folder: Path, codec: TextCodec) -> tuple[Any, ...]:
-    """What ends an output: the tokenizer's ids, and those of the model's generation config."""
+    """Ids that end an output: the tokenizer's, and those of the model's generation config."""
     path = folder / "generation_config.json"
     try:
         written = json.loads(path.read_text("utf-8")) if path.is_file() else {}
