@@ -41,14 +41,14 @@ class TrainedWith:
 
 
 def as_trained(config: DecodingConfig, trained: DecodingConfig | None) -> DecodingConfig:
-    """What a call asks for; what it leaves to the model's folder, as that has it."""
+    """The decoding of a call, extractive as in the model's folder where the call does not say."""
     if config.extractive is None and trained is not None:
         return replace(config, extractive=trained.extractive)
     return config
 
 
 def read_trained(path: Path) -> TrainedWith:
-    """What a file says; other keys are ignored. Raises ModelError, naming a file that is broken."""
+    """The content of a file; other keys are ignored. Raises ModelError, naming a broken file."""
     try:
         written = json.loads(path.read_text("utf-8"))
         if not isinstance(written, dict):

@@ -20,7 +20,7 @@ from schemax.messages import counted, say, some_of
 from schemax.ready_made import Match, match_of
 
 AUTO = "auto"
-"""What stands for SCHEMA where each row's category chooses it."""
+"""Stands for SCHEMA where the category of each record chooses it."""
 
 # Records that are looked at, and different categories that a column may hold.
 _LOOKED_AT, _MOST_CATEGORIES = 1_000_000, 2_000

@@ -110,6 +110,10 @@ def comparison(given: Compared, make: Callable[..., EngineOptions], known: Rival
     if given.engines is not None and not listed(given.engines):
         raise UsageError("--engines names no engine; give names, separated by commas")
     sized = given.data is None or given.document_tokens is not None
+    names = (
+        *("shape", "tokenizer", "device", "dtype", "threads", "price_per_hour", "data"),
+        *("documents", "sweep", "concurrency"),
+    )
     with refused_settings():
         sizes = Sizes(
             documents=given.documents,
@@ -119,26 +123,17 @@ def comparison(given: Compared, make: Callable[..., EngineOptions], known: Rival
             seed=given.seed,
         )
         return Comparison(
+            **{name: getattr(given, name) for name in names},
             # Without a shape, the default model.
             model=given.model if given.shape else str(options.model_place(given.model)),
-            shape=given.shape,
-            tokenizer=given.tokenizer,
-            device=given.device,
-            dtype=given.dtype,
-            threads=given.threads,
-            price_per_hour=given.price_per_hour,
             engines=tuple(listed(given.engines or "")) or engine_names(known),
             rules=Rules(given.repeats, given.rival_documents, seed=given.seed),
             options=make(
                 batch_size=given.batch_size or "auto",
                 generate_batches=_numbers(given.generate_batches, "--generate-batches"),
             ),
-            data=given.data,
             sizes=sizes if sized else None,
-            documents=given.documents,
-            sweep=given.sweep,
             server=given.against,
-            concurrency=given.concurrency,
             token_prices=_prices(given.token_prices, given.against),
             rivals=known,
         )

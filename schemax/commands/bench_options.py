@@ -15,7 +15,7 @@ class Engines(Options):
     repeats: int = option(default=3, min=1)
     """Rounds; the median counts."""
     batch_size: int | None = option(min=1, show_default="auto")
-    """Of schemax's own engines."""
+    """Documents in flight, for schemax's own engines."""
     sweep: bool = False
     """Also the paper's grid of documents per prompt and batch sizes."""
 
@@ -27,7 +27,7 @@ class Work(Options):
     """JSONL of annotated documents, as `evaluate` reads it. With --document-tokens only the lengths
     of its values are taken."""
     documents: int = option(default=64, min=1)
-    """How many listings."""
+    """Number of listings."""
     document_tokens: int | None = option(min=2, show_default="250")
     """Tokens of a generated listing."""
     attributes: int = option(default=16, min=1)
@@ -35,7 +35,7 @@ class Work(Options):
     jitter: float = 0.0
     """Lengths of generated listings vary by this share, 0 to 0.5."""
     seed: int = 0
-    """Of the listings and of the order of runs."""
+    """Seed of the listings and of the order of runs."""
 
 
 class Loading(Options):
@@ -64,7 +64,7 @@ class Machine(Shape):
     """The model and the machine"""
 
     price_per_hour: float | None = option(min=0.0)
-    """Of the machine, in dollars."""
+    """Price of the machine, in dollars."""
 
 
 class Rivals(Options):
@@ -77,7 +77,7 @@ class Rivals(Options):
     against: str | None = option("URL#MODEL")
     """A server of OpenAI's protocol, by completions or else by chat."""
     token_prices: str | None = option("IN,OUT")
-    """Of --against: dollars for a million tokens, read and written."""
+    """Prices of --against: dollars for a million tokens, read and written."""
     concurrency: int = option(default=32, min=1)
     """Requests in flight to --against."""
 
@@ -86,7 +86,7 @@ class Special(Options):
     """Instead of the comparison"""
 
     host: bool = False
-    """What everything but the model costs, per document."""
+    """The cost of everything but the model, per document."""
     earlier: Path | None = option("--from FILE")
     """Shows the results of --json; measures nothing."""
 

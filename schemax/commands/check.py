@@ -11,7 +11,6 @@ from schemax.commands import options
 from schemax.commands.console import plain_warnings, refused_settings
 from schemax.commands.option_groups import argument, option, verb
 from schemax.diagnosis.findings import findings
-from schemax.diagnosis.unloaded import codec_of, eos_ids_of
 from schemax.formats import get_format
 from schemax.messages import harmless, say
 
@@ -26,7 +25,7 @@ class Given(options.Tokenizer):
     formats: list[str] | None = option("--format")
     """json, yaml or xml; may be repeated. Default: json."""
     as_json: bool = option("--json", default=False)
-    """The same as JSON."""
+    """Print the findings as JSON."""
 
 
 @verb
@@ -37,10 +36,9 @@ def check(given: Given) -> None:
     """
     with refused_settings():
         chosen = {name: get_format(name) for name in given.formats or ("json",)}
-    folder = given.folder()
-    codec = codec_of(folder)
+    model = given.unloaded()
     with plain_warnings(quiet=True):
-        checked, found = findings(given.where, codec, eos_ids_of(folder, codec), chosen)
+        checked, found = findings(given.where, model, chosen)
     refusals = sum(finding.level == "refusal" for finding in found)
     if given.as_json:
         rows = [asdict(finding) for finding in found]

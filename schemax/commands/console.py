@@ -1,4 +1,4 @@
-"""What commands say: results on stdout, and on stderr one line each, never a traceback."""
+"""Output of commands: results on stdout, and on stderr one line each, never a traceback."""
 
 from __future__ import annotations
 

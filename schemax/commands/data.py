@@ -22,7 +22,7 @@ class Given(Options):
     """A folder, a .zip file or an address with the published files: ExtractGPT's, which have the
     splits of the HPD paper, or those of the data set's own authors."""
     seed: int = 0
-    """Of the split, where the source has none."""
+    """Seed of the split, where the source has none."""
 
 
 @verb

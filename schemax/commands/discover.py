@@ -36,7 +36,7 @@ class Samples(Options):
     """Samples and results"""
 
     output: Path | None = option("-o FILE.json")
-    """Where the schema goes, a JSON Schema document. Default: stdout."""
+    """File for the schema, a JSON Schema document. Default: stdout."""
     report: Path | None = option("FILE.json")
     """Also write the table of what was found, as JSON."""
     samples: int = option(default=40, min=1)
@@ -52,7 +52,7 @@ class Given(options.Server, Samples, options.Input):
 
     input: list[str] = argument("INPUT...")
     category: str = option(default=MISSING, show_default=False)
-    """What the documents are about, in words."""
+    """The subject of the documents, in words."""
 
 
 @verb

@@ -33,13 +33,13 @@ class Report(Options):
     """Draw reliability, and risk over coverage: a .svg, .png or .pdf file. Requires matplotlib (the
     extra plots)."""
     price_per_hour: float | None = option(min=0.0)
-    """Of the machine, in dollars: what 1,000 documents cost stands beside F1."""
+    """Price of the machine, in dollars: the cost of 1,000 documents stands beside F1."""
     judge_form: Literal["value", "product", "both"] = "value"
-    """Of --judge: a value at a time; all values of a product, after an explanation; or both."""
+    """The judge sees a value at a time; all values of a product, after an explanation; or both."""
     as_json: bool = option("--json", default=False)
     """The figures as JSON."""
     details: bool = False
-    """With --json: labels and predictions as well."""
+    """Add labels and predictions to --json."""
 
 
 class Given(Report, options.Server, options.Prompt, options.Labels):

@@ -20,7 +20,6 @@ from schemax.commands.option_groups import option, verb
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
 from schemax.declarations import read_schema
 from schemax.diagnosis.contract import contract_of
-from schemax.diagnosis.unloaded import Unloaded
 from schemax.diagnosis.visibility import lines
 from schemax.evaluation.shots import few_shot
 from schemax.prompt_file import read_prompt_file
@@ -45,7 +44,7 @@ class Given(options.Tokenizer, options.Prompt, options.Schema):
     text: str = option("TEXT", default=_SAMPLE)
     """A document, for lengths and position ids."""
     as_json: bool = option("--json", default=False)
-    """The same as JSON."""
+    """Print the contract as JSON."""
 
 
 @verb
@@ -57,10 +56,9 @@ def explain(given: Given) -> None:
     declared = read_schema(given.schema)
     settings = given.settings()
     prompt = None if given.prompt is None else read_prompt_file(given.prompt)
-    folder = given.folder()
     settings["examples"] = few_shot(given.examples, declared)
     with plain_warnings(quiet=True):  # the contract has the warnings in it
-        model = Unloaded(folder, prompt)
+        model = given.unloaded(prompt)
         settings["examples"] = model.chosen_examples(declared, settings)
         with refused_settings():
             compiled = model.compile(declared, **settings)
@@ -68,7 +66,7 @@ def explain(given: Given) -> None:
         named = given.template or of_file or settings_of(declared).template or model.own_template
         template = str(named or DEFAULT_TEMPLATE)
         contract = contract_of(
-            compiled, template=template, tokenizer=str(folder), sample=given.text
+            compiled, template=template, tokenizer=str(model.place), sample=given.text
         )
     if given.as_json:
         print(json.dumps(contract, ensure_ascii=False, indent=2))

@@ -18,9 +18,9 @@ from schemax.commands.automatic import AUTO, schemas_by_category
 from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings
 from schemax.commands.extract_options import Given
 from schemax.commands.option_groups import verb
-from schemax.commands.process import terminable
 from schemax.declarations import is_trained, read_schemas
 from schemax.evaluation.shots import few_shot
+from schemax.interrupts import terminable
 from schemax.io.columns import Schemas
 from schemax.io.estimate import estimate
 from schemax.io.finished import Retry, read_run_record
@@ -226,7 +226,7 @@ class _Teller:
 
 
 def _allowance(text: str) -> Callable[[int], float]:
-    """How many of so many rows may fail, by "3" or "1%". Raises UsageError."""
+    """Reads "3" or "1%": a number of rows -> how many of them may fail. Raises UsageError."""
     digits = text.strip().removesuffix("%")
     is_share = digits != text.strip()
     try:

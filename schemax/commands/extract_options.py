@@ -17,9 +17,9 @@ from schemax.calls import Options as Settings
 from schemax.commands import options
 from schemax.commands.console import UsageError, refused_settings
 from schemax.commands.option_groups import Options, argument, option
-from schemax.commands.process import terminable
 from schemax.compiler.prompt import template_source
 from schemax.extractor import Extractor
+from schemax.interrupts import terminable
 from schemax.io.columns import Schemas
 from schemax.io.job import IfComplete
 from schemax.io.long_documents import TooLong
@@ -59,16 +59,16 @@ class Run(Options):
     """The run"""
 
     on_too_long: TooLong = "error"
-    """What becomes of documents that the model's context does not hold: a failed row; their
-    beginning is read; or all of it, in overlapping chunks."""
+    """Treatment of documents that the model's context does not hold: error makes a failed row,
+    truncate reads the beginning, chunk reads all in overlapping chunks."""
     max_errors: str = option("N or P%", default="0")
     """Failed rows (a number or a percentage) that still give exit status 0."""
     retry_failed: str | None = option("OUT")
     """Do the failed rows of a finished table again, and nothing else: with the SCHEMA, INPUT and
     options that it was made with, but for those that are named now."""
     if_complete: IfComplete = "replace"
-    """Of an OUT that is complete: leave it where the same records, schema, model and settings have
-    made it; stop with exit status 2; or compute all rows again."""
+    """Treatment of a complete OUT: skip leaves a table of the same records, schema, model and
+    settings as it is; error stops with exit status 2; replace computes all rows again."""
     reuse: str | None = option("TABLE")
     """Take the rows that are unchanged (text, schema, model and settings) out of an earlier table,
     which may be OUT itself."""
@@ -87,13 +87,13 @@ class Reader(options.Server, options.Prompt):
     """Documents in flight. Default: what fits."""
 
     def task(self, schemas: Schemas, settings: Settings, **more: Any) -> Task:
-        """What to extract with the model; more: the other fields of the task."""
+        """The task that the model is given; more: the other fields of the task."""
         place = options.model_place(self.model) if self.server is None else None
         load = partial(self._load, schemas, settings, self._prompt())
         return Task(schemas, settings, load, place, loading=self.loading, **more)
 
     def _prompt(self) -> PromptFile | None:
-        """What the prompt file says, which other machines may not have. Raises InputError."""
+        """The content of the prompt file, which other machines may not have. Raises InputError."""
         return None if self.prompt is None else read_prompt_file(self.prompt)
 
     def _load(self, schemas: Schemas, settings: Settings, prompt: PromptFile | None) -> Extractor:
@@ -112,8 +112,8 @@ class Files(Options):
     """Input and output"""
 
     output: str | None = option("-o OUT")
-    """Where rows go: a file of one of these kinds, which is replaced once all are done. Default:
-    stdout, JSON Lines."""
+    """File for the rows, of one of the kinds that INPUT has, which is replaced once all are done.
+    Default: stdout, JSON Lines."""
     report: str | None = option("FILE")
     """Also write a page to look through the results: HTML, all in that one file."""
     details: str | None = option("[confidence]")

@@ -9,10 +9,10 @@ from pathlib import Path
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, show
 from schemax.commands.option_groups import argument, option, verb
-from schemax.commands.process import terminable
 from schemax.compiler.prompt import load_template, template_source
 from schemax.evaluation.datasets import as_shown, dataset, schemas_for
 from schemax.evaluation.schemas import as_declared
+from schemax.interrupts import terminable
 from schemax.messages import say
 from schemax.prompt_file import write_prompt_file
 
@@ -29,7 +29,7 @@ class Given(options.Server, options.Prompt, options.Labels, without="template ex
     output: Path = option("-o FILE", default=Path("prompt.json"))
     """The prompt file."""
     time: str = option("TIME", default="10m")
-    """How long at most: 90s, 10m, 1h. A run that was stopped goes on with what is left of it."""
+    """The most time that a run takes: 90s, 10m, 1h. A stopped run goes on with the rest of it."""
     templates: list[str] | None = option("--template FILE")
     """A further template to try, beside verbatim, standard, generic and the model's own; may be
     repeated."""
@@ -37,7 +37,7 @@ class Given(options.Server, options.Prompt, options.Labels, without="template ex
     """Documents that must not be shown: labels of the same texts are left out. Default: test.jsonl
     of the folder."""
     seed: int = 0
-    """Which documents are held out, and what is tried by chance."""
+    """Seed of the documents that are held out, and of random trials."""
 
 
 @verb

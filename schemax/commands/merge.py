@@ -14,7 +14,7 @@ class Given(Options):
     """Options"""
 
     tables: list[str] = argument("TABLE...")
-    """What runs with --shard have written: files, addresses and patterns."""
+    """Tables that runs with --shard have written: files, addresses and patterns."""
     output: str = option("-o OUT", default=MISSING)
     """A file of the same format."""
 

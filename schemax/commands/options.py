@@ -12,10 +12,10 @@ from schemax.commands.console import UsageError, refused_settings
 from schemax.commands.option_groups import Options, argument, option
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.diagnosis.unloaded import folder_of
+from schemax.diagnosis.unloaded import Unloaded
 from schemax.extractor import Extractor
 from schemax.formats import get_format
-from schemax.prompt_file import PromptLike, read_prompt_file
+from schemax.prompt_file import PromptFile, PromptLike, read_prompt_file
 from schemax.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
 
 
@@ -37,17 +37,17 @@ class Loading(Model):
     adapter: str | None = option("ADAPTER")
     """Folder or Hub id of a LoRA adapter for the model."""
     revision: str | None = None
-    """Of a model on the Hub: branch, tag or commit."""
+    """Branch, tag or commit of a model on the Hub."""
     quantization: Literal["nf4", "int8"] | None = None
     """nf4 (4 bits a weight, CUDA) or int8 (8 bits, CUDA or CPU)."""
     device_map: str | None = None
     """In place of --device, spreads the model over devices: auto, balanced, sequential."""
     attn: str | None = None
-    """How attention is computed: sdpa or eager. Default: the model's."""
+    """Implementation of attention: sdpa or eager. Default: the model's."""
 
     @property
     def loading(self) -> dict[str, Any]:
-        """What was given of these, as `Extractor.from_pretrained` takes it."""
+        """The given options, as `Extractor.from_pretrained` takes them."""
         names = "adapter", "revision", "quantization", "device_map"
         given = {name: getattr(self, name) for name in names} | {"attn_implementation": self.attn}
         return {name: value for name, value in given.items() if value is not None}
@@ -91,7 +91,7 @@ class Server(Loading):
             raise UsageError("device, dtype and loading are up to the server: leave them out")
 
     def extractor(self, prompt: PromptLike | None = None, **more: Any) -> Extractor:
-        """What asks the server, where one is named; else the model, loaded here.
+        """An extractor that asks the server, where one is named; else the model, loaded here.
 
         Raises UsageError, and ModelError where the server does not do.
         """
@@ -118,8 +118,8 @@ class Prompt(Options):
     """The prompt: verbatim, standard, generic, paper or a Jinja file. Default: the schema's, else
     the model's own, else verbatim (paper for --decoding paper)."""
     prompt: Path | None = option("FILE")
-    """What `schemax fit` has chosen: template, decoding, demonstrations, calibration. Other options
-    come before what it says."""
+    """File that `schemax fit` wrote: template, decoding, demonstrations, calibration. Other options
+    come before it."""
     examples: Path | None = option("FILE")
     """Examples for the prompt: JSONL with one {"category", "text", "attributes": {name: value}} per
     line, and optionally "description"; those of other categories than the schema's are skipped.
@@ -152,14 +152,14 @@ class Tokenizer(Model, without="device dtype"):
     tokenizer: str | None = option("FOLDER")
     """Folder that holds a tokenizer.json."""
 
-    def folder(self) -> Path:
-        """The folder of the tokenizer. Raises UsageError, ModelError."""
+    def unloaded(self, prompt: PromptFile | None = None) -> Unloaded:
+        """The model without its weights. Raises UsageError, ModelError."""
         if self.model is not None and self.tokenizer is not None:
             raise UsageError("give --model or --tokenizer, not both")
         path = Path(self.tokenizer or self.model or "")
         if path.name == "tokenizer.json" and path.is_file():
-            return path.parent
-        return folder_of(model_place(self.tokenizer or self.model))
+            return Unloaded(path.parent, prompt)
+        return Unloaded(model_place(self.tokenizer or self.model), prompt)
 
 
 class Schema(Options):

@@ -24,16 +24,16 @@ class Given(Options):
     """Options"""
 
     folder: Path = argument("FOLDER")
-    """Of the sheet: page, CSV, key."""
+    """Folder of the sheet: page, CSV, key."""
     results: list[Path] | None = argument("RESULT.json ...", default=None)
     """Two or more that `evaluate --json --details` wrote, of the same documents. Without any,
     answers are counted."""
     data: Path | None = option("INPUT")
-    """What was evaluated: its texts are shown."""
+    """The evaluated documents, whose texts are shown."""
     limit: int | None = option(min=1)
     """So many documents, drawn at random."""
     seed: int = 0
-    """Of the draws."""
+    """Seed of the draws."""
     answers: list[Path] | None = None
     """Answers of one annotator; may be given again. Default: FOLDER's sheet.csv."""
     as_json: bool = option("--json", default=False)

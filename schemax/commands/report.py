@@ -20,7 +20,7 @@ class Given(Options):
     """Options"""
 
     tables: list[str] = argument("OUT...")
-    """What a run of `schemax extract -o OUT` has written; of shards, all of them, also as pattern
+    """A table that `schemax extract -o OUT` has written; of shards, all tables, also as pattern
     ('shards/*.parquet')."""
     output: str | None = option("-o FILE.html")
     """The page. Default: OUT.html; of several, report.html beside the first."""

@@ -11,8 +11,8 @@ from typing import Literal
 from schemax.commands import options
 from schemax.commands.console import listed, plain_warnings
 from schemax.commands.option_groups import Options, option, verb
-from schemax.commands.process import terminable
 from schemax.errors import InputError
+from schemax.interrupts import terminable
 from schemax.messages import say
 from schemax.serve.listening import bound, check_reach
 
@@ -25,7 +25,7 @@ class Listening(Options):
     port: int = option(default=8000, min=0, max=65535)
     """Port; 0 takes a free one."""
     api_key: str | None = option(show_default=False)
-    """What clients have to send as a bearer token. Default: $SCHEMAX_API_KEY."""
+    """The bearer token that clients have to send. Default: $SCHEMAX_API_KEY."""
     without_key: bool = False
     """Listen beyond this machine without a key."""
     cors: str = option("ORIGIN,...", default="", show_default=False)
@@ -100,10 +100,7 @@ def serve(given: Given) -> None:
         extractor.template = given.template or extractor.template
         extractor.decoding = settings["decoding"] or extractor.decoding
         limits = Limits(
-            body_bytes=given.max_body,
-            stream_bytes=given.max_stream,
-            answer_bytes=given.max_answer,
-            documents=given.max_documents,
+            *(given.max_body, given.max_stream, given.max_answer, given.max_documents),
             fields=given.max_fields,
             queue=given.max_queue,
             seconds=given.timeout,

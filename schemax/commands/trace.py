@@ -27,7 +27,7 @@ class Given(options.Loading, options.Prompt, options.Schema):
     output: Path | None = option("-o FILE.html")
     """A page that plays it back."""
     as_json: bool = option("--json", default=False)
-    """As JSON, with token ids and likeliest tokens."""
+    """Print the trace as JSON, with token ids and likeliest tokens."""
 
 
 @verb

@@ -40,7 +40,7 @@ class Labels(Options):
     teacher: str | None = option("MODEL, URL#MODEL or PREDICTIONS.jsonl")
     """A model, a server that is asked by chat, or rows that `extract` wrote for TRAIN."""
     teacher_decoding: str | None = None
-    """How the teacher, or the model itself, decodes. Default: as the teacher was trained by this
+    """Decoding of the teacher, or of the model itself. Default: as the teacher was trained by this
     command, else autoregressive."""
     absent: float = option("SHARE", default=1.0, min=0, max=1)
     """Share of the attributes without an annotation that each epoch teaches as null; 0 teaches
@@ -51,7 +51,7 @@ class Weights(Options):
     """What is trained"""
 
     decoding: str | None = None
-    """How the model will be decoded: isolated, paper or autoregressive, and changes:
+    """Decoding that the model is trained for: isolated, paper or autoregressive, and changes:
     isolated:layout=gapped:slots=causal. Default: the one that MODEL was trained for by this
     command, else isolated."""
     from_scratch: str | None = option("CONFIG")
@@ -62,7 +62,7 @@ class Weights(Options):
     lora_alpha: float | None = None
     """Scale of the adapters times RANK. Default: twice RANK."""
     lora_dropout: float = option(default=0.0, min=0, max=0.99)
-    """Of what adapters read."""
+    """Dropout on the inputs of adapters."""
     lora_targets: str = option("NAME,NAME", default="all-linear")
     """Modules that get an adapter, by the ends of their names: q_proj,v_proj. Default: all linear
     layers but the output head."""
@@ -76,9 +76,9 @@ class Loop(Options):
     """How it is trained"""
 
     epochs: float | None = None
-    """How long. Default: 3; for small data, as many as give 100 steps, up to 10."""
+    """Number of epochs. Default: 3; for small data, as many as give 100 steps, up to 10."""
     steps: int | None = option(min=1)
-    """How long, instead of --epochs."""
+    """Number of steps, instead of --epochs."""
     learning_rate: float | None = None
     """The highest one. Default: 2e-5, up to 3e-4 for models below a billion parameters; 2e-4 for
     LoRA; 1e-3 from scratch."""
@@ -94,7 +94,7 @@ class Loop(Options):
     """Compile the model's layers (torch.compile), once a run in a minute or two; requires a C++
     compiler, on GPUs Triton."""
     best_by: Literal["loss", "f1"] = "loss"
-    """What the weights are chosen by, and --patience goes by: the loss or F1 on held-out
+    """Measure that chooses the weights and that --patience watches: the loss or F1 on held-out
     products."""
     patience: int | None = option(min=1)
     """Stop after this many checks without a better one."""
@@ -128,7 +128,7 @@ class Given(Records, Loop, Weights, Labels, Data, Start, without="schema_example
     "id" and "description". In a folder: train.jsonl, and test.jsonl and attributes.json if
     present."""
     out: Path = option("-o FOLDER", default=MISSING, show_default=False)
-    """Where the model goes, with its tokenizer, card and checkpoints."""
+    """Folder for the model, with its tokenizer, card and checkpoints."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """CUDA_VISIBLE_DEVICES chooses among GPUs, and `accelerate launch` uses several."""
     shots: int | None = option("N", min=0)
@@ -173,8 +173,8 @@ def train(given: Given) -> None:
         check_picture("--plot", given.plot)
     # Imported here because they import torch, which takes seconds.
     from schemax.training.curves import plot_training
+    from schemax.training.distillation import Labelling
     from schemax.training.fine_tuning import FineTuning
-    from schemax.training.labels import Labelling
 
     labelling = Labelling(given.labels, given.teacher, teaching)
     if labelling.by_model and _num_processes() > 1:

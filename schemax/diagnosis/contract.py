@@ -113,13 +113,13 @@ def _waves(compiled: CompiledSchema) -> list[list[dict[str, Any]]]:
 
 
 def _num_documents(compiled: CompiledSchema) -> int:
-    """How many documents show in a prompt; isolated ones cannot be told from a single one."""
+    """The number of documents in a prompt; isolated ones cannot be told from a single one."""
     config = compiled.decoding
     return config.documents_per_prompt if config.documents == "stacked" else 1
 
 
 def _prompt_text(compiled: CompiledSchema) -> str:
-    """With what is data apart from what the chat template writes: see `marked`."""
+    """The prompt, with data marked apart from the chat template's text: see `marked`."""
     prompt = compiled.prompt
 
     def data(text: str) -> str:
@@ -209,7 +209,7 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
 def _first_items(
     attributes: Sequence[Attribute], specs: Sequence[SlotSpec]
 ) -> Iterator[tuple[Attribute, int, Mapping[Path, Path]]]:
-    """What the slots of lists' first items ask for, their budgets, and labels beside them."""
+    """Leaves of lists' first items with their budgets, and the labels of the leaves beside them."""
     for attribute, spec in zip(attributes, specs, strict=False):
         if isinstance(spec.expansion, Items):
             leaves = leaves_of_item(attribute, 1)

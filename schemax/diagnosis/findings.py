@@ -5,17 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from schemax.attributes.attributes import refusals_of
 from schemax.attributes.made_classes import refusals_of_document
 from schemax.catalog import load_schema
-from schemax.compiler import TextCodec, compile_schema
+from schemax.compiler import compile_schema
 from schemax.declarations import classes_of, imported, read_schema, text_of_file
-from schemax.errors import InputError, SchemaError, SchemaWarning, TemplateError
+from schemax.diagnosis.unloaded import Unloaded
+from schemax.errors import InputError, SchemaError, TemplateError
 from schemax.formats import OutputFormat
 from schemax.ready_made import schema_names
 from schemax.schema import AttrSchema
@@ -55,9 +56,9 @@ class _Declared:
 
 
 def findings(
-    where: str, codec: TextCodec, eos_ids: Sequence[int], formats: Mapping[str, OutputFormat]
+    where: str, model: Unloaded, formats: Mapping[str, OutputFormat]
 ) -> tuple[list[str], list[Finding]]:
-    """The names of the declarations in a place, and all that is wrong with them.
+    """The names of the declarations in a place, and all that is wrong with them for a model.
 
     where: a module, a file of classes or documents, a class in one, a folder of documents, or a
     ready-made name. Raises InputError for a place that cannot be read or declares nothing.
@@ -67,7 +68,7 @@ def findings(
         raise InputError(f"{where} declares nothing: no class with fields, no JSON Schema document")
     found: list[Finding] = []
     for one in declared:
-        found += _refusals(one) or _compiled(one, formats, codec, eos_ids)
+        found += _refusals(one) or _compiled(one, model, formats)
     return [one.name for one in declared], found
 
 
@@ -94,39 +95,40 @@ def _refusals(one: _Declared) -> list[Finding]:
         refused = refusals_of_document(one.document, AttrSchema)
     else:
         refused = refusals_of(one.model)
-    return [_finding(error, one) for error in refused]
+    return [_finding(one, "refusal", error.schema, error.field, error.reason) for error in refused]
 
 
-def _finding(error: SchemaError, one: _Declared, formats: Sequence[str] = ()) -> Finding:
-    place = one.place if one.document is not None else _line_of(one.model, error.field)
-    problem, _, remedy = error.reason.partition("; ")
-    return Finding("refusal", error.schema, error.field, place, problem, remedy, tuple(formats))
+def _finding(
+    one: _Declared, level: str, name: str, field: str | None, reason: str, *formats: str
+) -> Finding:
+    place = one.place if one.document is not None else _line_of(one.model, field)
+    problem, _, remedy = reason.partition("; ")
+    return Finding(level, name, field, place, problem, remedy, formats)
 
 
-def _compiled(one: _Declared, formats: Any, codec: Any, eos_ids: Any) -> list[Finding]:
-    """What comes up when a declaration is compiled in each of the formats."""
-    model = one.model or AttrSchema.from_json_schema(one.document or "")
+def _compiled(
+    one: _Declared, model: Unloaded, formats: Mapping[str, OutputFormat]
+) -> list[Finding]:
+    """Refusals and warnings of a declaration that is compiled in each of the formats."""
+    schema = one.model or AttrSchema.from_json_schema(one.document or "")
     found: dict[tuple[str, str | None, str], list[str]] = {}
     for name, output in formats.items():
+        said: list[tuple[str, Any]] = []
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             try:
-                compile_schema(model, codec, format=output, eos_ids=eos_ids)
-            except SchemaError as error:
-                found.setdefault(("refusal", error.field, error.reason), []).append(name)
-            except TemplateError as error:
-                found.setdefault(("refusal", None, str(error)), []).append(name)
-        for warning in caught:
-            said: Any = warning.message
-            if isinstance(said, SchemaWarning):
-                found.setdefault(("warning", said.field, said.reason), []).append(name)
-            elif issubclass(warning.category, UserWarning):
-                found.setdefault(("warning", None, str(said)), []).append(name)
-    findings = []
-    for (level, field, reason), names in found.items():
-        made = _finding(SchemaError(model.__name__, field, reason), one, names)
-        findings.append(replace(made, level=level))
-    return findings
+                compile_schema(schema, model.tokenizer, format=output, eos_ids=model.eos_ids)
+            except (SchemaError, TemplateError) as error:
+                said.append(("refusal", error))
+        kinds = (warning for warning in caught if issubclass(warning.category, UserWarning))
+        for level, one_said in (*said, *(("warning", warning.message) for warning in kinds)):
+            field = getattr(one_said, "field", None)
+            reason = getattr(one_said, "reason", None) or str(one_said)
+            found.setdefault((level, field, reason), []).append(name)
+    return [
+        _finding(one, level, schema.__name__, field, reason, *names)
+        for (level, field, reason), names in found.items()
+    ]
 
 
 def _line_of(model: Any, field: str | None) -> str:

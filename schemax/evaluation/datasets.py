@@ -30,7 +30,7 @@ ATTRIBUTES = "attributes.json"
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Where annotated documents are. test: the test part of a folder, if it has one. schemas: the
+    """Places of annotated documents. test: the test part of a folder, if it has one. schemas: the
     file or name of their schemas, None where annotations alone say them."""
 
     file: Path

@@ -74,7 +74,7 @@ class Shots:
 
     @classmethod
     def among(cls, examples: Sequence[Example], path: Path) -> Shots:
-        """All examples, which were read from that file."""
+        """Every example that was read from a file."""
         rows: dict[str, list[tuple[str, Example]]] = {}
         for name, row in zip(row_ids(examples), examples, strict=True):
             rows.setdefault(row.category, []).append((name, row))
@@ -82,7 +82,7 @@ class Shots:
 
     @property
     def most(self) -> int:
-        """How many the category with the most has."""
+        """The number of documents of the largest category."""
         return max(map(len, self.rows.values()))
 
     @property
@@ -142,8 +142,10 @@ class Shots:
             say(f"note: {self.path} has fewer than {wanted} of {some_of(lacking)}")
 
     def of(self, schemas: Mapping[str, Model]) -> dict[str, list[FewShotExample]]:
-        """As the extractor takes them, by category. Raises InputError, naming the document, for
-        labels that its schema refuses."""
+        """Examples by category, as the extractor takes them.
+
+        Raises InputError, naming the document, for labels that its schema refuses.
+        """
         return {
             category: [_example(self.path, name, row, schemas[category]) for name, row in rows]
             for category, rows in self.rows.items()

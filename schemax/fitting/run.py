@@ -77,7 +77,7 @@ class Fitted:
         return first, second
 
     def lines(self) -> Iterator[str]:
-        """What was gained on the documents held out."""
+        """The gain on the documents held out."""
         yield f"{counted(self.after.products, 'document')} held out:"
         for name, strict in (("F1", False), ("strict F1", True)):
             scores = [one.strict if strict else one.protocol for one in (self.before, self.after)]

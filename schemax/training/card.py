@@ -1,4 +1,4 @@
-"""What a run leaves beside its weights: on which data, with which settings, with what outcome."""
+"""The card of a training run beside its weights: data, settings and outcome."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_unseen(folder: Path, file: Path) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Of what the outcome depends on."""
+    """Versions of the software that the outcome depends on."""
     found = {"python": platform.python_version()}
     for name in ("schemax-hpd", "torch", "transformers", "accelerate", "peft"):
         with suppress(metadata.PackageNotFoundError):

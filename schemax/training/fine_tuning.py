@@ -22,8 +22,8 @@ from schemax.extractor import Extractor
 from schemax.messages import say
 from schemax.trained import EXAMPLES, note_trained
 from schemax.training.card import digest, trained_with
+from schemax.training.distillation import Labelling
 from schemax.training.held_out import split_examples
-from schemax.training.labels import Labelling
 from schemax.training.run import TrainingJob, TrainingResult, run_training
 from schemax.training.settings import TrainingSettings
 from schemax.training.training_examples import left_to_train, read_training_examples
@@ -31,7 +31,7 @@ from schemax.training.training_examples import left_to_train, read_training_exam
 
 @dataclass(frozen=True, slots=True)
 class FineTuning:
-    """What a model is trained on, and what for.
+    """Data, labels and settings of a training.
 
     test: documents that are not trained on, unless keep_overlap. shots: a file of examples, of
     which prompts show the first `count`; without a file, of the documents to train on.
@@ -111,7 +111,7 @@ class FineTuning:
     def _shots(
         self, annotated: Sequence[Example], schemas: Mapping[str, Any], test: Path | None
     ) -> Shots | None:
-        """What prompts show, None for nothing; never what also stands in `test`."""
+        """The examples that prompts show, None for none; never a document of `test`."""
         none = self.count == 0 or str(self.shots) == NONE
         if none or (self.shots is None and self.count is None):
             return None
@@ -121,7 +121,7 @@ class FineTuning:
         return shots_for(read, schemas, self.data, hidden=hidden, file=test, count=self.count)
 
     def _card(self, name: str, test: Path | None, shots: Shots | None) -> dict[str, Any]:
-        """What the card says of data and labels."""
+        """The card's entries on data and labels."""
         labelling = self.labelling
         teacher = Path(labelling.teacher) if labelling.teacher else None
         files = {"train": self.data.file, "test": test, "teacher": teacher}
