@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from traceback import extract_tb
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from pydantic import RootModel
@@ -146,26 +144,15 @@ def imported(place: str) -> ModuleType:
         raise InputError(f"cannot import {where}: {reason}") from error
 
 
-class _AsWritten(SourceFileLoader):
-    """Compiles a file as it stands, at every import.
-
-    Kept bytecode counts as current if size and second of the last change are the same: a schema
-    that is saved twice in a second would be the first one.
-    """
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
-
-
 def _imported_file(path: Path) -> ModuleType:
+    """A file as it stands, at every import: bytecode that Python keeps counts as current if size
+    and second of the last change are the same, as of a schema that is saved twice in a second."""
     name = f"_schemax_{path.stem}"
-    spec = importlib.util.spec_from_loader(name, _AsWritten(name, str(path)))
-    assert spec is not None  # a loader that knows its file gives a spec
-    assert spec.loader is not None
+    module = ModuleType(name)
+    module.__file__ = str(path)
     if str(path.parent) not in sys.path:  # as when Python runs the file
         sys.path.insert(0, str(path.parent))
-    module = importlib.util.module_from_spec(spec)
     # Pydantic looks the module up to resolve its annotations.
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
     return module
