@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,11 @@ from benchmarks.waves import measure_waves
 from schemax.benchmark.compare import load_model
 from schemax.cli import Verbs
 from schemax.commands import bench as command
-from schemax.commands import bench_options as given
+from schemax.commands import bench_options as shared
 from schemax.commands import options
-from schemax.commands.console import plain_warnings, refused_settings, say, show, table
-from schemax.commands.option_groups import argument, grouped, option
+from schemax.commands.console import plain_warnings, refused_settings, show, table
+from schemax.commands.option_groups import Options, argument, option, verb
+from schemax.messages import say
 
 app = typer.Typer(
     name="python -m benchmarks",
@@ -43,14 +44,17 @@ app = typer.Typer(
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class DraftModel:
+class DraftModel(Options):
     """The rival that drafts"""
 
-    draft: str | None = option("Shape of the draft model. Default: an eighth of the layers.")
-    draft_acceptance: float = option(
-        "How often a drafted token is right.", default=0.8, min=0.0, max=1.0
-    )
+    draft: str | None = None
+    """Shape of the draft model. Default: an eighth of the layers."""
+    draft_acceptance: float = option(default=0.8, min=0.0, max=1.0)
+    """How often a drafted token is right."""
+
+
+class CompareOptions(shared.Compared, DraftModel):
+    """Options"""
 
 
 @contextmanager
@@ -63,33 +67,30 @@ def _telling(quiet: bool, threads: int | None = None) -> Iterator[Tell]:
 
 
 @app.command()
-@grouped
-def compare(
-    run: given.EngineOptions,
-    work: given.WorkOptions,
-    machine: given.MachineOptions,
-    rivals: given.RivalOptions,
-    drafting: DraftModel,
-    output: given.OutputOptions,
-) -> None:
+@verb
+def compare(given: CompareOptions) -> None:
     """`schemax bench` with all rivals: llama.cpp, continuous batching, drafts, grammars."""
-    with _telling(output.quiet) as tell:
-        make = partial(
-            DraftOptions, draft=drafting.draft, draft_acceptance=drafting.draft_acceptance
-        )
-        asked = command.comparison(run, work, machine, rivals, make, known.ALL)
-        command.compare(asked, output, tell)
+    with _telling(given.quiet) as tell:
+        drafting: Any = {"draft": given.draft, "draft_acceptance": given.draft_acceptance}
+        make = partial(DraftOptions, **drafting)
+        command.compare(command.comparison(given, make, known.ALL), given, tell)
+
+
+class TransfersOptions(Options):
+    """Options"""
+
+    seed: int = 0
+    """Of the documents."""
+    as_json: Path | None = option("--json FILE")
+    """Writes all results."""
 
 
 @app.command()
-@grouped
-def transfers(
-    seed: int = option("Of the documents.", default=0),
-    as_json: Path | None = option("Writes all results.", "--json", metavar="FILE"),
-) -> None:
+@verb
+def transfers(given: TransfersOptions) -> None:
     """Copies between host and device, and launched operations, of a pass."""
-    rows = list(measure_passes(seed=seed))
-    command.write_rows("transfers", [row.to_dict() for row in rows], as_json)
+    rows = list(measure_passes(seed=given.seed))
+    command.write_rows("transfers", [row.to_dict() for row in rows], given.as_json)
     causes = PassCount.CAUSES
     columns: dict[str, Callable[[Any], Any]] = {
         "slots": lambda row: f"{row.live_slots} {row.kind}{' + read' if row.reads else ''}",
@@ -113,41 +114,55 @@ def transfers(
             print(f"{times}  {cause.replace('_', ' ')}: {line}")
 
 
+class ConstraintsOptions(shared.Shape):
+    """Options"""
+
+    documents: int = option(default=64, min=1)
+    """How many listings."""
+    document_tokens: int = option(default=250, min=2)
+    """Tokens of a listing."""
+    repeats: int = option(default=3, min=1)
+    """Rounds; the median counts."""
+    seed: int = 0
+    """Of the listings."""
+    quiet: bool = option("-q", default=False)
+    """No progress."""
+
+
 @app.command()
-@grouped
-def constraints(
-    machine: given.ShapeOptions,
-    documents: int = option("How many listings.", default=64, min=1),
-    document_tokens: int = option("Tokens of a listing.", default=250, min=2),
-    repeats: int = option("Rounds; the median counts.", default=3, min=1),
-    seed: int = option("Of the listings.", default=0),
-    quiet: bool = option("No progress.", "-q", default=False),
-) -> None:
+@verb
+def constraints(given: ConstraintsOptions) -> None:
     """What constraints cost a decode step."""
-    with _telling(quiet) as tell:
+    with _telling(given.quiet) as tell:
         costs = measure_constraints(
-            *_loaded(machine),
-            documents=documents,
-            document_tokens=document_tokens,
-            repeats=repeats,
-            seed=seed,
+            *_loaded(given),
+            documents=given.documents,
+            document_tokens=given.document_tokens,
+            repeats=given.repeats,
+            seed=given.seed,
             tell=tell,
         )
     show(*costs.lines())
 
 
+class WavesOptions(shared.Loading):
+    """Options"""
+
+    documents: int = option(default=64, min=1)
+    """How many listings."""
+    repeats: int = option(default=3, min=1)
+    """Rounds; the median counts."""
+    quiet: bool = option("-q", default=False)
+    """No progress."""
+
+
 @app.command()
-@grouped
-def waves(
-    machine: given.LoadingOptions,
-    documents: int = option("How many listings.", default=64, min=1),
-    repeats: int = option("Rounds; the median counts.", default=3, min=1),
-    quiet: bool = option("No progress.", "-q", default=False),
-) -> None:
+@verb
+def waves(given: WavesOptions) -> None:
     """What fields that look at others cost."""
-    with _telling(quiet, machine.threads) as tell:
-        loading = (machine.model, machine.device, machine.dtype)
-        rows = list(measure_waves(documents, repeats, *loading, tell=tell))
+    with _telling(given.quiet, given.threads) as tell:
+        loading = (given.model, given.device, given.dtype)
+        rows = list(measure_waves(given.documents, given.repeats, *loading, tell=tell))
     columns: dict[str, Callable[[Any], Any]] = {
         "waves": lambda row: str(row.waves),
         "passes": lambda row: f"{row.passes:.1f}",
@@ -158,77 +173,121 @@ def waves(
     show(table(rows, columns), "of a document on average, 16 text fields; time: beside one wave's")
 
 
+class ServedOptions(shared.Shape):
+    """Options"""
+
+    document_tokens: int = option(default=250, min=2)
+    """Tokens of the document."""
+    repeats: int = option(default=3, min=1)
+    """Rounds; the median counts."""
+    quiet: bool = option("-q", default=False)
+    """No progress."""
+
+
 @app.command()
-@grouped
-def served(
-    machine: given.ShapeOptions,
-    document_tokens: int = option("Tokens of the document.", default=250, min=2),
-    repeats: int = option("Rounds; the median counts.", default=3, min=1),
-    quiet: bool = option("No progress.", "-q", default=False),
-) -> None:
+@verb
+def served(given: ServedOptions) -> None:
     """One document through the server, beside `generate` that writes the same."""
-    with _telling(quiet) as tell:
-        cost = measure_served(*_loaded(machine), repeats, document_tokens, tell)
+    with _telling(given.quiet) as tell:
+        cost = measure_served(*_loaded(given), given.repeats, given.document_tokens, tell)
     show(*cost.lines())
 
 
+class TablesOptions(shared.Loading):
+    """Options"""
+
+    rows: int = argument("ROWS")
+    """Up to so many rows."""
+    documents: int = option(default=64, min=1)
+    """Listings that the model's own cost is told by."""
+    quiet: bool = option("-q", default=False)
+    """No progress."""
+
+
 @app.command()
-@grouped
-def tables(
-    machine: given.LoadingOptions,
-    rows: int = argument("Up to so many rows.", "ROWS"),
-    documents: int = option("Listings that the model's own cost is told by.", default=64, min=1),
-    quiet: bool = option("No progress.", "-q", default=False),
-) -> None:
+@verb
+def tables(given: TablesOptions) -> None:
     """What runs over tables cost beside the model."""
-    with _telling(quiet, machine.threads) as tell:
-        loading = (machine.model, machine.device, machine.dtype)
-        for line in measure_tables(rows, documents, *loading, tell=tell):
+    with _telling(given.quiet, given.threads) as tell:
+        loading = (given.model, given.device, given.dtype)
+        for line in measure_tables(given.rows, given.documents, *loading, tell=tell):
             show(line)
 
 
+class LoadOptions(Options):
+    """Options"""
+
+    url: str = argument("URL")
+    """Of a server of schemax."""
+    clients: int = option(default=256, min=1)
+    """Each with one request under way at most."""
+    rate: float = option(default=20.0, min=0.01)
+    """Requests a second, of all together."""
+    minutes: float = option(default=10.0, min=0.01)
+    """How long."""
+    seed: int = 0
+    """Of the documents, and of when they are due."""
+    quiet: bool = option("-q", default=False)
+    """No progress."""
+
+
 @app.command()
-@grouped
-def load(
-    url: str = argument("Of a server of schemax.", "URL"),
-    clients: int = option("Each with one request under way at most.", default=256, min=1),
-    rate: float = option("Requests a second, of all together.", default=20.0, min=0.01),
-    minutes: float = option("How long.", default=10.0, min=0.01),
-    seed: int = option("Of the documents, and of when they are due.", default=0),
-    quiet: bool = option("No progress.", "-q", default=False),
-) -> None:
+@verb
+def load(given: LoadOptions) -> None:
     """A server under a steady load: answers, losses, p50 and p99, memory."""
-    with _telling(quiet) as tell:
-        result = measure_load(Load(url, clients, rate, 60 * minutes, seed), tell)
+    with _telling(given.quiet) as tell:
+        result = measure_load(
+            Load(given.url, given.clients, given.rate, 60 * given.minutes, given.seed), tell
+        )
     show(*result.lines())
     if result.lost:
         raise typer.Exit(1)
 
 
+class GpuOptions(Options):
+    """Options"""
+
+    folder: Path = argument("FOLDER")
+    """Of the page and its data."""
+    shape: str | None = None
+    """One published shape instead of three: qwen3-0.6b, qwen3-8b ..."""
+    device: str = "auto"
+    """auto, cuda, cuda:1, mps ..."""
+    documents: int | None = option(min=1)
+    """Of every comparison. Default: as many as fill a card."""
+    repeats: int = option(default=3, min=1)
+    """Rounds; the median counts."""
+    price_per_hour: float | None = option(min=0.0)
+    """Of the machine, in dollars."""
+    quiet: bool = option("-q", default=False)
+    """No progress."""
+
+
 @app.command()
-@grouped
-def gpu(
-    folder: Path = argument("Of the page and its data.", "FOLDER"),
-    shape: str | None = option("One published shape instead of three: qwen3-0.6b, qwen3-8b ..."),
-    device: str = option("auto, cuda, cuda:1, mps ...", default="auto"),
-    documents: int | None = option("Of every comparison. Default: as many as fill a card.", min=1),
-    repeats: int = option("Rounds; the median counts.", default=3, min=1),
-    price_per_hour: float | None = option("Of the machine, in dollars.", min=0.0),
-    quiet: bool = option("No progress.", "-q", default=False),
-) -> None:
+@verb
+def gpu(given: GpuOptions) -> None:
     """All that is told of a card, in less than half an hour. The same command goes on."""
-    shapes = SHAPES_OF_CARDS if shape is None else (shape,)
-    suite = Suite(folder, device, shapes, repeats=repeats, price_per_hour=price_per_hour)
-    with _telling(quiet) as tell:
-        page = run_suite(suite if documents is None else replace(suite, documents=documents), tell)
+    shapes = SHAPES_OF_CARDS if given.shape is None else (given.shape,)
+    suite = Suite(
+        given.folder,
+        given.device,
+        shapes,
+        repeats=given.repeats,
+        price_per_hour=given.price_per_hour,
+    )
+    with _telling(given.quiet) as tell:
+        page = run_suite(
+            suite if given.documents is None else replace(suite, documents=given.documents), tell
+        )
     show(f"written: {page}")
 
 
-def _loaded(machine: given.ShapeOptions) -> tuple[Any, Any]:
+def _loaded(machine: shared.Shape) -> tuple[Any, Any]:
     """Model and tokenizer. Raises ValueError for a model beside a shape."""
-    whole = given.MachineOptions(**asdict(machine))
-    settings = (given.EngineOptions(), given.WorkOptions(), whole, given.RivalOptions())
-    return load_model(command.comparison(*settings, DraftOptions, known.ALL))
+    whole = shared.Compared(
+        **{one.name: getattr(machine, one.name) for one in fields(shared.Shape)}
+    )
+    return load_model(command.comparison(whole, DraftOptions, known.ALL))
 
 
 if __name__ == "__main__":

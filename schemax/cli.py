@@ -8,11 +8,11 @@ schemax itself; 130 interrupted; 141 nobody reads the output any more; 143 termi
 from __future__ import annotations
 
 import gc
+import io
 import math
 import os
 import sys
 import traceback
-from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +22,6 @@ from schemax import resources
 from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
 from schemax.commands.check import check
-from schemax.commands.console import say
 from schemax.commands.data import data
 from schemax.commands.demo import demo
 from schemax.commands.discover import discover
@@ -33,14 +32,14 @@ from schemax.commands.extract import ExtractCommand, extract
 from schemax.commands.fit import fit
 from schemax.commands.merge import merge
 from schemax.commands.pairwise import pairwise
-from schemax.commands.process import Terminated, make_up_for_closed_streams
 from schemax.commands.report import report
 from schemax.commands.schemas import schemas
 from schemax.commands.serve import serve
 from schemax.commands.trace import trace
 from schemax.commands.train import train
 from schemax.errors import SchemaxError
-from schemax.interrupts import raise_again
+from schemax.interrupts import Terminated, raise_again
+from schemax.messages import say
 from schemax.processors import share_processors
 
 _SMALLER = {"train": "--batch-tokens, and a larger --gradient-accumulation for the same steps"}
@@ -147,14 +146,44 @@ def _options(
 ) -> None: ...
 
 
+def _replace_closed_streams() -> None:
+    """Puts streams in the place of closed ones: a stderr that is lost, a stdout without a reader.
+
+    A closed stdin stays None, which readers refuse. No file gets the number of a closed stream:
+    libraries would write into it what they have to say.
+    """
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(handle)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(_UnreadBytes(), encoding="utf-8", write_through=True)
+
+
+class _UnreadBytes(io.BufferedIOBase):
+    """Bytes that nobody reads: the first write raises what a pipe does whose reader has left."""
+
+    name = "<stdout>"
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 1
+
+    def write(self, data: Any) -> int:
+        raise BrokenPipeError("stdout is closed")
+
+
 def main() -> None:
     """The entry point of the console script."""
     raise_again()
-    make_up_for_closed_streams()
+    _replace_closed_streams()
     share_processors()
     # Rows in work are many small objects, and none is part of a circle: each search is in vain.
     gc.set_threshold(50_000, 20, 20)
-    if isinstance(sys.stdout, TextIOWrapper):
+    if isinstance(sys.stdout, io.TextIOWrapper):
         # A narrow console encoding should cost a character, not the run.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

@@ -1,9 +1,12 @@
-"""Ctrl-C while the command line is still being imported: it ends, and shows no lines of ours."""
+"""Interrupts: Ctrl-C while the command line is still being imported, and SIGTERM during a run."""
 
 from __future__ import annotations
 
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -17,9 +20,30 @@ def leave_at_once() -> None:
 
 
 def raise_again() -> None:
-    """From here on Ctrl-C is a KeyboardInterrupt, which leaves files whole."""
+    """Makes Ctrl-C a KeyboardInterrupt from now on, which leaves files whole."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has asked the process to end, which it does as after an interrupt."""
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM becomes `Terminated`, which cleans up behind it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _is_command_line() -> bool:

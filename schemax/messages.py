@@ -30,6 +30,11 @@ def harmless(text: str) -> str:
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def say(text: str) -> None:
+    """One line on stderr, whatever the text holds."""
+    print(harmless(one_line(text)), file=sys.stderr, flush=True)
+
+
 def clipped(text: str) -> str:
     """The text on one line of at most 300 characters."""
     line = one_line(text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,8 +16,12 @@ from typing import Any
 
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.errors import ModelError
+from schemax.resources import OURS, default_model, named_model, resource_dir
 
 FILE = "schemax.json"
+
+EXAMPLES = "examples.jsonl"
+"""Holds, beside the weights of a model that was trained behind examples, these examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +41,14 @@ class TrainedWith:
 
 
 def as_trained(config: DecodingConfig, trained: DecodingConfig | None) -> DecodingConfig:
-    """What a call asks for; what it leaves to the model's folder, as that has it."""
+    """The decoding of a call, extractive as in the model's folder where the call does not say."""
     if config.extractive is None and trained is not None:
         return replace(config, extractive=trained.extractive)
     return config
 
 
 def read_trained(path: Path) -> TrainedWith:
-    """What a file says; other keys are ignored. Raises ModelError, naming a file that is broken."""
+    """The content of a file; other keys are ignored. Raises ModelError, naming a broken file."""
     try:
         written = json.loads(path.read_text("utf-8"))
         if not isinstance(written, dict):
@@ -86,3 +91,33 @@ def _text(written: Mapping[str, Any], key: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{key} must be text")
     return value
+
+
+def note_trained(
+    name: str | None, extractor: Any, settings: Mapping[str, Any], examples: Any = None
+) -> None:
+    """Warns of settings that the model's training decides, since nothing else does; and where no
+    examples are shown to a model that was trained behind some.
+
+    settings: format, template and decoding that a user named.
+    """
+    trained, place = extractor.trained, named_model(name) if name else default_model()
+    if trained == TrainedWith() or place in [resource_dir(ours) for ours in OURS]:
+        return  # their cards say so
+    own = {
+        "format": trained.format and f"the format {trained.format}",
+        "decoding": trained.decoding and f"the decoding {decoding_name(trained.decoding)}",
+        "template": extractor.template and "the template of its prompt.jinja",
+    }
+    if used := [text for key, text in own.items() if text and settings.get(key) is None]:
+        warnings.warn(
+            f"{place} is used as it was trained, where neither an option nor the schema says "
+            f"otherwise: with {', '.join(used)}",
+            stacklevel=2,
+        )
+    own_examples = Path(str(place)) / EXAMPLES
+    if examples is None and own_examples.is_file():
+        warnings.warn(
+            f"{place} was trained behind examples, which --examples {own_examples} shows",
+            stacklevel=2,
+        )

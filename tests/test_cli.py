@@ -12,7 +12,7 @@ from command_line import SCHEMA, Run, jsonl, refused, rows, runner, save_model
 from conftest import TITLES
 from seams import replaced
 
-from schemax.commands import demo
+from schemax.diagnosis import listings as demo
 from schemax.errors import ModelError
 from schemax.resources import resource_dir
 

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from schemax import Extraction, FieldResult
 from schemax.attributes import attr, compile_attributes
 from schemax.cli import app
-from schemax.commands.datasets import declared_schemas, schemas_for
 from schemax.errors import InputError
+from schemax.evaluation.datasets import declared_schemas, schemas_for
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.schemas import annotated_schemas
 from schemax.schema import AttrSchema

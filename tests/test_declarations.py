@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from schemax.attributes import compile_attributes
-from schemax.commands.declarations import read_schemas
+from schemax.declarations import read_schemas
 
 WRITTEN = """
 from schemax import AttrSchema, attr

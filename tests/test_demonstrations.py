@@ -15,10 +15,10 @@ from recipes.embedded.tasks import TASKS, documents
 from schemax import load_schema, schema_names
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.settings import settings_of
-from schemax.commands.few_shot import few_shot
 from schemax.compiler import compile_schema
 from schemax.compiler.few_shot import written_examples
 from schemax.config import resolve_decoding
+from schemax.evaluation.shots import few_shot
 from schemax.formats import format_names, get_format
 from schemax.ready_made import document_of
 from schemax.resources import resource_dir

@@ -173,7 +173,7 @@ def test_a_damaged_export_names_its_task(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_another_form(tmp_path: Path) -> None:
-    from schemax.commands.datasets import dataset
+    from schemax.evaluation.datasets import dataset
 
     (tmp_path / "train.csv").write_text("text,Brand\nNumi,Numi\n")
     found = dataset(tmp_path, "train", None)

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 import schemax
 from schemax import AttrSchema, Extraction, Extractor, InputError, attr
 from schemax.cli import app
-from schemax.commands.declarations import read_schemas
 from schemax.compiler import TextCodec
+from schemax.declarations import read_schemas
 from schemax.errors import ModelError, SchemaError
 from schemax.io.stream import MOST_AHEAD, in_order, stream_rows
 from schemax.results import failed

@@ -24,11 +24,11 @@ from stand_in import StandIn
 
 import schemax
 from schemax.attributes import attr
-from schemax.commands.console import say
 from schemax.errors import InputError
 from schemax.io.readers import columns_of, read_file
 from schemax.io.table_schema import TableSchema
 from schemax.io.writers import Formulas, escaped, open_writer
+from schemax.messages import say
 from schemax.schema import AttrSchema
 
 

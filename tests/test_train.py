@@ -18,10 +18,10 @@ from transformers import TrainerCallback
 from typer.testing import CliRunner
 
 from schemax.cli import app
-from schemax.commands.declarations import read_schema
 from schemax.compiler import TextCodec
 from schemax.compiler.prompt import template_source
 from schemax.config import DecodingConfig
+from schemax.declarations import read_schema
 from schemax.errors import InputError, ModelError
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.schemas import annotated_schemas, read_attributes

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from schemax.cli import app
 from schemax.evaluation.examples import read_examples
 from schemax.extractor import Extractor
-from schemax.training import run
+from schemax.training import fine_tuning
 from schemax.training.run import TrainingJob
 
 TEA: list[dict[str, Any]] = [
@@ -66,7 +66,7 @@ def planned(
         jobs.append(work)
         raise Stopped
 
-    monkeypatch.setattr(run, "run_training", keep)
+    monkeypatch.setattr(fine_tuning, "run_training", keep)
     done = train(data, base, *args)
     assert isinstance(done.exception, Stopped), done.output
     return jobs[0], done.stderr

@@ -13,14 +13,14 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from schemax.catalog import load_schemas
-from schemax.commands.console import UsageError, say, table
+from schemax.commands.console import UsageError, table
 from schemax.errors import InputError
 from schemax.io.readers import Shard, Source
-from schemax.messages import counted, some_of
+from schemax.messages import counted, say, some_of
 from schemax.ready_made import Match, match_of
 
 AUTO = "auto"
-"""What stands for SCHEMA where each row's category chooses it."""
+"""Stands for SCHEMA where the category of each record chooses it."""
 
 # Records that are looked at, and different categories that a column may hold.
 _LOOKED_AT, _MOST_CATEGORIES = 1_000_000, 2_000

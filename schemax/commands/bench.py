@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from schemax.commands import bench_options as given
 from schemax.commands import options
+from schemax.commands.bench_options import Compared, Given, Output
 from schemax.commands.console import (
     UsageError,
     listed,
     plain_warnings,
     refused_settings,
-    say,
     show,
     table,
 )
-from schemax.commands.option_groups import grouped
+from schemax.commands.option_groups import verb
+from schemax.messages import say
 
 if TYPE_CHECKING:
     from schemax.benchmark.compare import Comparison
@@ -30,25 +29,26 @@ if TYPE_CHECKING:
     from schemax.benchmark.engines.registry import Rivals
     from schemax.benchmark.report import Report
 
-FORMAT = 1
-
-# Options that each of them makes use of; any other would be ignored, so it is refused.
+# Options that each special measurement makes use of; any other would be ignored, so it is refused.
 _USED = {
     "host": ("documents", "seed", "as_json", "quiet"),
     "earlier": ("as_json", "picture", "page", "quiet"),
 }
 
+_HOST: dict[str, Callable[[Any], Any]] = {
+    "slots": lambda row: f"{row.setting.slots} {row.setting.kind}",
+    "flying": lambda row: "auto" if (n := row.setting.in_flight) is None else f"{n:,}",
+    "docs": lambda row: f"{row.setting.documents:,}",
+    "tokens": lambda row: f"{row.tokens_per_slot:.1f}",
+    "docs/s": lambda row: f"{row.documents_per_second:,.0f}",
+    "docs/CPU s": lambda row: f"{row.documents_per_cpu_second:,.0f}",
+    "model": lambda row: f"{row.model_share:.0%}",
+    "host only": lambda row: f"{row.host_documents_per_cpu_second:,.0f}",
+}
 
-@grouped
-def bench(
-    context: typer.Context,
-    run: given.EngineOptions,
-    work: given.WorkOptions,
-    machine: given.MachineOptions,
-    rivals: given.RivalOptions,
-    special: given.SpecialOptions,
-    output: given.OutputOptions,
-) -> None:
+
+@verb
+def bench(context: typer.Context, given: Given) -> None:
     """Measures schemax beside `generate`: one process, one model, the same answers for all.
 
     Every engine is made to write the same given tokens (replay), so that weights of any shape can
@@ -56,22 +56,35 @@ def bench(
     forward passes over the tokens of the work take.
     """
     _refuse_others(context)
-    tell = (lambda _: None) if output.quiet else say
-    with plain_warnings(quiet=output.quiet):
-        if special.host:
-            few = work.documents if is_given(context, "documents") else None
-            _host(few, work.seed, output.as_json, tell)
-        elif special.earlier is not None:
-            publish(_read_report(special.earlier), output)
+    tell = (lambda _: None) if given.quiet else say
+    with plain_warnings(quiet=given.quiet):
+        # Imported here because other verbs need neither torch nor transformers to start.
+        if given.host:
+            from schemax.benchmark.host import measure_host, settings
+
+            few = given.documents if _is_given(context, "documents") else None
+            rows = list(measure_host(settings(few), given.seed, tell))
+            write_rows("host", [row.to_dict() for row in rows], given.as_json)
+            show(
+                table(rows, _HOST),
+                "flying: documents in flight; tokens: written per slot; model: share of the CPU "
+                "time in\nforward passes and on logits; host only: documents per CPU second of all "
+                "the rest",
+            )
+        elif given.earlier is not None:
+            from schemax.benchmark.report import Report
+
+            with refused_settings(f"{given.earlier}: "):
+                report = Report.from_dict(json.loads(given.earlier.read_text("utf-8")))
+            publish(report, given)
         else:
-            # Here and not above, since other verbs need neither torch nor transformers to start.
             from schemax.benchmark.engines.base import EngineOptions
             from schemax.benchmark.engines.registry import RIVALS
 
-            compare(comparison(run, work, machine, rivals, EngineOptions, RIVALS), output, tell)
+            compare(comparison(given, EngineOptions, RIVALS), given, tell)
 
 
-def compare(asked: Comparison, output: given.OutputOptions, tell: Callable[[str], None]) -> None:
+def compare(asked: Comparison, output: Output, tell: Callable[[str], None]) -> None:
     """Runs a comparison and publishes its report."""
     from schemax.benchmark.compare import compare_engines
     from schemax.benchmark.servers import ABSENT
@@ -82,15 +95,8 @@ def compare(asked: Comparison, output: given.OutputOptions, tell: Callable[[str]
         tell(ABSENT)
 
 
-def comparison(
-    run: given.EngineOptions,
-    work: given.WorkOptions,
-    machine: given.MachineOptions,
-    rivals: given.RivalOptions,
-    make: Callable[..., EngineOptions],
-    known: Rivals,
-) -> Comparison:
-    """What options ask for.
+def comparison(given: Compared, make: Callable[..., EngineOptions], known: Rivals) -> Comparison:
+    """The comparison that options ask for.
 
     make: makes the options of engines; known: the rivals that may be named.
 
@@ -101,68 +107,43 @@ def comparison(
     from schemax.benchmark.generated import Sizes
     from schemax.benchmark.measure import Rules
 
-    # Without a shape, the default model.
-    model = machine.model if machine.shape else str(options.model_place(machine.model))
-    sized = work.data is None or work.document_tokens is not None
+    if given.engines is not None and not listed(given.engines):
+        raise UsageError("--engines names no engine; give names, separated by commas")
+    sized = given.data is None or given.document_tokens is not None
+    names = (
+        *("shape", "tokenizer", "device", "dtype", "threads", "price_per_hour", "data"),
+        *("documents", "sweep", "concurrency"),
+    )
     with refused_settings():
         sizes = Sizes(
-            documents=work.documents,
-            document_tokens=work.document_tokens or 250,
-            attributes=work.attributes,
-            jitter=work.jitter,
-            seed=work.seed,
+            documents=given.documents,
+            document_tokens=given.document_tokens or 250,
+            attributes=given.attributes,
+            jitter=given.jitter,
+            seed=given.seed,
         )
         return Comparison(
-            **asdict(machine) | {"model": model},
-            engines=engine_names(known) if run.engines is None else _names(run.engines),
-            rules=Rules(run.repeats, rivals.rival_documents, seed=work.seed),
+            **{name: getattr(given, name) for name in names},
+            # Without a shape, the default model.
+            model=given.model if given.shape else str(options.model_place(given.model)),
+            engines=tuple(listed(given.engines or "")) or engine_names(known),
+            rules=Rules(given.repeats, given.rival_documents, seed=given.seed),
             options=make(
-                batch_size=run.batch_size or "auto",
-                generate_batches=_numbers(rivals.generate_batches, "--generate-batches"),
+                batch_size=given.batch_size or "auto",
+                generate_batches=_numbers(given.generate_batches, "--generate-batches"),
             ),
-            data=work.data,
             sizes=sizes if sized else None,
-            documents=work.documents,
-            sweep=run.sweep,
-            server=rivals.against,
-            concurrency=rivals.concurrency,
-            token_prices=_prices(rivals),
+            server=given.against,
+            token_prices=_prices(given.token_prices, given.against),
             rivals=known,
         )
-
-
-def _host(
-    most_documents: int | None, seed: int, as_json: Path | None, tell: Callable[[str], None]
-) -> None:
-    """most_documents: of a setting; None takes as many as make its figures stable."""
-    from schemax.benchmark.host import measure_host, settings
-
-    rows = list(measure_host(settings(most_documents), seed, tell))
-    write_rows("host", [row.to_dict() for row in rows], as_json)
-    columns: dict[str, Callable[[Any], Any]] = {
-        "slots": lambda row: f"{row.setting.slots} {row.setting.kind}",
-        "flying": lambda row: (
-            "auto" if row.setting.in_flight is None else f"{row.setting.in_flight:,}"
-        ),
-        "docs": lambda row: f"{row.setting.documents:,}",
-        "tokens": lambda row: f"{row.tokens_per_slot:.1f}",
-        "docs/s": lambda row: f"{row.documents_per_second:,.0f}",
-        "docs/CPU s": lambda row: f"{row.documents_per_cpu_second:,.0f}",
-        "model": lambda row: f"{row.model_share:.0%}",
-        "host only": lambda row: f"{row.host_documents_per_cpu_second:,.0f}",
-    }
-    show(
-        table(rows, columns),
-        "flying: documents in flight; tokens: written per slot; model: share of the CPU time in\n"
-        "forward passes and on logits; host only: documents per CPU second of all the rest",
-    )
 
 
 def write_rows(name: str, rows: Sequence[dict[str, Any]], path: Path | None) -> None:
     """Rows of a measurement on the host, with the machine, as JSON."""
     import torch
 
-    from schemax.benchmark.report import describe_environment
+    from schemax.benchmark.report import FORMAT, describe_environment
 
     if path is None:
         return
@@ -171,14 +152,14 @@ def write_rows(name: str, rows: Sequence[dict[str, Any]], path: Path | None) -> 
     path.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
 
 
-def is_given(context: typer.Context, name: str | None) -> bool:
+def _is_given(context: typer.Context, name: str | None) -> bool:
     source = context.get_parameter_source(name or "")
     return source is not None and source.name == "COMMANDLINE"
 
 
 def _refuse_others(context: typer.Context) -> None:
     """Raises UsageError for an option that is given beside a special measurement without use."""
-    found = [option for option in context.command.params if is_given(context, option.name)]
+    found = [option for option in context.command.params if _is_given(context, option.name)]
     special = next((option for option in found if option.name in _USED), None)
     if special is None:
         return
@@ -187,7 +168,7 @@ def _refuse_others(context: typer.Context) -> None:
         raise UsageError(f"{special.opts[0]} does not go with {', '.join(others)}")
 
 
-def publish(report: Report, output: given.OutputOptions) -> None:
+def publish(report: Report, output: Output) -> None:
     """The table on the terminal, and the files that were asked for."""
     from schemax.benchmark.plot import plot
     from schemax.benchmark.table import columns, headline, notes, table_rows, write_page
@@ -197,11 +178,10 @@ def publish(report: Report, output: given.OutputOptions) -> None:
         output.as_json.write_text(json.dumps(report.to_dict(), indent=2) + "\n", "utf-8")
     cells = {name: itemgetter(place) for place, name in enumerate(columns(report))}
     show(headline(report))
-    for rows in (report.engines, report.sweep):
-        if rows:
-            made = table(table_rows(report, rows), cells)
-            made.columns[0].no_wrap = True
-            show(made)
+    for rows in filter(None, (report.engines, report.sweep)):
+        made = table(table_rows(report, rows), cells)
+        made.columns[0].no_wrap = True
+        show(made)
     show(*notes(report))
     if output.page is not None:
         write_page(output.page, report)
@@ -212,33 +192,17 @@ def publish(report: Report, output: given.OutputOptions) -> None:
             plot(report, output.picture)
 
 
-def _read_report(path: Path) -> Report:
-    from schemax.benchmark.report import Report
-
-    try:
-        return Report.from_dict(json.loads(path.read_text("utf-8")))
-    except ValueError as error:
-        raise UsageError(f"{path}: {error}") from error
-
-
-def _names(engines: str) -> tuple[str, ...]:
-    names = tuple(listed(engines))
-    if not names:
-        raise UsageError("--engines names no engine; give names, separated by commas")
-    return names
-
-
-def _prices(rivals: given.RivalOptions) -> tuple[float, float] | None:
-    if rivals.token_prices is None:
+def _prices(text: str | None, server: str | None) -> tuple[float, float] | None:
+    if text is None:
         return None
-    if rivals.against is None:
+    if server is None:
         raise UsageError("--token-prices requires --against")
     try:
-        read, written = map(float, rivals.token_prices.split(","))
+        read, written = map(float, text.split(","))
     except ValueError:
         read = written = -1.0
     if min(read, written) < 0:
-        raise UsageError(f"--token-prices takes two prices, not {rivals.token_prices!r}")
+        raise UsageError(f"--token-prices takes two prices, not {text!r}")
     return read, written
 
 

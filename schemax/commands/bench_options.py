@@ -2,112 +2,111 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from schemax.commands.option_groups import option
+from schemax.commands.option_groups import Options, option
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
+class Engines(Options):
     """What to run"""
 
-    engines: str | None = option("Names, separated by commas. Default: all that can run.")
-    repeats: int = option("Rounds; the median counts.", default=3, min=1)
-    batch_size: int | None = option("Of schemax's own engines.", min=1, show_default="auto")
-    sweep: bool = option(
-        "Also the paper's grid of documents per prompt and batch sizes.", default=False
-    )
+    engines: str | None = None
+    """Names, separated by commas. Default: all that can run."""
+    repeats: int = option(default=3, min=1)
+    """Rounds; the median counts."""
+    batch_size: int | None = option(min=1, show_default="auto")
+    """Documents in flight, for schemax's own engines."""
+    sweep: bool = False
+    """Also the paper's grid of documents per prompt and batch sizes."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkOptions:
+class Work(Options):
     """The work"""
 
-    data: Path | None = option(
-        "JSONL of annotated documents, as `evaluate` reads it. With --document-tokens only the "
-        "lengths of its values are taken."
-    )
-    documents: int = option("How many listings.", default=64, min=1)
-    document_tokens: int | None = option(
-        "Tokens of a generated listing.", min=2, show_default="250"
-    )
-    attributes: int = option("Attributes of a generated listing.", default=16, min=1)
-    jitter: float = option(
-        "Lengths of generated listings vary by this share, 0 to 0.5.", default=0.0
-    )
-    seed: int = option("Of the listings and of the order of runs.", default=0)
+    data: Path | None = None
+    """JSONL of annotated documents, as `evaluate` reads it. With --document-tokens only the lengths
+    of its values are taken."""
+    documents: int = option(default=64, min=1)
+    """Number of listings."""
+    document_tokens: int | None = option(min=2, show_default="250")
+    """Tokens of a generated listing."""
+    attributes: int = option(default=16, min=1)
+    """Attributes of a generated listing."""
+    jitter: float = 0.0
+    """Lengths of generated listings vary by this share, 0 to 0.5."""
+    seed: int = 0
+    """Seed of the listings and of the order of runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadingOptions:
+class Loading(Options):
     """The model and the machine"""
 
-    model: str | None = option(
-        "Folder or Hugging Face Hub id. Default: the embedded model.",
-        "--model",
-        "-m",
-        metavar="MODEL",
-    )
-    device: str = option("auto, cpu, cuda, cuda:1, mps ...", default="auto")
-    dtype: str = option(
-        "float32, bfloat16 or float16; auto: bfloat16 for shapes, else what `load` takes.",
-        default="auto",
-    )
-    threads: int | None = option("Threads of the CPU.", min=1)
+    model: str | None = option("-m MODEL")
+    """Folder or Hugging Face Hub id. Default: the embedded model."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, mps ..."""
+    dtype: str = "auto"
+    """float32, bfloat16 or float16; auto: bfloat16 for shapes, else what `load` takes."""
+    threads: int | None = option(min=1)
+    """Threads of the CPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeOptions(LoadingOptions):
+class Shape(Loading):
     """The model and the machine"""
 
-    shape: str | None = option(
-        "Random weights of a published shape instead of a model: qwen3-0.6b, qwen3-8b ..."
-    )
-    tokenizer: str | None = option("Folder of a tokenizer, for --data with --shape.")
+    shape: str | None = None
+    """Random weights of a published shape instead of a model: qwen3-0.6b, qwen3-8b ..."""
+    tokenizer: str | None = None
+    """Folder of a tokenizer, for --data with --shape."""
 
 
-@dataclass(frozen=True, slots=True)
-class MachineOptions(ShapeOptions):
+class Machine(Shape):
     """The model and the machine"""
 
-    price_per_hour: float | None = option("Of the machine, in dollars.", min=0.0)
+    price_per_hour: float | None = option(min=0.0)
+    """Price of the machine, in dollars."""
 
 
-@dataclass(frozen=True, slots=True)
-class RivalOptions:
+class Rivals(Options):
     """Rivals"""
 
-    rival_documents: int | None = option(
-        "Rivals run on so many of the listings. Default: all.", min=1
-    )
-    generate_batches: str = option(
-        "Batch sizes for transformers' generate to choose from.", default="1,8,32,64"
-    )
-    against: str | None = option(
-        "A server of OpenAI's protocol, by completions or else by chat.", metavar="URL#MODEL"
-    )
-    token_prices: str | None = option(
-        "Of --against: dollars for a million tokens, read and written.", metavar="IN,OUT"
-    )
-    concurrency: int = option("Requests in flight to --against.", default=32, min=1)
+    rival_documents: int | None = option(min=1)
+    """Rivals run on so many of the listings. Default: all."""
+    generate_batches: str = "1,8,32,64"
+    """Batch sizes for transformers' generate to choose from."""
+    against: str | None = option("URL#MODEL")
+    """A server of OpenAI's protocol, by completions or else by chat."""
+    token_prices: str | None = option("IN,OUT")
+    """Prices of --against: dollars for a million tokens, read and written."""
+    concurrency: int = option(default=32, min=1)
+    """Requests in flight to --against."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpecialOptions:
+class Special(Options):
     """Instead of the comparison"""
 
-    host: bool = option("What everything but the model costs, per document.", default=False)
-    earlier: Path | None = option(
-        "Shows the results of --json; measures nothing.", "--from", metavar="FILE"
-    )
+    host: bool = False
+    """The cost of everything but the model, per document."""
+    earlier: Path | None = option("--from FILE")
+    """Shows the results of --json; measures nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputOptions:
+class Output(Options):
     """Output"""
 
-    as_json: Path | None = option("Writes all results.", "--json", metavar="FILE")
-    picture: Path | None = option("SVG or PNG.", "--plot", metavar="FILE")
-    page: Path | None = option("A page to write the results into.", metavar="FILE")
-    quiet: bool = option("No progress.", "-q", default=False)
+    as_json: Path | None = option("--json FILE")
+    """Writes all results."""
+    picture: Path | None = option("--plot FILE")
+    """SVG or PNG."""
+    page: Path | None = option("FILE")
+    """A page to write the results into."""
+    quiet: bool = option("-q", default=False)
+    """No progress."""
+
+
+class Compared(Output, Rivals, Machine, Work, Engines):
+    """Options"""
+
+
+class Given(Special, Compared):
+    """Options"""

@@ -1,8 +1,7 @@
-"""What commands say: results on stdout, and on stderr one line each, never a traceback."""
+"""Output of commands: results on stdout, and on stderr one line each, never a traceback."""
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from schemax.errors import SchemaxError
-from schemax.messages import harmless, one_line
+from schemax.messages import one_line, say
 
 Item = TypeVar("Item")
 
@@ -24,13 +23,8 @@ class UsageError(SchemaxError):
 
 
 def listed(text: str) -> list[str]:
-    """What an option names, separated by commas."""
+    """The names in the value of an option, separated by commas."""
     return [name for part in text.split(",") if (name := part.strip())]
-
-
-def say(text: str) -> None:
-    """One line on stderr, whatever the text holds."""
-    print(harmless(one_line(text)), file=sys.stderr, flush=True)
 
 
 def table(
@@ -71,8 +65,8 @@ def show(*parts: str | Table) -> None:
 
 
 @contextmanager
-def refused_settings() -> Iterator[None]:
-    """Turns the ValueError of a setting into a UsageError.
+def refused_settings(where: str = "") -> Iterator[None]:
+    """Turns the ValueError of a setting into a UsageError. where: the head of its message.
 
     To be put around the reading of settings only: elsewhere a ValueError is a bug, and should
     show where it came from.
@@ -80,7 +74,7 @@ def refused_settings() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(f"{where}{error}") from error
 
 
 @contextmanager

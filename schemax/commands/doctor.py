@@ -8,30 +8,32 @@ import sys
 import typer
 
 from schemax.commands import options
-from schemax.commands.console import plain_warnings, say
-from schemax.commands.option_groups import grouped, option
+from schemax.commands.console import plain_warnings
+from schemax.commands.option_groups import option, verb
 from schemax.diagnosis import doctor as examine
+from schemax.messages import say
 
 
-@grouped
-def doctor(
-    model: options.ModelArgument = None,
-    device: options.Device = "auto",
-    dtype: options.Dtype = "auto",
-    attn_implementation: str | None = option(
-        "sdpa, eager or flex_attention. Default: the model's.", show_default=False
-    ),
-    as_json: bool = option("The diagnosis as JSON.", "--json", default=False),
-) -> None:
+class Given(options.ModelArgument, options.Model):
+    """Options"""
+
+    attn_implementation: str | None = option(show_default=False)
+    """sdpa, eager or flex_attention. Default: the model's."""
+    as_json: bool = option("--json", default=False)
+    """The diagnosis as JSON."""
+
+
+@verb
+def doctor(given: Given) -> None:
     """Examines a model on this machine: is decoding exact, in which ways, and at what cost?
 
     Every way to decode is compared with plain forward passes on the model's own weights. Exit
     status: 0 ready, 1 not ready, 2 the model cannot be loaded.
     """
-    name = str(options.model_place(model))
+    name, attn = str(options.model_place(given.model)), given.attn_implementation
     if sys.stderr.isatty():
         say(f"examining {name} ...")
-    with plain_warnings(quiet=as_json):
-        found = examine(name, device=device, dtype=dtype, attn_implementation=attn_implementation)
-    typer.echo(json.dumps(found.to_dict(), indent=2) if as_json else str(found))
+    with plain_warnings(quiet=given.as_json):
+        found = examine(name, device=given.device, dtype=given.dtype, attn_implementation=attn)
+    typer.echo(json.dumps(found.to_dict(), indent=2) if given.as_json else str(found))
     raise typer.Exit(0 if found.ok else 1)

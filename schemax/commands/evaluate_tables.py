@@ -1,4 +1,4 @@
-"""What `schemax evaluate` prints: tables of scores, and how two runs differ."""
+"""Output of `schemax evaluate`: tables of scores, and how two runs differ."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def show_runs(
 
 
 def show_comparison(comparison: Comparison, first: str, second: str) -> None:
-    """How the second differs from the first, in sentences."""
+    """Shows the differences of the second from the first, in sentences."""
     products = comparison.differing_products
     low, high = comparison.differing_share_interval
     pairs, documents = (
@@ -74,7 +74,7 @@ def _quality(run: EvaluationRun, *, strict: bool) -> str:
 
 
 def _right(share: float, item: tuple[str, Reliability | None]) -> float | None:
-    """Of the most confident values."""
+    """Share of right values among the most confident ones."""
     curve = item[1].curve if item[1] else ()
     return next((1 - point.risk for point in curve if point.coverage == share), None)
 

@@ -16,20 +16,13 @@ from rich.console import Console
 from schemax.attributes import settings_of
 from schemax.commands import options
 from schemax.commands.console import plain_warnings, refused_settings, show, table
-from schemax.commands.declarations import read_schema
-from schemax.commands.explain_data import contract_of
-from schemax.commands.few_shot import few_shot
-from schemax.commands.option_groups import grouped, option
-from schemax.commands.tokenizer_folder import TokenizerOption, codec_of, eos_ids_of, folder_of
-from schemax.commands.visibility_picture import lines
-from schemax.compiler import compile_schema
+from schemax.commands.option_groups import option, verb
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
-from schemax.config import resolve_decoding
-from schemax.demonstrations import usual_demonstrations
-from schemax.fitted import demonstrated
-from schemax.prompt_file import PromptFile, read_prompt_file
-from schemax.trained import FILE as TRAINED
-from schemax.trained import as_trained, read_trained
+from schemax.declarations import read_schema
+from schemax.diagnosis.contract import contract_of
+from schemax.diagnosis.visibility import lines
+from schemax.evaluation.shots import few_shot
+from schemax.prompt_file import read_prompt_file
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 
@@ -45,64 +38,37 @@ _COLUMNS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@grouped
-def explain(
-    schema: options.Schema,
-    model: options.Model = None,
-    tokenizer: TokenizerOption = None,
-    format: options.Format = None,
-    template: options.Template = None,
-    prompt: options.Prompt = None,
-    examples: options.Examples = None,
-    decoding: options.Decoding = None,
-    text: str = option(
-        "A document, for lengths and position ids.", default=_SAMPLE, metavar="TEXT"
-    ),
-    as_json: bool = option("The same as JSON.", "--json", default=False),
-) -> None:
+class Given(options.Tokenizer, options.Prompt, options.Schema):
+    """Options"""
+
+    text: str = option("TEXT", default=_SAMPLE)
+    """A document, for lengths and position ids."""
+    as_json: bool = option("--json", default=False)
+    """Print the contract as JSON."""
+
+
+@verb
+def explain(given: Given) -> None:
     """Shows what SCHEMA compiles to: prompt, skeleton, slots, stop rule, positions, who sees whom.
 
     Needs a tokenizer and no weights.
     """
-    declared = read_schema(schema)
-    settings = options.checked_settings(format, template, decoding)
-    fitted = PromptFile() if prompt is None else read_prompt_file(prompt)
-    folder = folder_of(model, tokenizer)
-    own = folder / "prompt.jinja"
-    chosen = template or settings_of(declared).template
-    if template is None and fitted.template is not None:
-        settings["template"] = fitted.template
-        chosen = str(prompt)
-    if chosen is None and own.is_file():
-        settings["template"] = own.read_text("utf-8")
-        chosen = str(own)
-    if (folder / TRAINED).is_file():
-        trained = read_trained(folder / TRAINED)
-        format = format or fitted.format or settings_of(declared).format or trained.format
-        asked = settings["decoding"] or fitted.decoding or trained.decoding
-        settings["decoding"] = asked and as_trained(asked, trained.decoding)
-    settings["format"] = format or fitted.format
-    settings["decoding"] = settings["decoding"] or fitted.decoding
-    shown = few_shot(examples, declared)
-    shown = demonstrated(fitted, declared) if shown is None else shown
-    if shown is None and not own.is_file() and not (folder / TRAINED).is_file():
-        shown = usual_demonstrations(
-            declared, settings["template"] or chosen, resolve_decoding(settings["decoding"])
-        )
-    settings["examples"] = shown or ()
+    declared = read_schema(given.schema)
+    settings = given.settings()
+    prompt = None if given.prompt is None else read_prompt_file(given.prompt)
+    settings["examples"] = few_shot(given.examples, declared)
     with plain_warnings(quiet=True):  # the contract has the warnings in it
+        model = given.unloaded(prompt)
+        settings["examples"] = model.chosen_examples(declared, settings)
         with refused_settings():
-            codec = codec_of(folder)
-            compiled = compile_schema(
-                declared, codec, eos_ids=eos_ids_of(folder, codec), **settings
-            )
+            compiled = model.compile(declared, **settings)
+        of_file = given.prompt if model.prompt.template else None
+        named = given.template or of_file or settings_of(declared).template or model.own_template
+        template = str(named or DEFAULT_TEMPLATE)
         contract = contract_of(
-            compiled,
-            template=str(chosen or DEFAULT_TEMPLATE),
-            tokenizer=str(folder),
-            sample=text,
+            compiled, template=template, tokenizer=str(model.place), sample=given.text
         )
-    if as_json:
+    if given.as_json:
         print(json.dumps(contract, ensure_ascii=False, indent=2))
         return
     page = Template(

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, cast
@@ -15,17 +14,13 @@ import typer
 from typer.core import TyperCommand
 
 from schemax.calls import Options
-from schemax.commands import extract_options as given
-from schemax.commands import options
 from schemax.commands.automatic import AUTO, schemas_by_category
-from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings, say
-from schemax.commands.declarations import is_trained, read_schemas
-from schemax.commands.extract_model import actors_for, task_of
-from schemax.commands.few_shot import few_shot
-from schemax.commands.option_groups import argument, grouped
-from schemax.commands.options import LoadingOptions
-from schemax.commands.process import terminable
-from schemax.commands.server_options import ServerOptions
+from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings
+from schemax.commands.extract_options import Given
+from schemax.commands.option_groups import verb
+from schemax.declarations import is_trained, read_schemas
+from schemax.evaluation.shots import few_shot
+from schemax.interrupts import terminable
 from schemax.io.columns import Schemas
 from schemax.io.estimate import estimate
 from schemax.io.finished import Retry, read_run_record
@@ -38,7 +33,7 @@ from schemax.io.rows import Details
 from schemax.io.storage import suffixes
 from schemax.io.summary import reason_of, reasons
 from schemax.io.task import in_process
-from schemax.messages import clipped, harmless
+from schemax.messages import clipped, harmless, say
 from schemax.report import Report, open_report
 from schemax.report.overview import facts_of
 from schemax.report.table import add_table
@@ -48,17 +43,10 @@ from schemax.schema import AttrSchema
 _MOST_TOLD = 20
 
 
-# What of a command is not repeated when its failed rows are done again.
+# Options that are not repeated when a command's failed rows are done again.
 _ONCE = (
-    "retry_failed",
-    "if_complete",
-    "reuse",
-    "overwrite",
-    "quiet",
-    "report",
-    "dry_run",
-    "price_per_hour",
-    "api_key",
+    *("retry_failed", "if_complete", "reuse", "overwrite", "quiet", "report", "dry_run"),
+    *("price_per_hour", "api_key"),
 )
 
 
@@ -76,34 +64,15 @@ class ExtractCommand(TyperCommand):
         return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        following = [*args[1:], ""]
+        pairs = zip(args, [*args[1:], ""], strict=True)
+        alone = {"--details": "--details=all"}
         return super().parse_args(
-            ctx,
-            [
-                "--details=all" if one == "--details" and after != "confidence" else one
-                for one, after in zip(args, following, strict=False)
-            ],
+            ctx, [one if after == "confidence" else alone.get(one, one) for one, after in pairs]
         )
 
 
-@grouped
-def extract(
-    context: typer.Context,
-    files: given.FileOptions,
-    prompt: given.ModelOptions,
-    loading: LoadingOptions,
-    server: ServerOptions,
-    run: given.RunOptions,
-    pool: given.RayOptions,
-    dry: given.DryRunOptions,
-    # --retry-failed requires neither: its table tells.
-    schema: str | None = argument(
-        f"{options.SCHEMA_HELP} Or auto: the ready-made one of each record's category.",
-        "SCHEMA",
-        default=None,
-    ),
-    input: list[str] | None = argument(given.INPUT_HELP, "INPUT...", default=None),
-) -> None:
+@verb
+def extract(context: typer.Context, given: Given) -> None:
     """Reads the attributes of SCHEMA from every record of INPUT.
 
     With `auto` as SCHEMA, the category of every record chooses a ready-made one.
@@ -114,76 +83,74 @@ def extract(
     are written, and more of them failed than --max-errors allows; 2 nothing or not all was written:
     bad usage, or input, a store or a model that stops the run; 3 the same, by a fault of schemax.
     """
-    allowed = _allowance(run.max_errors)
-    keys = None if files.text is None else listed(files.text)
-    keep = tuple(listed(files.keep or ""))
-    name, quiet = files.output or STANDARD, run.quiet
-    _check(files, pool, dry, keys)
-    if prompt.model is None and server.server is None and schema and is_trained(schema):
-        prompt = replace(prompt, model=schema)
-    server.check(prompt.device, prompt.dtype, loading.named())
-    if pool.ray and server.server is not None:
+    allowed = _allowance(given.max_errors)
+    keys = None if given.text is None else listed(given.text)
+    keep = tuple(listed(given.keep or ""))
+    name, quiet, spec = given.output or STANDARD, given.quiet, given.schema
+    _check(given, keys)
+    if given.model is None and given.server is None and spec and is_trained(spec):
+        given = replace(given, model=spec)
+    given.check()
+    if given.ray and given.server is not None:
         raise UsageError("--ray computes on machines of its own; ask a --server without it")
-    if schema is None or not input:
-        raise UsageError(f"{'SCHEMA' if schema is None else 'INPUT'} is missing")
+    if spec is None or not given.input:
+        raise UsageError(f"{'SCHEMA' if spec is None else 'INPUT'} is missing")
     with plain_warnings(quiet=quiet):
-        is_auto = schema == AUTO
-        schemas: Schemas = {} if is_auto else read_schemas(schema)
-        settings = options.checked_settings(
-            prompt.format, prompt.template, prompt.decoding, prompt.batch_size
-        )
-        category = files.category or ("category" if is_auto else None)
-        settings |= {"text": keys, "id": files.id, "category": category, "html": files.html}
+        is_auto = spec == AUTO
+        schemas: Schemas = {} if is_auto else read_schemas(spec)
+        category = given.category or ("category" if is_auto else None)
+        settings = given.settings(given.batch_size)
+        settings |= {"text": keys, "id": given.id, "category": category, "html": given.html}
         wanted = cast(Options, settings)
         with refused_settings():
-            shard = None if files.shard is None else Shard.parse(files.shard)
-            by = listed(files.partition_by or "")
-            layout = layout_of(by, files.rows_per_file)
+            shard = None if given.shard is None else Shard.parse(given.shard)
+            by = listed(given.partition_by or "")
+            layout = layout_of(by, given.rows_per_file)
         if not is_auto:
             keep = kept_for(by, keep, schemas)
-        source = source_of(input, wanted, files.limit, shard, keep)
+        source = source_of(given.input, wanted, given.limit, shard, keep)
         if is_auto:
             schemas = schemas_by_category(source, str(category), quiet=quiet)
             keep = kept_for(by, keep, schemas)
-            source = source_of(input, wanted, files.limit, shard, keep)
-        wanted["examples"] = few_shot(prompt.examples, schemas)
-        more: Any = {"details": _details(files.details), "on_too_long": run.on_too_long}
-        more["keep"] = keep
-        task = task_of(prompt, server, schemas, wanted, loading=loading.named(), **more)
+            source = source_of(given.input, wanted, given.limit, shard, keep)
+        wanted["examples"] = few_shot(given.examples, schemas)
+        more = {"details": _details(given.details), "on_too_long": given.on_too_long}
+        task = given.task(schemas, wanted, keep=keep, **more)
         if not quiet:
             for note in column_notes(source.there, task.shown, schemas):
                 say(f"note: {note}")
-        if dry.dry_run:
-            for line in estimate(source, task, dry.price_per_hour):
+        if given.dry_run:
+            for line in estimate(source, task, given.price_per_hour):
                 print(harmless(line))
             return
-        if pool.ray and not is_resumable(source, name):
+        into_file = is_resumable(source, name)
+        if given.ray and not into_file:
             raise UsageError("--ray reads files and writes a file: name one with -o OUT")
-        if not is_resumable(source, name) and (run.reuse or run.if_complete != "replace"):
+        if not into_file and (given.reuse or given.if_complete != "replace"):
             raise UsageError("--reuse and --if-complete need files and a file: name one with -o")
         title = "stdin" if source.is_stdin else Path(source.files[0]).name
-        report = nullcontext() if files.report is None else open_report(files.report, title)
+        report = nullcontext() if given.report is None else open_report(given.report, title)
         with report as page, terminable():
             teller = _Teller(page)
             summary = Job(
                 task,
                 source,
                 name,
-                csv_formulas=files.csv_formulas,
+                csv_formulas=given.csv_formulas,
                 layout=layout,
-                overwrite=run.overwrite,
-                retry=None if run.retry_failed is None else Retry.of(run.retry_failed),
-                if_complete=run.if_complete,
-                reuse=run.reuse,
+                overwrite=given.overwrite,
+                retry=None if given.retry_failed is None else Retry.of(given.retry_failed),
+                if_complete=given.if_complete,
+                reuse=given.reuse,
                 command=_named(context),
-                backend=partial(actors_for, prompt, pool) if pool.ray else in_process,
+                backend=given.actors_for if given.ray else in_process,
                 on_extraction=teller,
                 on_resume=None if quiet else _say_resumed,
                 on_finished=lambda note: None if quiet else say(f"note: {note}"),
                 # A bar would be in the way of rows on the same terminal.
                 show_progress=not quiet and not (name == STANDARD and sys.stdout.isatty()),
             ).run()
-            if page is not None and is_resumable(source, name):
+            if page is not None and into_file:
                 record = read_run_record(name)
                 page.overview.facts += facts_of(record)
                 if summary.computed < summary.rows:
@@ -195,26 +162,23 @@ def extract(
         raise typer.Exit(1)
 
 
-def _check(
-    files: given.FileOptions, pool: given.RayOptions, dry: given.DryRunOptions, keys: Any
-) -> None:
+def _check(given: Given, keys: list[str] | None) -> None:
     """Raises UsageError for options that do not go together."""
-    of_ray = ("actors", "gpus_per_actor", "cpus_per_actor")
-    for name in () if pool.ray else of_ray:
-        if getattr(pool, name) is not None:
+    for name in () if given.ray else ("actors", "gpus_per_actor", "cpus_per_actor"):
+        if getattr(given, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} requires --ray")
-    if pool.ray and dry.dry_run:
+    if given.ray and given.dry_run:
         raise UsageError("--dry-run measures one process: leave --ray out")
-    if files.text is not None and not keys:
+    if given.text is not None and not keys:
         raise UsageError("--text names no key")
-    if dry.price_per_hour is not None and not dry.dry_run:
+    if given.price_per_hour is not None and not given.dry_run:
         raise UsageError("--price-per-hour requires --dry-run")
-    if files.csv_formulas == "escape" and suffixes(files.output or "")[0] not in CSV:
+    if given.csv_formulas == "escape" and suffixes(given.output or "")[0] not in CSV:
         raise UsageError("--csv-formulas requires -o with a .csv or .tsv file")
 
 
 def _named(context: typer.Context) -> dict[str, Any]:
-    """What of the command line was named."""
+    """The options that the command line named."""
     return {
         name: value
         for name, value in context.params.items()
@@ -262,7 +226,7 @@ class _Teller:
 
 
 def _allowance(text: str) -> Callable[[int], float]:
-    """How many of so many rows may fail, by "3" or "1%". Raises UsageError."""
+    """Reads "3" or "1%": a number of rows -> how many of them may fail. Raises UsageError."""
     digits = text.strip().removesuffix("%")
     is_share = digits != text.strip()
     try:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dataclasses import MISSING
 
-from schemax.commands.console import plain_warnings, say
-from schemax.commands.option_groups import argument, grouped, option
+from schemax.commands.console import plain_warnings
+from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.io.merging import merge_tables
+from schemax.messages import say
 
 
-@grouped
-def merge(
-    tables: list[str] = argument(
-        "What runs with --shard have written: files, addresses and patterns.", "TABLE..."
-    ),
-    output: str = option(
-        "A file of the same format.", *("--output", "-o"), default=MISSING, metavar="OUT"
-    ),
-) -> None:
+class Given(Options):
+    """Options"""
+
+    tables: list[str] = argument("TABLE...")
+    """Tables that runs with --shard have written: files, addresses and patterns."""
+    output: str = option("-o OUT", default=MISSING)
+    """A file of the same format."""
+
+
+@verb
+def merge(given: Given) -> None:
     """Puts the tables of all shards of a run together, in the order of the input.
 
     They must have been made the same way: of the same input, with the same schema, model and
@@ -25,6 +28,6 @@ def merge(
     reported, retried and reused.
     """
     with plain_warnings():
-        summary = merge_tables(tables, output)
+        summary = merge_tables(given.tables, given.output)
     for line in summary.lines():
         say(line)

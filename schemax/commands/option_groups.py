@@ -1,81 +1,116 @@
-"""Options as fields: beside the parameters of a command, or in a frozen dataclass per concern.
+"""Options and arguments of verbs, as fields of classes.
 
-A field of a group is an `option`, or annotated as one that several commands share. The group's
-docstring is the heading under which `--help` shows them.
+A class declares the options of one concern: its docstring is their heading in --help, and the text
+below a field is that option's help. A verb takes one class, which inherits all of its concerns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from copy import copy
-from dataclasses import MISSING, Field, field, fields, is_dataclass
-from functools import wraps
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache, wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, get_args, get_type_hints
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, dataclass_transform, get_type_hints
 
 from typer import Argument, Option
 
 
-def option(help: str, *names: str, default: Any = None, **settings: Any) -> Any:
-    """A field of a group, or the default of a command's parameter; named as that is unless a name
-    with two dashes is given. A default of MISSING requires the option."""
-    return field(default=default, metadata={"help": help, "names": names, "settings": settings})
+def option(spec: str = "", *, default: Any = None, **settings: Any) -> Any:
+    """A field of `Options`. A default of MISSING requires the option.
+
+    spec: names beside the field's own, then what stands for the value in --help: "-o FILE". A name
+        with two dashes replaces the field's own. settings: others of `typer.Option`.
+    """
+    return field(default=default, metadata={"spec": spec, **settings})
 
 
-def argument(help: str, metavar: str, *, default: Any = MISSING) -> Any:
-    """The same for an argument, which has no name but its metavar."""
-    made = Argument(metavar=metavar, show_default=False, help=help)
-    return field(default=default, metadata={"argument": made})
+def argument(metavar: str, *, default: Any = MISSING) -> Any:
+    """A field of `Options` that is an argument of the verb, by its place."""
+    return field(default=default, metadata={"metavar": metavar})
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as Typer reads it: every group among its parameters is one option per field."""
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Options:
+    """Options
+
+    without: names of inherited fields that are no options of a verb, and keep their defaults.
+    """
+
+    without: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls, without: str = "") -> None:
+        inherited = (base.without for base in cls.__bases__ if issubclass(base, Options))
+        cls.without = frozenset(without.split()).union(*inherited)
+        dataclass(frozen=True, kw_only=True)(cls)
+
+
+def verb(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as Typer reads it: every field of its `Options` is a parameter."""
+    hints = get_type_hints(command)
+    groups: dict[str, Any] = {n: hint for n, hint in hints.items() if _is_group(hint)}
     parameters: list[Parameter] = []
-    for name, parameter in signature(command).parameters.items():
-        if name in groups:
-            parameters += _options(groups[name])
-        elif isinstance(parameter.default, Field):
-            hint: Any = hints[name]
-            kind = Annotated[hint, _made(name, parameter.default)]
-            parameters.append(_keyword(name, kind, parameter.default.default))
-        else:
-            parameters.append(_keyword(name, hints[name], parameter.default))
+    for name, one in signature(command).parameters.items():
+        own = one.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name])
+        parameters += _parameters(groups[name]) if name in groups else [own]
 
     @wraps(command)
     def call(**given: Any) -> None:
         for name, group in groups.items():
-            given[name] = group(**{one.name: given.pop(one.name) for one in fields(group)})
+            shown = [one.name for one in fields(group) if one.name not in group.without]
+            given[name] = group(**{one: given.pop(one) for one in shown})
         command(**given)
 
     call.__dict__["__signature__"] = Signature(parameters)
-    call.__annotations__ = {item.name: item.annotation for item in parameters}
+    call.__annotations__ = {one.name: one.annotation for one in parameters}
     return call
 
 
-def _options(group: Any) -> Iterator[Parameter]:
-    hints = get_type_hints(group, include_extras=True)
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Options)
+
+
+def _parameters(group: type[Any]) -> Iterator[Parameter]:
+    hints = get_type_hints(group)
     for one in fields(group):
-        kind = hints[one.name]
-        if not one.metadata:
-            kind, shared = get_args(kind)
-            made = copy(shared)  # which other commands may show under another heading
-        else:
-            made = _made(one.name, one)
-        made.rich_help_panel = group.__doc__
-        yield _keyword(one.name, Annotated[kind, made], one.default)
+        if one.name not in group.without:
+            owners = [c for c in group.__mro__ if one.name in inspect.get_annotations(c)]
+            kind: Any = hints[one.name]
+            made: Any = _made(one, owners)
+            known = Parameter.empty if one.default is MISSING else one.default
+            yield Parameter(
+                one.name, Parameter.KEYWORD_ONLY, default=known, annotation=Annotated[kind, made]
+            )
 
 
-def _made(name: str, one: Field[Any]) -> Any:
-    if "argument" in one.metadata:
-        return one.metadata["argument"]
-    names = one.metadata["names"]
-    if not any(known.startswith("--") for known in names):
-        names = (f"--{name.replace('_', '-')}", *names)
-    return Option(*names, help=one.metadata["help"], **one.metadata["settings"])
+def _made(one: Field[Any], owners: Sequence[type[Any]]) -> Any:
+    """The option or argument of a field. owners: the classes that declare it, the last one first;
+    a later one may leave its help to an earlier one."""
+    settings = dict(one.metadata)
+    texts = (_helps(owner.__module__).get((owner.__name__, one.name)) for owner in owners)
+    help = next(filter(None, texts), None)
+    if "metavar" in settings:
+        return Argument(metavar=settings["metavar"], show_default=False, help=help)
+    words = settings.pop("spec", "").split()
+    names = [word for word in words if word.startswith("-")]
+    if not any(name.startswith("--") for name in names):
+        names.insert(0, f"--{one.name.replace('_', '-')}")
+    metavar = " ".join(word for word in words if word not in names) or None
+    panel = owners[0].__doc__
+    return Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **settings)
 
 
-def _keyword(name: str, annotation: Any, default: Any) -> Parameter:
-    known = Parameter.empty if default is MISSING else default
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=known, annotation=annotation)
+@cache
+def _helps(module: str) -> dict[tuple[str, str], str]:
+    """The texts below the fields of a module's classes, by class and field."""
+    found = {}
+    parsed = ast.parse(inspect.getsource(sys.modules[module])).body
+    for made in (one for one in parsed if isinstance(one, ast.ClassDef)):
+        for one, text in pairwise(made.body):
+            if isinstance(one, ast.AnnAssign) and isinstance(text, ast.Expr):
+                help = ast.literal_eval(text.value)
+                found[made.name, ast.unparse(one.target)] = " ".join(help.split())
+    return found

@@ -4,127 +4,186 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from typer import Argument, Option
+from typing import Any, Literal
 
 from schemax.commands.console import UsageError, refused_settings
-from schemax.commands.option_groups import option
+from schemax.commands.option_groups import Options, argument, option
 from schemax.compiler.prompt import load_template
-from schemax.config import DecodingConfig, decoding_name, resolve_decoding
+from schemax.config import DecodingConfig, resolve_decoding
+from schemax.diagnosis.unloaded import Unloaded
 from schemax.extractor import Extractor
 from schemax.formats import get_format
-from schemax.prompt_file import PromptLike, read_prompt_file
-from schemax.resources import (
-    EMBEDDED_WARNING,
-    OURS,
-    default_model,
-    is_embedded,
-    named_model,
-    resource_dir,
-)
-from schemax.trained import TrainedWith
+from schemax.prompt_file import PromptFile, PromptLike, read_prompt_file
+from schemax.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
 
-EXAMPLES = "examples.jsonl"
-"""Beside the weights of a model that was trained behind examples: these."""
 
-MODEL_PANEL = "Model and prompt"
-"""The heading that options of model and prompt stand under in --help."""
+class Model(Options):
+    """Model and prompt"""
 
-SCHEMA_HELP = (
-    "A ready-made name (see `schemax schemas`), module:Class, file.py:Class, a JSON Schema file "
-    "(schema.json), or the folder of a trained model, whose schemas it means."
-)
-Schema = Annotated[str, Argument(metavar="SCHEMA", show_default=False, help=SCHEMA_HELP)]
-Schemas = Annotated[
-    str | None,
-    Option(
-        "--schemas",
-        metavar="SCHEMAS",
-        help='A file of {"categories": {category: [attribute, ...]}}, or what `extract` takes as '
-        "SCHEMA. Default: attributes.json of the folder, else made of the annotations.",
-    ),
-]
-SchemaExamples = Annotated[
-    bool | None,
-    Option(
-        "--schema-examples/--no-schema-examples",
-        help="Show the model the example values of an attributes.json. Default: only a model that "
-        "schemax trained; others copy them into their answers.",
-    ),
-]
-Limit = Annotated[int | None, Option(min=1, help="Read at most this many documents.")]
+    model: str | None = option("-m MODEL")
+    """Folder or Hugging Face Hub id; `small`, our adapter of SmolLM2-135M, or `embedded`, which is
+    the default where $SCHEMAX_MODEL names none."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, mps ..."""
+    dtype: str = "auto"
+    """auto, float32, bfloat16 or float16."""
 
-_option = partial(Option, rich_help_panel=MODEL_PANEL)
 
-Model = Annotated[
-    str | None,
-    _option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        help="Folder or Hugging Face Hub id; `small`, our adapter of SmolLM2-135M, or `embedded`, "
-        "which is the default where $SCHEMAX_MODEL names none.",
-    ),
-]
-ModelArgument = Annotated[
-    str | None,
-    Argument(
-        metavar="MODEL",
-        show_default=False,
-        help="Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model.",
-    ),
-]
-Device = Annotated[str, _option(help="auto, cpu, cuda, cuda:1, mps ...")]
-Dtype = Annotated[str, _option(help="auto, float32, bfloat16 or float16.")]
-Format = Annotated[
-    str | None,
-    _option(help="json, yaml or xml. Default: the schema's, else the model's own, else json."),
-]
-Template = Annotated[
-    str | None,
-    _option(
-        help="The prompt: verbatim, standard, generic, paper or a Jinja file. "
-        "Default: the schema's, else the model's own, else verbatim (paper for --decoding paper)."
-    ),
-]
-Decoding = Annotated[
-    str | None,
-    _option(
-        help="isolated, paper or autoregressive, and changes: paper:documents_per_prompt=2. "
-        "Default: the one that the model was trained for, else isolated."
-    ),
-]
-Prompt = Annotated[
-    Path | None,
-    _option(
-        metavar="FILE",
-        help="What `schemax fit` has chosen: template, decoding, demonstrations, calibration. "
-        "Other options come before what it says.",
-    ),
-]
-Examples = Annotated[
-    Path | None,
-    _option(
-        "--examples",
-        metavar="FILE",
-        help='Examples for the prompt: JSONL with one {"category", "text", "attributes": '
-        '{name: value}} per line, and optionally "description"; those of other categories than '
-        "the schema's are skipped. none: shows none, those that come with a schema included.",
-    ),
-]
-Shots = Annotated[
-    int | None,
-    _option(
-        min=0,
-        metavar="N",
-        help="The first so many of --examples of every category. Default: all.",
-    ),
-]
+class Loading(Model):
+    """Loading the model"""
+
+    adapter: str | None = option("ADAPTER")
+    """Folder or Hub id of a LoRA adapter for the model."""
+    revision: str | None = None
+    """Branch, tag or commit of a model on the Hub."""
+    quantization: Literal["nf4", "int8"] | None = None
+    """nf4 (4 bits a weight, CUDA) or int8 (8 bits, CUDA or CPU)."""
+    device_map: str | None = None
+    """In place of --device, spreads the model over devices: auto, balanced, sequential."""
+    attn: str | None = None
+    """Implementation of attention: sdpa or eager. Default: the model's."""
+
+    @property
+    def loading(self) -> dict[str, Any]:
+        """The given options, as `Extractor.from_pretrained` takes them."""
+        names = "adapter", "revision", "quantization", "device_map"
+        given = {name: getattr(self, name) for name in names} | {"attn_implementation": self.attn}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def extractor(self, prompt: PromptLike | None = None, **more: Any) -> Extractor:
+        """The model; more: what else `load_extractor` takes."""
+        more |= {"prompt": prompt, **self.loading}
+        return load_extractor(self.model, self.device, self.dtype, **more)
+
+
+class Server(Loading):
+    """A server's model"""
+
+    server: str | None = option("URL")
+    """Have a server of OpenAI's protocol run the model, http://localhost:8000/v1. --model is then
+    what it calls the model, by default its first one. The key: $SCHEMAX_API_KEY, else
+    $OPENAI_API_KEY."""
+    server_kind: Literal[
+        "auto", "vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax", "openai"
+    ] = "auto"
+    """auto asks the server; openai without --tokenizer sends one chat request per document."""
+    tokenizer: str | None = option("MODEL")
+    """Folder or Hub id of the tokenizer of the server's model. Default: what --model names."""
+    probabilities: bool | None = option("--probabilities/--no-probabilities")
+    """Ask the server for probabilities, without which there are no confidences. Default: all kinds
+    but llama-cpp-python, where they take most of the time."""
+    concurrency: int = option(default=32, min=1)
+    """Requests in flight."""
+
+    def check(self) -> None:
+        """Raises UsageError for options that do not go together."""
+        if self.server is None:
+            needed = {
+                "tokenizer": self.tokenizer is not None,
+                "server-kind": self.server_kind != "auto",
+                "probabilities": self.probabilities is not None,
+            }
+            if given := [name for name, is_given in needed.items() if is_given]:
+                raise UsageError(f"--{given[0]} requires --server")
+        elif (self.device, self.dtype) != ("auto", "auto") or self.loading:
+            raise UsageError("device, dtype and loading are up to the server: leave them out")
+
+    def extractor(self, prompt: PromptLike | None = None, **more: Any) -> Extractor:
+        """An extractor that asks the server, where one is named; else the model, loaded here.
+
+        Raises UsageError, and ModelError where the server does not do.
+        """
+        if self.server is None:
+            return super().extractor(prompt, **more)
+        with refused_settings():
+            return Extractor.from_server(
+                self.server,
+                model=self.model,
+                tokenizer=self.tokenizer,
+                kind=self.server_kind,
+                probabilities=self.probabilities,
+                concurrency=self.concurrency,
+                prompt=prompt,
+            )
+
+
+class Prompt(Options):
+    """Model and prompt"""
+
+    format: str | None = None
+    """json, yaml or xml. Default: the schema's, else the model's own, else json."""
+    template: str | None = None
+    """The prompt: verbatim, standard, generic, paper or a Jinja file. Default: the schema's, else
+    the model's own, else verbatim (paper for --decoding paper)."""
+    prompt: Path | None = option("FILE")
+    """File that `schemax fit` wrote: template, decoding, demonstrations, calibration. Other options
+    come before it."""
+    examples: Path | None = option("FILE")
+    """Examples for the prompt: JSONL with one {"category", "text", "attributes": {name: value}} per
+    line, and optionally "description"; those of other categories than the schema's are skipped.
+    none: shows none, those that come with a schema included."""
+    decoding: str | None = None
+    """isolated, paper or autoregressive, and changes: paper:documents_per_prompt=2. Default: the
+    one that the model was trained for, else isolated."""
+
+    def settings(self, batch_size: int | None = None) -> dict[str, Any]:
+        """Format, template and decoding, checked before a model is loaded."""
+        return checked_settings(self.format, self.template, self.decoding, batch_size)
+
+
+class Labels(Options):
+    """Options"""
+
+    schemas: str | None = option("SCHEMAS")
+    """A file of {"categories": {category: [attribute, ...]}}, or what `extract` takes as SCHEMA.
+    Default: attributes.json of the folder, else made of the annotations."""
+    schema_examples: bool | None = option("--schema-examples/--no-schema-examples")
+    """Show the model the example values of an attributes.json. Default: only a model that schemax
+    trained; others copy them into their answers."""
+    limit: int | None = option(min=1)
+    """Read at most this many documents."""
+
+
+class Tokenizer(Model, without="device dtype"):
+    """Options"""
+
+    tokenizer: str | None = option("FOLDER")
+    """Folder that holds a tokenizer.json."""
+
+    def unloaded(self, prompt: PromptFile | None = None) -> Unloaded:
+        """The model without its weights. Raises UsageError, ModelError."""
+        if self.model is not None and self.tokenizer is not None:
+            raise UsageError("give --model or --tokenizer, not both")
+        path = Path(self.tokenizer or self.model or "")
+        if path.name == "tokenizer.json" and path.is_file():
+            return Unloaded(path.parent, prompt)
+        return Unloaded(model_place(self.tokenizer or self.model), prompt)
+
+
+class Schema(Options):
+    """Options"""
+
+    schema: str = argument("SCHEMA")
+    """A ready-made name (see `schemax schemas`), module:Class, file.py:Class, a JSON Schema file
+    (schema.json), or the folder of a trained model, whose schemas it means."""
+
+
+class Input(Options):
+    """Options"""
+
+    input: list[str] | None = argument("INPUT...", default=None)
+    """Files, folders, addresses (s3://...) and patterns ('*.parquet'): JSON Lines (also .gz, .zst),
+    .csv, .xlsx, .parquet, .arrow, .feather; documents, each of which is one record: .pdf, .docx,
+    .html, .txt, .md. - reads JSON Lines from stdin."""
+
+
+class ModelArgument(Options):
+    """Options"""
+
+    model: str | None = argument("MODEL", default=None)
+    """Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model."""
 
 
 def checked_settings(
@@ -157,7 +216,7 @@ def load_extractor(
 ) -> Extractor:
     """The model that was named, else the default one. Raises UsageError, ModelError, InputError.
 
-    prompt: a prompt file, or its path. loading: compile, and what `LoadingOptions.named` gives.
+    prompt: a prompt file, or its path. loading: of `Extractor.from_pretrained`.
     """
     if prompt is not None:
         chosen = read_prompt_file(prompt)  # before the model is loaded
@@ -172,34 +231,14 @@ def load_extractor(
         return Extractor.from_pretrained(place, device=device, dtype=dtype, **loading)
 
 
-def note_trained(
-    name: str | None, extractor: Extractor, settings: Mapping[str, Any], examples: Any = None
-) -> None:
-    """Warns of what the model's own training decides, for want of options that do; and of examples
-    that its prompts had, where there are none now.
+def is_address(name: str | None) -> bool:
+    return name is not None and name.startswith(("http://", "https://"))
 
-    settings: those of `checked_settings`.
-    """
-    trained, place = extractor.trained, named_model(name) if name else default_model()
-    if trained == TrainedWith() or place in [resource_dir(ours) for ours in OURS]:
-        return  # their cards say so
-    own = {
-        "format": trained.format and f"the format {trained.format}",
-        "decoding": trained.decoding and f"the decoding {decoding_name(trained.decoding)}",
-        "template": extractor.template and "the template of its prompt.jinja",
-    }
-    if used := [text for key, text in own.items() if text and settings.get(key) is None]:
-        warnings.warn(
-            f"{place} is used as it was trained, where neither an option nor the schema says "
-            f"otherwise: with {', '.join(used)}",
-            stacklevel=2,
-        )
-    own_examples = Path(str(place)) / EXAMPLES
-    if examples is None and own_examples.is_file():
-        warnings.warn(
-            f"{place} was trained behind examples, which --examples {own_examples} shows",
-            stacklevel=2,
-        )
+
+def by_chat(address: str) -> Extractor:
+    """A server that is asked by chat: URL, or URL#MODEL. Raises UsageError, ModelError."""
+    url, _, model = address.partition("#")
+    return Server(server=url, model=model or None, server_kind="openai").extractor()
 
 
 def model_place(model: str | None) -> str | Path:
@@ -211,11 +250,10 @@ def model_place(model: str | None) -> str | Path:
     place = named_model(model) if model else default_model()
     if isinstance(place, Path):
         return place
-    name = place
-    is_path = name.startswith((".", "~")) or Path(name).is_absolute() or name.count("/") > 1
-    if is_path and not Path(name).exists():
-        raise UsageError(f"no model folder {name}")
-    return name
+    is_path = place.startswith((".", "~")) or Path(place).is_absolute() or place.count("/") > 1
+    if is_path and not Path(place).exists():
+        raise UsageError(f"no model folder {place}")
+    return place
 
 
 def hush_libraries() -> None:
@@ -229,27 +267,3 @@ def hush_libraries() -> None:
     if not sys.stderr.isatty():
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         disable_progress_bars()
-
-
-@dataclass(frozen=True, slots=True)
-class LoadingOptions:
-    """Loading the model"""
-
-    adapter: str | None = option(
-        "Folder or Hub id of a LoRA adapter for the model.", metavar="ADAPTER"
-    )
-    revision: str | None = option("Of a model on the Hub: branch, tag or commit.")
-    quantization: Literal["nf4", "int8"] | None = option(
-        "nf4 (4 bits a weight, CUDA) or int8 (8 bits, CUDA or CPU)."
-    )
-    device_map: str | None = option(
-        "In place of --device, spreads the model over devices: auto, balanced, sequential."
-    )
-    attn: str | None = option("How attention is computed: sdpa or eager. Default: the model's.")
-
-    def named(self) -> dict[str, Any]:
-        """Those that were given, as `Extractor.from_pretrained` takes them."""
-        found = {name: value for name, value in asdict(self).items() if value is not None}
-        if "attn" in found:
-            found["attn_implementation"] = found.pop("attn")
-        return found

@@ -11,8 +11,8 @@ from typing import Any
 from typer import echo
 
 from schemax.commands.console import UsageError, show, table
-from schemax.commands.datasets import dataset
-from schemax.commands.option_groups import argument, grouped, option
+from schemax.commands.option_groups import Options, argument, option, verb
+from schemax.evaluation.datasets import dataset
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.runs import check_alike, read_run
 from schemax.evaluation.sheet import PAGE, SHEET, Record, Tally, tally, write_sheet
@@ -20,30 +20,36 @@ from schemax.messages import counted
 from schemax.report.rows import to_json
 
 
-@grouped
-def pairwise(
-    folder: Path = argument("Of the sheet: page, CSV, key.", "FOLDER"),
-    results: list[Path] | None = argument(
-        "Two or more that `evaluate --json --details` wrote, of the same documents. Without any, "
-        "answers are counted.",
-        "RESULT.json ...",
-        default=None,
-    ),
-    data: Path | None = option("What was evaluated: its texts are shown.", metavar="INPUT"),
-    limit: int | None = option("So many documents, drawn at random.", min=1),
-    seed: int = option("Of the draws.", default=0),
-    answers: list[Path] | None = option(
-        "Answers of one annotator; may be given again. Default: FOLDER's sheet.csv."
-    ),
-    as_json: bool = option("The counts as JSON.", "--json", default=False),
-) -> None:
+class Given(Options):
+    """Options"""
+
+    folder: Path = argument("FOLDER")
+    """Folder of the sheet: page, CSV, key."""
+    results: list[Path] | None = argument("RESULT.json ...", default=None)
+    """Two or more that `evaluate --json --details` wrote, of the same documents. Without any,
+    answers are counted."""
+    data: Path | None = option("INPUT")
+    """The evaluated documents, whose texts are shown."""
+    limit: int | None = option(min=1)
+    """So many documents, drawn at random."""
+    seed: int = 0
+    """Seed of the draws."""
+    answers: list[Path] | None = None
+    """Answers of one annotator; may be given again. Default: FOLDER's sheet.csv."""
+    as_json: bool = option("--json", default=False)
+    """The counts as JSON."""
+
+
+@verb
+def pairwise(given: Given) -> None:
     """A blind comparison of runs by people: win, tie, loss and the score of the paper's figure 8.
 
     With results it writes a page and a CSV file of the same questions, and key.json, which
     annotators should not see. Without, it counts answers.
     """
+    folder, results, data = given.folder, given.results, given.data
     if not results:
-        _show(tally(folder, answers or ()), as_json)
+        _show(tally(folder, given.answers or ()), given.as_json)
         return
     if len(results) < 2 or data is None:
         raise UsageError("a sheet requires two results or more, and --data")
@@ -57,7 +63,7 @@ def pairwise(
     if len(set(names)) < len(names):
         raise UsageError("results must have different names, since runs are called by them")
     found = {name: run.predictions for name, run in zip(names, runs, strict=True)}
-    asked, equal = write_sheet(examples, found, folder, limit=limit, seed=seed)
+    asked, equal = write_sheet(examples, found, folder, limit=given.limit, seed=given.seed)
     show(
         f"{counted(asked, 'question')} in {folder / PAGE} and {folder / SHEET}; two equal "
         f"outputs, which are ties, of {counted(equal, 'document')}",

@@ -4,43 +4,44 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemax.commands.console import plain_warnings, say
-from schemax.commands.option_groups import argument, grouped, option
+from schemax.commands.console import plain_warnings
+from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.io.finished import read_run_record
 from schemax.io.merging import common_record
 from schemax.io.outputs import tables_of
+from schemax.messages import say
 from schemax.report import open_report
 from schemax.report.overview import facts_of
 from schemax.report.table import add_table
 from schemax.schema import AttrSchema
 
 
-@grouped
-def report(
-    tables: list[str] = argument(
-        "What a run of `schemax extract -o OUT` has written; of shards, all of them, also as "
-        "pattern ('shards/*.parquet').",
-        "OUT...",
-    ),
-    output: str | None = option(
-        "The page. Default: OUT.html; of several, report.html beside the first.",
-        *("--output", "-o"),
-        metavar="FILE.html",
-    ),
-    price_per_hour: float | None = option("Price of the machine, for the cost of the run.", min=0),
-) -> None:
+class Given(Options):
+    """Options"""
+
+    tables: list[str] = argument("OUT...")
+    """A table that `schemax extract -o OUT` has written; of shards, all tables, also as pattern
+    ('shards/*.parquet')."""
+    output: str | None = option("-o FILE.html")
+    """The page. Default: OUT.html; of several, report.html beside the first."""
+    price_per_hour: float | None = option(min=0)
+    """Price of the machine, for the cost of the run."""
+
+
+@verb
+def report(given: Given) -> None:
     """Makes a page of a finished table: all rows, whichever runs have computed them, with counts,
     costs, model and settings in front.
 
     Values and errors are the table's; confidences too, of a table with --details. Texts are read
     again from the input, if that is still there.
     """
-    found = {one: read_run_record(one) for table in tables for one in tables_of(table)}
+    found = {one: read_run_record(one) for table in given.tables for one in tables_of(table)}
     first = next(iter(found)).rstrip("/")
     beside = first[: 1 + first.rfind("/")]
-    name = output or (f"{first}.html" if len(found) == 1 else f"{beside}report.html")
+    name = given.output or (f"{first}.html" if len(found) == 1 else f"{beside}report.html")
     with plain_warnings(), open_report(name, Path(first).name) as page:
-        page.overview.facts += facts_of(common_record(found), price_per_hour)
+        page.overview.facts += facts_of(common_record(found), given.price_per_hour)
         if len(found) > 1:
             page.overview.facts.append(("Tables", ", ".join(found)))
         for table, record in found.items():

@@ -28,8 +28,9 @@ from schemax.evaluation.reliability import VALUES, Reliability, reliability
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.familiarity import mean_logprob
+from schemax.messages import counted
 from schemax.progress import track
-from schemax.results import FieldResult
+from schemax.results import Extraction, FieldResult
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
 # As a sharper or a blunter map than this comes of data that say too little.
@@ -81,9 +82,19 @@ class Fit:
     curve: tuple[Threshold, ...]
     spread: tuple[float, float] = (0.0, 1.0)
 
+    def __str__(self) -> str:
+        found, values = self.calibration, counted(self.before.values, "value")
+        penalty = f", null_penalty {found.null_penalty:g}" if found.null_penalty else ""
+        return (
+            f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}, min_probability "
+            f"{found.min_probability:.3f}{penalty}, fitted on {values} of "
+            f"{counted(self.products, 'document')} (ECE {self.before.ece:.3f} -> "
+            f"{self.after.ece:.3f})"
+        )
+
     @property
     def remark(self) -> str | None:
-        """What makes its confidences of little use; None where nothing does."""
+        """The reason why confidences are of little use; None for useful ones."""
         low, high = self.spread
         if 1 / self.calibration.temperature <= _SLOPES[0] * 1.001:
             return (
@@ -125,7 +136,7 @@ def entries_of(
 
 
 def _compared(field: FieldResult) -> float | None:
-    """What thresholds are compared with; None where the model told no probability."""
+    """The probability that thresholds are compared with; None where none is known."""
     is_list = isinstance(field.value, list | tuple | set | frozenset)
     if field.probability is None or not is_list:
         return field.probability
@@ -133,7 +144,7 @@ def _compared(field: FieldResult) -> float | None:
 
 
 def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
-    """Of annotated entries; those of several runs on the same products may be put together."""
+    """A calibration by annotated entries, which may come from several runs on the same products."""
     if not any(entry.annotated for entry in entries):
         raise InputError("no attribute of the schemas is annotated, so nothing can be calibrated")
     pairs = [
@@ -232,8 +243,8 @@ def _counts(entries: Sequence[FitEntry], least: float, *, strict: bool) -> Count
     def kept(entry: FitEntry) -> bool:
         return entry.probability is None or entry.probability >= least
 
-    counted = [entry for entry in entries if strict or entry.annotated]
-    outcomes = ((e.product, e.outcome if kept(e) else e.without) for e in counted)
+    asked = [entry for entry in entries if strict or entry.annotated]
+    outcomes = ((e.product, e.outcome if kept(e) else e.without) for e in asked)
     return count_by_product(outcomes, max(entry.product for entry in entries) + 1)
 
 
@@ -265,63 +276,35 @@ def calibrate(
     raw = copy(extractor)
     raw.calibration = Calibration()
     config = replace(decoding or extractor.decoding, min_probability=0.0)
-    fits = [
-        _calibrated(
-            raw,
-            examples,
-            schemas,
-            formats,
-            decoding=replace(config, null_penalty=penalty),
-            shots=shots,
-            show_progress=show_progress,
-            **settings,
-        )
-        for penalty in null_penalties
-    ]
-    return max(fits, key=lambda fit: max(point.f1 for point in fit.curve))
 
-
-def _calibrated(
-    extractor: Extractor,
-    examples: Sequence[Example],
-    schemas: Mapping[str, type[BaseModel]],
-    formats: Sequence[str | None],
-    *,
-    decoding: DecodingConfig,
-    shots: FewShotExamples | None,
-    show_progress: bool,
-    **settings: Any,
-) -> Fit:
-    """With one null penalty."""
-    entries: list[FitEntry] = []
-    logprobs: list[float] = []
-    for format in formats:
-        stream = extractor.stream(
+    def read(format: str | None, penalty: float) -> list[Extraction[Any]]:
+        stream = raw.stream(
             map(shown_record, examples),
             schemas,
             category="category",
             format=format,
-            decoding=decoding,
+            decoding=replace(config, null_penalty=penalty),
             examples=shots,
             **settings,
         )
         if show_progress:
             stream = track(stream, total=len(examples), unit="documents")
-        items = sorted(stream, key=lambda item: item.index)
-        logprobs += [found for item in items if (found := mean_logprob(item)) is not None]
-        fields = [item.fields for item in items]
-        values = [{name: field.value for name, field in row.items()} for row in fields]
-        entries += entries_of(
-            examples,
-            by_attribute(examples, fields, schemas),
-            labelled(examples, values, schemas),
-        )
-    fit = fit_calibration(entries)
-    usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
-    fitted = replace(
-        fit.calibration,
-        usual_logprob=usual,
-        usual_deviation=deviation,
-        null_penalty=decoding.null_penalty or 0.0,
-    )
-    return replace(fit, calibration=fitted)
+        return sorted(stream, key=lambda item: item.index)
+
+    def fitted(penalty: float) -> Fit:
+        entries: list[FitEntry] = []
+        logprobs: list[float] = []
+        for items in (read(format, penalty) for format in formats):
+            logprobs += [found for item in items if (found := mean_logprob(item)) is not None]
+            fields = [item.fields for item in items]
+            values = [{name: field.value for name, field in row.items()} for row in fields]
+            predictions = labelled(examples, values, schemas)
+            entries += entries_of(examples, by_attribute(examples, fields, schemas), predictions)
+        fit = fit_calibration(entries)
+        usual = {
+            "usual_logprob": round(fmean(logprobs), 4),
+            "usual_deviation": round(pstdev(logprobs), 4),
+        }
+        return replace(fit, calibration=replace(fit.calibration, null_penalty=penalty, **usual))
+
+    return max(map(fitted, null_penalties), key=lambda fit: max(one.f1 for one in fit.curve))

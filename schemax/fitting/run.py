@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
@@ -75,6 +75,21 @@ class Fitted:
         both = (self.before, self.after)
         first, second = (f1_interval(one.counts(strict=strict)) for one in both)
         return first, second
+
+    def lines(self) -> Iterator[str]:
+        """The gain on the documents held out."""
+        yield f"{counted(self.after.products, 'document')} held out:"
+        for name, strict in (("F1", False), ("strict F1", True)):
+            scores = [one.strict if strict else one.protocol for one in (self.before, self.after)]
+            before, after = (
+                f"{one.f1:.3f} ({interval.low:.3f} to {interval.high:.3f})"
+                for one, interval in zip(scores, self.intervals(strict=strict), strict=True)
+            )
+            gain = self.gain(strict=strict)
+            yield (
+                f"{name}: {before} before, {after} with the prompt file; the difference is "
+                f"{gain.low:+.3f} to {gain.high:+.3f}"
+            )
 
 
 def fit(

@@ -1,4 +1,4 @@
-"""What a run leaves beside its weights: on which data, with which settings, with what outcome."""
+"""The card of a training run beside its weights: data, settings and outcome."""
 
 from __future__ import annotations
 
@@ -36,8 +36,22 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def check_unseen(folder: Path, file: Path) -> None:
+    """Raises InputError where a model was trained on a file: its confidences are too high there."""
+    try:
+        card = json.loads((folder / CARD).read_text("utf-8"))
+        trained_on = card["settings"]["data"]["train"]["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if file.is_file() and trained_on == digest(file):
+        raise InputError(
+            f"{folder} was trained on {file}, where its confidences are too high; calibrate it on "
+            "other documents"
+        )
+
+
 def versions() -> dict[str, str]:
-    """Of what the outcome depends on."""
+    """Versions of the software that the outcome depends on."""
     found = {"python": platform.python_version()}
     for name in ("schemax-hpd", "torch", "transformers", "accelerate", "peft"):
         with suppress(metadata.PackageNotFoundError):

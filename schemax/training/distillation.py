@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,16 +13,16 @@ from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.classes import validated
 from schemax.compiler.few_shot import FewShotExamples, writable_of
 from schemax.compiler.lists import leaves_of_item
-from schemax.config import DecodingConfig
+from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record
 from schemax.extractor import Extractor
-from schemax.formats import OutputFormat
+from schemax.formats import OutputFormat, get_format
 from schemax.io.records import bounded_lines, read_records
 from schemax.labels import as_stated, as_text, flat, slot_text
 from schemax.progress import track
 from schemax.results import FieldError, SlotText
-from schemax.training.training_examples import TrainingExample, training_example
+from schemax.training.training_examples import TrainingExample, gold_examples, training_example
 
 
 def examples_by_model(
@@ -76,7 +76,7 @@ def _lists(errors: Iterable[FieldError]) -> set[str]:
 
 
 def _written(attribute: Attribute, slot: SlotText, output: OutputFormat) -> Any:
-    """What a slot states; of a list in two phases, its items, without those that state nothing."""
+    """The value of a slot; of a list in two phases, its items, without those that state nothing."""
     if slot.items is None:
         return output.unescape(slot.raw, is_list=attribute.is_list)
     leaves = leaves_of_item(attribute, 1)
@@ -153,7 +153,7 @@ def examples_by_predictions(
 def _values(
     row: Mapping[str, Any], schema: type[BaseModel] | None, output: OutputFormat
 ) -> dict[str, Any]:
-    """What a row states, by attribute; of unions, which kind an instance is of it does not say."""
+    """The values of a row, by attribute; a row does not tell the kind of a union."""
     attributes = compile_attributes(schema) if schema is not None else ()
     if schema is None or not any(one.is_kind for a in attributes for one in (a, *a.fields)):
         return flat(row, attributes)
@@ -172,3 +172,59 @@ def _place(row: Mapping[str, Any], number: int, by_id: Mapping[str, int], count:
         return by_id.get(str(row["id"]))
     place = row.get("index", number)
     return place if isinstance(place, int) and 0 <= place < count else None
+
+
+LabelSource = Literal["gold", "teacher", "self"]
+
+
+@dataclass(frozen=True, slots=True)
+class Labelling:
+    """labels: the annotations, what `teacher` says, or what the model itself writes.
+
+    teacher: a model, a server's address, or a file of rows that `schemax extract` wrote.
+    decoding: how the teacher, or the model itself, decodes; None as it was trained, else
+        autoregressive.
+    """
+
+    labels: LabelSource = "gold"
+    teacher: str | None = None
+    decoding: DecodingConfig | None = None
+
+    @property
+    def by_model(self) -> bool:
+        """True where a model predicts the labels."""
+        of_teacher = self.teacher is not None and not self.teacher.endswith(".jsonl")
+        return self.labels == "self" or of_teacher
+
+    def examples(
+        self,
+        annotated: Sequence[Example],
+        schemas: Mapping[str, type[BaseModel]],
+        extractor: Extractor,
+        load: Callable[[str], Extractor],
+        settings: Mapping[str, Any],
+    ) -> list[TrainingExample]:
+        """Training examples for a model.
+
+        load: loads a teacher. settings: format, template and examples, as of `Extractor.stream`.
+        """
+        output = get_format(settings["format"] or extractor.format or "json")
+        if self.labels == "gold":
+            return gold_examples(annotated, schemas, output)
+        if self.teacher is not None and not self.by_model:
+            if not Path(self.teacher).is_file():
+                raise InputError(f"no such file: {self.teacher}")
+            return examples_by_predictions(Path(self.teacher), annotated, schemas, output)
+        reader, own, template = extractor, None, settings["template"]
+        if self.teacher is not None:
+            reader, template = load(self.teacher), None
+            own, output = reader.trained.decoding, get_format(reader.format or "json")
+        return examples_by_model(
+            reader,
+            annotated,
+            schemas,
+            output,
+            self.decoding or own or PRESETS["autoregressive"],
+            template=template,
+            examples=settings["examples"],
+        )

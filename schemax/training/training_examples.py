@@ -20,9 +20,10 @@ from schemax.evaluation.examples import (
     row_ids,
     shown_text,
 )
+from schemax.evaluation.shots import Shots
 from schemax.formats import OutputFormat, Writable
 from schemax.labels import Label, Stated, typed_labels
-from schemax.messages import counted, some_of
+from schemax.messages import counted, say, some_of
 from schemax.results import FieldError
 
 
@@ -118,3 +119,33 @@ def read_training_examples(
             f"all documents of {train} are also in {test}; no document is left to train on"
         )
     return left
+
+
+def left_to_train(
+    shots: Shots,
+    annotated: Sequence[Example],
+    examples: Sequence[TrainingExample],
+    file: Path,
+) -> tuple[list[Example], list[TrainingExample]]:
+    """Documents of a file, and what is taught of them, without those that prompts show; notes
+    these.
+
+    Raises InputError where no document of a category is left.
+    """
+    texts = {shown_text("", example) for example in shots.examples}
+    named = [*zip(row_ids(annotated), annotated, strict=True)]
+    kept = [shown_text(name, one) not in texts for name, one in named]
+    left = [one for one, keep in zip(annotated, kept, strict=True) if keep]
+    dropped = [name for (name, _), keep in zip(named, kept, strict=True) if not keep]
+    if dropped:
+        say(
+            f"note: shown as examples, dropped from training: {counted(len(dropped), 'document')} "
+            f"of {file}: {some_of(dropped)}"
+        )
+    there = {one.category for one in left}
+    if gone := [c for c in dict.fromkeys(one.category for one in annotated) if c not in there]:
+        raise InputError(
+            f"all documents of {some_of(map(repr, gone))} in {file} are shown as examples; no "
+            "document is left to train on: give fewer --shots"
+        )
+    return left, [example for example in examples if example.text not in texts]

@@ -1,9 +1,10 @@
-"""Examples on the command line: annotated documents of a file become examples of the schemas."""
+"""Annotated documents that prompts show as examples: of a file, of training data, of a prompt."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from schemax.attributes import settings_of
-from schemax.commands.console import UsageError, listed, say
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples
 from schemax.errors import InputError
+from schemax.evaluation.datasets import Dataset
 from schemax.evaluation.examples import (
     Example,
     accepted,
@@ -23,30 +24,33 @@ from schemax.evaluation.examples import (
     shown_text,
 )
 from schemax.evaluation.schemas import as_declared, known_names
+from schemax.extractor import Extractor
 from schemax.labels import labelled_instance
-from schemax.messages import counted, some_of
+from schemax.messages import counted, say, some_of
 
 Model = type[BaseModel]
 
 NONE = "none"
+"""Stands for a file without examples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shots:
     """Annotated documents that prompts are to show.
 
-    path: where they stand. rows: by the category whose prompt shows them, each with its name.
+    path: their file. rows: by the category whose prompt shows them, each with its name; those of a
+        prompt file, which has all categories in one order, under "".
     """
 
-    path: Path
-    rows: Mapping[str, Sequence[tuple[str, Example]]]
+    path: Path | str
+    rows: Mapping[str, Sequence[tuple[str, Any]]]
 
     @classmethod
     def read(cls, path: Path, categories: Collection[str]) -> Shots:
         """The documents of a file that are of these categories, in whatever case.
 
-        "none" in the place of a file has none: not even those that come with a schema are shown.
-        Raises InputError for a file that cannot be read; UsageError for one without any of them.
+        "none" in the place of a file has none, and hides those that come with a schema. Raises
+        InputError for a file that cannot be read, and for one without any of these documents.
         """
         path = Path(path)  # a text, where a finished run told of it
         if str(path) == NONE:
@@ -65,12 +69,12 @@ class Shots:
                 ", ".join(map(repr, dict.fromkeys(names)))
                 for names in (categories, [row.category for row in rows])
             )
-            raise UsageError(f"{path} has no example of category {wanted}; it has {there}")
+            raise InputError(f"{path} has no example of category {wanted}; it has {there}")
         return cls(path, found)
 
     @classmethod
     def among(cls, examples: Sequence[Example], path: Path) -> Shots:
-        """All examples, which were read from that file."""
+        """Every example that was read from a file."""
         rows: dict[str, list[tuple[str, Example]]] = {}
         for name, row in zip(row_ids(examples), examples, strict=True):
             rows.setdefault(row.category, []).append((name, row))
@@ -78,17 +82,17 @@ class Shots:
 
     @property
     def most(self) -> int:
-        """How many the category with the most has."""
+        """The number of documents of the largest category."""
         return max(map(len, self.rows.values()))
 
     @property
-    def examples(self) -> list[Example]:
+    def examples(self) -> list[Any]:
         return [row for rows in self.rows.values() for _, row in rows]
 
-    def without(self, texts: Collection[str], file: Path) -> Shots:
-        """Those that do not stand among the texts of that file; notes which do.
+    def without(self, texts: Collection[str], file: Path, of: str = "examples") -> Shots:
+        """All but the documents whose text is among those of that file; notes which are left out.
 
-        Raises UsageError where none is left.
+        of: what they are left out of. Raises InputError where no example is left.
         """
         told = dict.fromkeys(
             name for rows in self.rows.values() for name, row in rows if row.text in texts
@@ -96,15 +100,15 @@ class Shots:
         if not told:
             return self
         say(
-            f"note: also in {file}, left out of the examples: {counted(len(told), 'document')} of "
+            f"note: also in {file}, left out of the {of}: {counted(len(told), 'document')} of "
             f"{self.path}: {some_of(told)}"
         )
         left = {
             category: [pair for pair in rows if pair[1].text not in texts]
             for category, rows in self.rows.items()
         }
-        if not any(left.values()):
-            raise UsageError(f"no example is left: all of {self.path} are also in {file}")
+        if of == "examples" and not any(left.values()):
+            raise InputError(f"no example is left: all of {self.path} are also in {file}")
         return replace(self, rows=left)
 
     def first(self, count: int) -> Shots:
@@ -112,18 +116,21 @@ class Shots:
         return replace(self, rows={name: rows[:count] for name, rows in self.rows.items()})
 
     def asked_by(self, schemas: Mapping[str, Model]) -> Shots:
-        """Without labels that these schemas, made of others' annotations, do not ask for."""
-        known = known_names(schemas)
+        """The documents without labels that these schemas, made of others' annotations, do not ask
+        for; notes which."""
+        known = {name.casefold(): names for name, names in known_names(schemas).items()}
         dropped: dict[str, None] = {}
-        rows: dict[str, list[tuple[str, Example]]] = {}
-        for category, pairs in self.rows.items():
-            rows[category] = []
-            for name, row in pairs:
-                own = {k: v for k, v in row.attributes.items() if k in known[category]}
-                dropped |= dict.fromkeys(
-                    f"{category} > {k}" for k in row.attributes if k not in own
-                )
-                rows[category].append((name, replace(row, attributes=own)))
+
+        def asked(category: str, row: Any) -> Any:
+            names = known.get(category.casefold(), row.attributes)
+            dropped.update({f"{category} > {k}": None for k in row.attributes if k not in names})
+            own = {name: value for name, value in row.attributes.items() if name in names}
+            return replace(row, attributes=own)
+
+        rows = {
+            category: [(name, asked(category or row.category, row)) for name, row in pairs]
+            for category, pairs in self.rows.items()
+        }
         if dropped:
             say(f"note: annotated in {self.path} and not asked for: {some_of(dropped)}")
         return replace(self, rows=rows)
@@ -135,8 +142,10 @@ class Shots:
             say(f"note: {self.path} has fewer than {wanted} of {some_of(lacking)}")
 
     def of(self, schemas: Mapping[str, Model]) -> dict[str, list[FewShotExample]]:
-        """As the extractor takes them, by category. Raises InputError, naming the document, for
-        labels that its schema refuses."""
+        """Examples by category, as the extractor takes them.
+
+        Raises InputError, naming the document, for labels that its schema refuses.
+        """
         return {
             category: [_example(self.path, name, row, schemas[category]) for name, row in rows]
             for category, rows in self.rows.items()
@@ -163,12 +172,42 @@ def few_shot(path: Path | None, schemas: Model | Mapping[str, Model]) -> FewShot
     return Shots.read(path, [category]).of({category: schemas})[category]
 
 
-def counts_of(shots: str | None) -> list[int]:
-    """The numbers of `--shots 0,4,16`; none where it is not given. Raises UsageError."""
-    counts = [int(one) if one.isdecimal() else -1 for one in listed(shots or "")]
-    if -1 in counts or (shots is not None and not counts):
-        raise UsageError(f"--shots takes numbers, such as 4 or 0,4,16; not {shots!r}")
-    return list(dict.fromkeys(counts))
+def shots_for(
+    shots: Shots,
+    schemas: Mapping[str, Model],
+    data: Dataset,
+    *,
+    hidden: Collection[str] = (),
+    file: Path | None = None,
+    count: int | None = None,
+) -> Shots:
+    """The first `count` of every category, None for all, without the texts that are `hidden`.
+
+    hidden: texts of `file`, by default of the data. Raises InputError where no example is left.
+    """
+    found = shots.without(hidden, file or data.file)
+    if count is not None:
+        found.note_lacking(count)
+        found = found.first(count)
+    return found.asked_by(schemas) if data.schemas is None else found
+
+
+def prompted(
+    extractor: Extractor, schemas: Mapping[str, Model], examples: Sequence[Example], data: Dataset
+) -> Extractor:
+    """The extractor, whose prompt file then shows no document of the data, and no label that is not
+    asked for."""
+    prompt = extractor.prompt
+    if not prompt.demonstrations:
+        return extractor
+    named = [(f"demonstrations[{n}]", one) for n, one in enumerate(prompt.demonstrations)]
+    texts = {shown_text("", example) for example in examples}
+    shown = Shots(prompt.source, {"": named}).without(texts, data.file, "prompt")
+    if data.schemas is None:
+        shown = shown.asked_by(schemas)
+    changed = copy(extractor)
+    changed.prompt = replace(prompt, demonstrations=tuple(shown.examples))
+    return changed
 
 
 def _row(name: str, category: str, row: Example) -> dict[str, Any]:
@@ -181,7 +220,7 @@ def _row(name: str, category: str, row: Example) -> dict[str, Any]:
     return {"id": name, "category": category, "text": row.text, **described, "attributes": labels}
 
 
-def _example(path: Path, name: str, row: Example, schema: Model) -> FewShotExample:
+def _example(path: Path | str, name: str, row: Example, schema: Model) -> FewShotExample:
     """An annotated document with the instance that extraction would build of its labels."""
     (row,) = as_declared([row], {row.category: schema})
     stated = {label: canonical(value) for label, value in row.attributes.items()}

@@ -1,4 +1,4 @@
-"""What is known of an extraction before a document is read, as plain data; and what is guessed."""
+"""The contract of an extraction before a document is read, as plain data: `schemax explain`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from schemax.attributes import Attribute
 from schemax.attributes.after import waves_of
 from schemax.attributes.misfits import named_misfits
-from schemax.commands.visibility_picture import picture, sentences
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.lists import Items, Path, asked_of, key_behind, leaves_of_item
 from schemax.compiler.skeleton import boundary_warning, skeleton_text
 from schemax.compiler.spelt_tokens import control_token_warning, marked
+from schemax.diagnosis.visibility import picture, sentences
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, StopAt, StopRule
 from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop
@@ -113,13 +113,13 @@ def _waves(compiled: CompiledSchema) -> list[list[dict[str, Any]]]:
 
 
 def _num_documents(compiled: CompiledSchema) -> int:
-    """How many documents show in a prompt; isolated ones cannot be told from a single one."""
+    """The number of documents in a prompt; isolated ones cannot be told from a single one."""
     config = compiled.decoding
     return config.documents_per_prompt if config.documents == "stacked" else 1
 
 
 def _prompt_text(compiled: CompiledSchema) -> str:
-    """With what is data apart from what the chat template writes: see `marked`."""
+    """The prompt, with data marked apart from the chat template's text: see `marked`."""
     prompt = compiled.prompt
 
     def data(text: str) -> str:
@@ -209,7 +209,7 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
 def _first_items(
     attributes: Sequence[Attribute], specs: Sequence[SlotSpec]
 ) -> Iterator[tuple[Attribute, int, Mapping[Path, Path]]]:
-    """What the slots of lists' first items ask for, their budgets, and labels beside them."""
+    """Leaves of lists' first items with their budgets, and the labels of the leaves beside them."""
     for attribute, spec in zip(attributes, specs, strict=False):
         if isinstance(spec.follow_ups, Items):
             leaves = leaves_of_item(attribute, 1)

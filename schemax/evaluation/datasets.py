@@ -1,4 +1,4 @@
-"""DATA on the command line: a JSONL file, or a folder with train.jsonl and test.jsonl."""
+"""Annotated data by path, a file or a folder of parts, and the schemas of its categories."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from schemax.attributes import compile_attributes
-from schemax.commands.console import UsageError
-from schemax.commands.declarations import read_schemas, trained_schemas
+from schemax.declarations import read_schemas, trained_schemas
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
 from schemax.evaluation.schemas import (
@@ -31,7 +30,8 @@ ATTRIBUTES = "attributes.json"
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What a command reads. test: of a folder, where there is one. schemas: where they stand."""
+    """Places of annotated documents. test: the test part of a folder, if it has one. schemas: the
+    file or name of their schemas, None where annotations alone say them."""
 
     file: Path
     test: Path | None
@@ -39,16 +39,16 @@ class Dataset:
 
 
 def dataset(path: Path, part: Literal["train", "test"], schemas: str | None) -> Dataset:
-    """A file as it is; of a folder that part, with its test part and attributes.json if there.
+    """A file as it is; a folder's part, with its test part and attributes.json, if it has these.
 
-    schemas: what the user named, which comes first. Raises UsageError for a folder without the
-    part.
+    schemas: those that the user named, before the folder's own. Raises InputError for a folder
+    without the part.
     """
     if not path.is_dir() or is_table(path):
         return Dataset(path, None, schemas)
     file, test, attributes = _part(path, part), _part(path, "test"), path / ATTRIBUTES
     if file is None:
-        raise UsageError(f"{path} is a folder without {part}.jsonl")
+        raise InputError(f"{path} is a folder without {part}.jsonl")
     if schemas is None and attributes.is_file():
         schemas = str(attributes)
     return Dataset(file, test, schemas)
@@ -76,11 +76,11 @@ def as_shown(
     extractor: Extractor,
     wanted: bool | None,
 ) -> dict[str, type[BaseModel]]:
-    """The schemas for one model: without the example values of an attributes file, unless they are
-    wanted, or nothing is said and the model was trained by schemax, which showed them.
+    """The schemas for one model. Example values of an attributes file are left out, unless they are
+    wanted; where the user says nothing, they are shown to models that schemax trained with them.
 
-    Values that a data set lists are many, and no words of its user: other models copy them.
-    Raises UsageError where the examples of a declaration are unwanted.
+    A data set lists many values, which other models copy. Raises InputError where the examples of
+    a declaration are unwanted.
     """
     if spec is None or wanted or (wanted is None and extractor.is_trained):
         return schemas
@@ -88,7 +88,7 @@ def as_shown(
     if bare is None:
         if wanted is None:
             return schemas
-        raise UsageError(
+        raise InputError(
             f"--no-schema-examples is about files of attributes; {spec} declares its examples, so "
             "take them out there"
         )
@@ -105,12 +105,12 @@ def as_shown(
 def schemas_for(
     spec: str | None, examples: Sequence[Example], models: Iterable[Extractor]
 ) -> dict[str, type[BaseModel]]:
-    """As `declared_schemas`; where nothing is declared, those that a model was trained with.
+    """Schemas as `declared_schemas` has them; without a declaration, those of a model's training.
 
     models: the first of them that knows any schemas gives these. Schemas that rows bring along come
-    first. A category that is not known, or not with all attributes that are annotated, has a schema
-    made of the annotations. Warns of
-    which were taken. Raises InputError for a label that a declared schema does not know.
+    first. A category that the model does not know with all annotated attributes has a schema made
+    of the annotations. Warns of the source. Raises InputError for a label that a declared schema
+    does not know.
     """
     if spec is not None:
         declared = declared_schemas(spec, examples)
@@ -147,7 +147,7 @@ def schemas_for(
 
 
 def note_texts(spec: str | None, examples: Sequence[Example], models: Iterable[Extractor]) -> None:
-    """Warns where nothing says of which types the labels are, as `schemas_for` is given them."""
+    """Warns where no schema says of which types labels are. Parameters: as of `schemas_for`."""
     if spec is not None or any(one.trained.schemas for one in models):
         return
     brought = {example.category for example in examples if example.schema is not None}

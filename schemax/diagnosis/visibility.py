@@ -1,4 +1,4 @@
-"""Who sees whom, in words and as a picture: the rule itself, run on a prompt of a few tokens."""
+"""The rule of visibility in words, and as a picture of a prompt of a few tokens."""
 
 from __future__ import annotations
 

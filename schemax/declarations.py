@@ -1,15 +1,13 @@
-"""SCHEMA on the command line: a name, a class or a file becomes a Pydantic model."""
+"""Declarations by name: a ready-made one, a class, a document or a trained model's folder."""
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from traceback import extract_tb
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from pydantic import RootModel
@@ -20,8 +18,7 @@ from schemax.attributes.classes import BROKEN, broken_at, declares_fields
 from schemax.attributes.field_type import UnsupportedType
 from schemax.attributes.recursion import root_type
 from schemax.catalog import load_schema
-from schemax.commands.console import UsageError
-from schemax.errors import SchemaxError
+from schemax.errors import InputError, SchemaxError
 from schemax.schema import AttrSchema
 from schemax.trained import FILE, TrainedWith, read_trained
 
@@ -47,9 +44,9 @@ def read_schemas(spec: str) -> Model | dict[str, Model]:
     return schemas
 
 
-def is_trained(spec: str | None) -> bool:
-    """Whether this is the folder of a model that says what it was trained with."""
-    return spec is not None and (Path(spec) / FILE).is_file()
+def is_trained(spec: str) -> bool:
+    """True for the folder of a model that says what it was trained with."""
+    return (Path(spec) / FILE).is_file()
 
 
 def trained_schemas(trained: TrainedWith) -> dict[str, Model]:
@@ -64,13 +61,13 @@ def read_schema(spec: str) -> Model:
     """A ready-made name, `module:Class`, `file.py:Class`, `schema.json`, or the folder of a model
     that was trained with one.
 
-    Raises UsageError, SchemaError, ModelError, and InputError for an unknown name.
+    Raises InputError, SchemaError, ModelError.
     """
     if is_trained(spec):
         schemas = trained_schemas(read_trained(Path(spec) / FILE))
         if len(schemas) != 1:
             known = ", ".join(schemas) or "none"
-            raise UsageError(f"{spec} must hold one schema to be named here; it has {known}")
+            raise InputError(f"{spec} must hold one schema to be named here; it has {known}")
         return next(iter(schemas.values()))
     if spec.endswith(".json"):
         return AttrSchema.from_json_schema(text_of_file(Path(spec)))
@@ -80,17 +77,17 @@ def read_schema(spec: str) -> Model:
     if spec.endswith(".py"):
         return _of_module(imported(spec), "", spec)
     if Path(spec).is_file():
-        raise UsageError(f"{spec} is no schema: a class is file.py:Class, a document schema.json")
+        raise InputError(f"{spec} is no schema: a class is file.py:Class, a document schema.json")
     return load_schema(spec)
 
 
 def text_of_file(path: Path) -> str:
-    """A document's text. Raises UsageError."""
+    """A document's text. Raises InputError."""
     try:
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"cannot read {path}: {reason}") from error
+        raise InputError(f"cannot read {path}: {reason}") from error
 
 
 def _of_module(module: ModuleType, name: str, spec: str) -> Model:
@@ -100,7 +97,7 @@ def _of_module(module: ModuleType, name: str, spec: str) -> Model:
     classes = classes_of(module)
     there = f"there are {', '.join(classes)}" if classes else "it declares none"
     wanted = f"no class with fields {name!r}" if name else "name a class, file.py:Class"
-    raise UsageError(f"{spec}: {wanted}; {there}")
+    raise InputError(f"{spec}: {wanted}; {there}")
 
 
 def classes_of(module: ModuleType) -> dict[str, Model]:
@@ -115,7 +112,7 @@ def classes_of(module: ModuleType) -> dict[str, Model]:
 
 
 def _is_union(model: type[RootModel[Any]]) -> bool:
-    """Whether it is a declaration by itself, and not the type of a field."""
+    """True for a declaration by itself; False for the type of a field."""
     try:
         root_type(model)
     except (UnsupportedType, *BROKEN):
@@ -135,7 +132,7 @@ def imported(place: str) -> ModuleType:
     except SchemaxError:
         raise
     except FileNotFoundError as error:
-        raise UsageError(f"no such file: {place}") from error
+        raise InputError(f"no such file: {place}") from error
     except Exception as error:
         file = str(Path(place).resolve())
         frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename == file]
@@ -144,29 +141,18 @@ def imported(place: str) -> ModuleType:
         if isinstance(error, CoreSchemaError):
             fields, reason = broken_at(error)
             reason = f"field {'.'.join(fields)}: {reason}" if fields else reason
-        raise UsageError(f"cannot import {where}: {reason}") from error
-
-
-class _AsWritten(SourceFileLoader):
-    """Compiles a file as it stands, at every import.
-
-    Kept bytecode counts as current if size and second of the last change are the same: a schema
-    that is saved twice in a second would be the first one.
-    """
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
+        raise InputError(f"cannot import {where}: {reason}") from error
 
 
 def _imported_file(path: Path) -> ModuleType:
+    """A file as it stands, at every import: bytecode that Python keeps counts as current if size
+    and second of the last change are the same, as of a schema that is saved twice in a second."""
     name = f"_schemax_{path.stem}"
-    spec = importlib.util.spec_from_loader(name, _AsWritten(name, str(path)))
-    assert spec is not None  # a loader that knows its file gives a spec
-    assert spec.loader is not None
+    module = ModuleType(name)
+    module.__file__ = str(path)
     if str(path.parent) not in sys.path:  # as when Python runs the file
         sys.path.insert(0, str(path.parent))
-    module = importlib.util.module_from_spec(spec)
     # Pydantic looks the module up to resolve its annotations.
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
     return module
