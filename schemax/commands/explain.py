@@ -30,6 +30,7 @@ from schemax.fitted import demonstrated
 from schemax.prompt_file import PromptFile, read_prompt_file
 from schemax.trained import FILE as TRAINED
 from schemax.trained import as_trained, read_trained
+from schemax.untrained import as_untrained
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 
@@ -85,10 +86,12 @@ def explain(
     settings["decoding"] = settings["decoding"] or fitted.decoding
     shown = few_shot(examples, declared)
     shown = demonstrated(fitted, declared) if shown is None else shown
-    if shown is None and not own.is_file() and not (folder / TRAINED).is_file():
-        shown = usual_demonstrations(
-            declared, settings["template"] or chosen, resolve_decoding(settings["decoding"])
-        )
+    if prompt is None and not own.is_file() and not (folder / TRAINED).is_file():
+        decoding = resolve_decoding(settings["decoding"])
+        written = settings["template"] or chosen or decoding.template
+        settings["decoding"] = as_untrained(decoding, written)
+        if shown is None:
+            shown = usual_demonstrations(declared, written, decoding)
     settings["examples"] = shown or ()
     with plain_warnings(quiet=True):  # the contract has the warnings in it
         with refused_settings():
