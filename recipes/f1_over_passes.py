@@ -42,8 +42,9 @@ def points(page: str, titles: str = "100") -> list[Point]:
             break
         name, count, f1, _, passes = (cell.strip() for cell in line.strip("|").split("|"))
         if count == titles and (match := _F1.fullmatch(f1)):
-            numbers = map(float, match.groups())
-            read.append(Point(re.sub(r"`|\s*\(.*\)", "", name), *numbers, float(passes)))
+            middle, low, high = map(float, match.groups())
+            shown = re.sub(r"`|\s*\(.*\)", "", name)
+            read.append(Point(shown, middle, low, high, float(passes)))
     return read
 
 

@@ -39,7 +39,7 @@ from schemax.runtime.plan import plan_prompt
 from schemax.servers.extraction import ExtractionModel
 from schemax.servers.remote import RemoteModel, warn_of_copying
 from schemax.trained import TrainedWith, as_trained
-from schemax.untrained import as_untrained
+from schemax.untrained import as_untrained, is_led
 
 if TYPE_CHECKING:
     from schemax.pipeline import Extractions
@@ -113,8 +113,10 @@ class Calls:
                 config = calibrated
         if refusal := self.model.refusal(config):
             raise ModelError(refusal)
+        leads = False
         if examples is None:
             examples = () if self.is_trained else usual_demonstrations(schema, template, config)
+            leads = not (examples or self.is_trained or is_remote) and is_led(config, template)
         compiled = compile_schema(
             schema,
             self.tokenizer,
@@ -124,6 +126,7 @@ class Calls:
             eos_ids=self.eos_ids,
             vocab_size=self.model.vocab_size,
             examples=examples,
+            is_led=leads,
         )
         if is_remote:
             warn_of_copying(compiled)

@@ -22,6 +22,12 @@ def as_untrained(config: DecodingConfig, template: TemplateLike | None) -> Decod
     return config
 
 
+def is_led(config: DecodingConfig, template: TemplateLike | None) -> bool:
+    """Whether a schema without demonstrations gets one of another category, as turns of a chat."""
+    is_alone = config.documents == "isolated" and config.layout != "autoregressive"
+    return is_alone and _is_verbatim(template)
+
+
 def _is_verbatim(template: TemplateLike | None) -> bool:
     if template is None or template == DEFAULT_TEMPLATE:
         return True

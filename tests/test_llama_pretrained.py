@@ -21,7 +21,7 @@ from command_line import jsonl, rows
 from typer.testing import CliRunner
 
 from recipes.llama_servers import NATIVE, LlamaServer, llama_server
-from schemax import AttrSchema, Extractor, attr
+from schemax import AttrSchema, DecodingConfig, Extractor, attr
 from schemax.cli import app
 
 pytestmark = pytest.mark.llm
@@ -82,7 +82,8 @@ SHOWN_ORDERS = [
 
 @pytest.fixture(scope="module")
 def here(smollm2: Path) -> Extractor:
-    return Extractor.from_pretrained(smollm2, device="cpu", dtype="float32")
+    plain = DecodingConfig(extractive=False)  # as servers decode
+    return Extractor.from_pretrained(smollm2, device="cpu", dtype="float32", decoding=plain)
 
 
 @pytest.fixture(scope="module")

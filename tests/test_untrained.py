@@ -11,7 +11,8 @@ import tokenizers
 from command_line import Run, runner
 from conftest import tiny_model
 
-from schemax import AttrSchema, DecodingConfig, Extractor, attr
+from schemax import AttrSchema, DecodingConfig, Extractor, attr, load_schema
+from schemax.compiler import TextCodec
 from schemax.compiler.prompt import template_source
 from schemax.config import PRESETS, resolve_decoding
 from schemax.io.task import Task
@@ -121,3 +122,72 @@ def test_explain_shows_what_a_model_gets_that_nobody_named_anything_for(
     trained = explained()
     assert trained["decoding"]["extractive"] is None
     assert not any(text in trained["prompt"] for text in texts)
+
+
+CHAT = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}<|assistant|>"
+
+
+class Flute(AttrSchema, category="nose flute"):
+    """Nobody has demonstrations of it."""
+
+    maker: str | None = None
+    key: str | None = None
+
+
+@pytest.fixture(scope="module")
+def chatting(backend: tokenizers.Tokenizer) -> Extractor:
+    codec = TextCodec(backend, chat_template=CHAT)
+    return Extractor(tiny_model("qwen3", codec.vocab_size), codec, eos_ids=codec.eos_ids or (0,))
+
+
+@pytest.mark.parametrize(
+    ("format", "first", "last"),
+    [
+        ("json", '"maker": "Wellbrook",', "}"),
+        ("yaml", "maker: Wellbrook", "warranty: null"),
+        ("xml", "<maker> Wellbrook</maker>", "</result>"),
+    ],
+)
+def test_a_demonstration_of_another_category(
+    chatting: Extractor, format: str, first: str, last: str
+) -> None:
+    """In turns of its own, with attributes of its own, written as the format writes them."""
+    compiled = chatting.compile(Flute, format=format)
+    (asks, question), (answers, output) = compiled.prompt.turns
+    assert (asks, answers) == ("<|user|>", "<|assistant|>")
+    assert "garden hose" in question
+    assert "- warranty" in question
+    assert f"Answer in {format.upper()}." in question
+    assert "nose flute" not in question
+    assert first in output
+    assert output.endswith(last)
+    assert "nose flute" in compiled.prompt.instruction
+    assert "Wellbrook" not in compiled.prompt.instruction
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"examples": ()},
+        {"examples": [("A flute by Hall", {"maker": "Hall"})]},
+        {"template": "generic"},
+        {"decoding": "paper"},
+        {"decoding": "autoregressive"},
+    ],
+)
+def test_where_it_is_not_shown(chatting: Extractor, settings: dict[str, Any]) -> None:
+    compiled = chatting.compile(Flute, **settings)
+    assert not any("hose" in text for _, text in compiled.prompt.turns)
+    assert "hose" not in compiled.prompt.instruction
+
+
+def test_who_is_not_shown_it(
+    chatting: Extractor, extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models without turns, schemas with demonstrations, and models with a prompt."""
+    assert not extractor.compile(Flute).prompt.turns
+    shown = chatting.compile(load_schema("shoes")).prompt.turns
+    assert shown
+    assert not any("hose" in text for _, text in shown)
+    monkeypatch.setattr(chatting, "is_trained", True)
+    assert not chatting.compile(Flute).prompt.turns

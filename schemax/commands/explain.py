@@ -30,7 +30,7 @@ from schemax.fitted import demonstrated
 from schemax.prompt_file import PromptFile, read_prompt_file
 from schemax.trained import FILE as TRAINED
 from schemax.trained import as_trained, read_trained
-from schemax.untrained import as_untrained
+from schemax.untrained import as_untrained, is_led
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 
@@ -87,11 +87,12 @@ def explain(
     shown = few_shot(examples, declared)
     shown = demonstrated(fitted, declared) if shown is None else shown
     if prompt is None and not own.is_file() and not (folder / TRAINED).is_file():
-        decoding = resolve_decoding(settings["decoding"])
-        written = settings["template"] or chosen or decoding.template
-        settings["decoding"] = as_untrained(decoding, written)
+        config = resolve_decoding(settings["decoding"])
+        written = settings["template"] or chosen or config.template
+        settings["decoding"] = as_untrained(config, written)
         if shown is None:
-            shown = usual_demonstrations(declared, written, decoding)
+            shown = usual_demonstrations(declared, written, config)
+            settings["is_led"] = not shown and is_led(config, written)
     settings["examples"] = shown or ()
     with plain_warnings(quiet=True):  # the contract has the warnings in it
         with refused_settings():
