@@ -39,6 +39,7 @@ from schemax.runtime.plan import plan_prompt
 from schemax.servers.extraction import ExtractionModel
 from schemax.servers.remote import RemoteModel, warn_of_copying
 from schemax.trained import TrainedWith, as_trained
+from schemax.untrained import as_untrained, is_led
 
 if TYPE_CHECKING:
     from schemax.pipeline import Extractions
@@ -105,16 +106,17 @@ class Calls:
             named = {"format": format, "template": template, "prompt": prompt}
             return self.model.compile(schema, config, examples=examples, **named)
         is_remote = isinstance(self.model, RemoteModel)
-        config = as_trained(config, None if is_remote else self.trained.decoding)
+        config, template = self.settled(schema, config, template)
         if config.null_penalty is None and self.calibration.null_penalty:
             calibrated = replace(config, null_penalty=self.calibration.null_penalty)
             if not self.model.refusal(calibrated):  # servers choose tokens by themselves
                 config = calibrated
         if refusal := self.model.refusal(config):
             raise ModelError(refusal)
-        template = template or self.named_template(schema) or config.template
+        leads = False
         if examples is None:
             examples = () if self.is_trained else usual_demonstrations(schema, template, config)
+            leads = not (examples or self.is_trained or is_remote) and is_led(config, template)
         compiled = compile_schema(
             schema,
             self.tokenizer,
@@ -124,10 +126,26 @@ class Calls:
             eos_ids=self.eos_ids,
             vocab_size=self.model.vocab_size,
             examples=examples,
+            is_led=leads,
         )
         if is_remote:
             warn_of_copying(compiled)
         return compiled
+
+    def settled(
+        self,
+        schema: type[Any],
+        config: DecodingConfig | None = None,
+        template: TemplateLike | None = None,
+    ) -> tuple[DecodingConfig, TemplateLike | None]:
+        """The decoding and the template of a call, with what the call leaves to the model; None is
+        a call that names none."""
+        config = self.decoding if config is None else config
+        template = template or self.named_template(schema) or config.template
+        if isinstance(self.model, RemoteModel):  # which no decoding of ours holds to a document
+            return config, template
+        config = as_trained(config, self.trained.decoding)
+        return config if self.is_trained else as_untrained(config, template), template
 
     def named_template(self, schema: type[Any]) -> TemplateLike | None:
         """The template of a call that names none: that of the prompt file, else the schema's, else

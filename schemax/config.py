@@ -112,8 +112,9 @@ class DecodingConfig:
     strict: whether slots hold literals alone, and texts are read as nothing else, as if every field
         were declared with `attr(strict=True)` (docs/typed.md).
     extractive: whether texts that a slot writes must stand in its document, so that the model
-        invents none (docs/constraints.md). None takes what the model's folder says of it, else
-        False. Needs `constrain`; the autoregressive layout and servers do without it.
+        invents none (docs/constraints.md). None takes what the model's folder says of it; without a
+        word, it is True for a model that schemax did not train, under the template `verbatim`.
+        Needs `constrain`; the autoregressive layout and servers do without it.
     branch_threshold: how probable a token that a slot with choices did not take has to be for the
         choices behind it to be told apart, at the cost of a further slot; less probable ones share
         their probability equally (docs/results.md). 1 tells none apart, and so do other layouts

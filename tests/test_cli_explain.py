@@ -160,10 +160,12 @@ def test_explain_uses_the_prompt_that_a_model_brings(run: Run, model: Path, tmp_
 def test_explain_shows_what_is_copied(run: Run, model: Path, tmp_path: Path) -> None:
     """By the call, else by the model's folder, whatever else the call asks for."""
     copies = "string, copied"
-    assert copies not in run("explain", SCHEMA).stdout
-    assert copies in run("explain", SCHEMA, "--decoding", "isolated:extractive=true").stdout
     folder = tmp_path / "copying"
     shutil.copytree(model, folder)
+    (folder / "schemax.json").write_text('{"decoding": "isolated"}')
+    assert copies not in run("explain", SCHEMA, "--model", folder).stdout
+    asked = ("--decoding", "isolated:extractive=true")
+    assert copies in run("explain", SCHEMA, "--model", folder, *asked).stdout
     (folder / "schemax.json").write_text('{"decoding": "isolated:extractive=true"}')
     for decoding, shown in (("isolated:k_max=4", True), ("isolated:extractive=false", False)):
         found = run("explain", SCHEMA, "--model", folder, "--decoding", decoding).stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from schemax.errors import InputError
 from schemax.evaluation.datasets import declared_schemas, schemas_for
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.schemas import annotated_schemas
+from schemax.prompt_file import read_prompt_file
 from schemax.schema import AttrSchema
 
 PROGRAM = find_chromium()
@@ -131,6 +133,36 @@ def test_exported_values_have_their_types(page: Page, tmp_path: Path) -> None:
     kinds = [(a.name, a.kind, a.is_list, a.unit) for a in compile_attributes(schema)]
     assert kinds == [(a.name, a.kind, a.is_list, a.unit) for a in compile_attributes(Shop)]
     page.browser.run("unsaved = false")
+
+
+def test_what_a_reader_has_corrected_is_fitted(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows as the page exports them, with nothing in between."""
+    texts = [f"Tea of {n + 2} pieces, {'vegan' if n % 2 else 'with milk'}" for n in range(8)]
+    (item,) = items()
+    page.open([replace(item, index=n, texts={"text": text}) for n, text in enumerate(texts)])
+    names = [*Shop.model_fields]
+    for n in range(len(texts)):
+        for name, value in (("count", n + 2), ("vegan", bool(n % 2)), ("size", None)):
+            script = f"label(rows[{n}], {names.index(name)}, {json.dumps(value)})"
+            page.browser.run(script)
+    exported = page.browser.run(
+        "labelled().map((row) => JSON.stringify(annotated(row))).join('\\n')"
+    )
+    page.browser.run("unsaved = false")
+    (tmp_path / "corrected.jsonl").write_text(exported)
+    monkeypatch.chdir(tmp_path)
+    command = ["fit", "corrected.jsonl", "--model", "embedded", "--time", "20s"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "2 documents held out" in done.stdout
+    prompt = read_prompt_file(tmp_path / "prompt.json")
+    for shown in prompt.demonstrations:
+        place = texts.index(shown.text)
+        assert shown.attributes["count"] == str(place + 2)
+        assert shown.attributes["size"] is None
+        assert shown.attributes["colors"] == ["red"]
 
 
 class Pack(AttrSchema, category="pack"):

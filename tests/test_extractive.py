@@ -296,6 +296,7 @@ def test_a_model_s_own_decoding_is_the_default(decoder_model: Model, saved_model
     from schemax import Extractor
 
     extractor = Extractor.from_pretrained(saved_model)
+    extractor.is_trained = True
 
     def bound(decoding: str | None = None) -> bool:
         return extractor.compile(Texts, decoding=decoding).slots[0].copying is not None

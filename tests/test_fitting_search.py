@@ -160,6 +160,26 @@ def test_penalties_are_compared_by_the_score_that_sees_wrong_values() -> None:
         assert Search(measure, rows, space, Candidate("x")).run().null_penalty == penalty
 
 
+@pytest.mark.parametrize(("lost", "chosen"), [(0, -1.0), (2, 0.0)])
+def test_no_penalty_that_the_strict_score_favours_costs_annotated_values(
+    lost: int, chosen: float
+) -> None:
+    """lost: values of a document that are annotated and that the penalty makes null."""
+
+    def measure(one: Candidate, rows: Sequence[int]) -> Outcomes:
+        found = np.zeros((len(rows), 2, 5), np.int64)
+        nulls = lost * (one.null_penalty < 0)
+        found[:, :, 3], found[:, :, 2] = 6 - nulls, nulls
+        found[:, 1, 1] = 10 * (one.null_penalty >= 0)  # a value where nothing is annotated
+        return found
+
+    rows, space = {"tea": list(range(20))}, Space({"tea": []}, penalties_strictly=True)
+    search = Search(measure, rows, space, Candidate("x"))
+    assert search.run().null_penalty == chosen
+    strict = {one.candidate.null_penalty: one.f1 for one in search.trials if one.strict}
+    assert strict[-1.0] > strict[1.0]
+
+
 def test_shares_of_draws() -> None:
     weak, strong = np.zeros((30, 2, 5), np.int64), np.zeros((30, 2, 5), np.int64)
     weak[:, :, 3:], strong[:, :, 3:] = (3, 7), (6, 4)

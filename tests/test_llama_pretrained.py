@@ -1,9 +1,9 @@
 """llama.cpp's servers with a pretrained model, as GGUF, against the same weights in this process.
 
-Marked `llm`. $SCHEMAX_LLM names the folder of SmolLM2-135M-Instruct for transformers, made from the
-GGUF file that $SCHEMAX_LLM_GGUF names, so that both have the same weights; $SCHEMAX_LLAMA_SERVER is
-the command that starts a server: `llama-server`, or `python -m llama_cpp.server` of an environment
-with llama-cpp-python[server]. Without any of them these tests skip.
+Marked `llm`. The folder of SmolLM2-135M-Instruct for transformers is made from the GGUF file, so
+that both have the same weights (fixtures `smollm2`, `smollm2_gguf`). $SCHEMAX_LLAMA_SERVER is the
+command that starts a server: `llama-server`, or `python -m llama_cpp.server` of an environment with
+llama-cpp-python[server]. Without it, these tests skip.
 
 The server's products round otherwise: it multiplies 8-bit activations with the 4-bit weights.
 """
@@ -21,12 +21,12 @@ from command_line import jsonl, rows
 from typer.testing import CliRunner
 
 from recipes.llama_servers import NATIVE, LlamaServer, llama_server
-from schemax import AttrSchema, Extractor, attr
+from schemax import AttrSchema, DecodingConfig, Extractor, attr
 from schemax.cli import app
 
 pytestmark = pytest.mark.llm
 
-PROGRAM, MODEL = os.environ.get("SCHEMAX_LLAMA_SERVER"), os.environ.get("SCHEMAX_LLM_GGUF")
+PROGRAM = os.environ.get("SCHEMAX_LLAMA_SERVER")
 
 
 class Shoe(AttrSchema, category="shoe"):
@@ -82,14 +82,15 @@ SHOWN_ORDERS = [
 
 @pytest.fixture(scope="module")
 def here(smollm2: Path) -> Extractor:
-    return Extractor.from_pretrained(smollm2, device="cpu", dtype="float32")
+    plain = DecodingConfig(extractive=False)  # as servers decode
+    return Extractor.from_pretrained(smollm2, device="cpu", dtype="float32", decoding=plain)
 
 
 @pytest.fixture(scope="module")
-def llama(smollm2: Path) -> Iterator[LlamaServer]:
-    if not PROGRAM or not MODEL:
-        pytest.skip("set SCHEMAX_LLAMA_SERVER to a command, and SCHEMAX_LLM_GGUF to a file")
-    with llama_server(PROGRAM, Path(MODEL)) as made:
+def llama(request: pytest.FixtureRequest) -> Iterator[LlamaServer]:
+    if not PROGRAM:
+        pytest.skip("set SCHEMAX_LLAMA_SERVER to the command that starts a server")
+    with llama_server(PROGRAM, request.getfixturevalue("smollm2_gguf")) as made:
         yield made
 
 

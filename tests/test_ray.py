@@ -19,7 +19,7 @@ from command_line import Run, jsonl, process, refused, runner, set_part_rows
 import schemax
 import schemax.ray
 from schemax import AttrSchema, InputError, SchemaError
-from schemax.commands.extract_options import Reader
+from schemax.commands.extract_options import Reader as ReaderOptions
 from schemax.documents import Shown, read_documents
 from schemax.io.table_schema import TableSchema
 from schemax.ray.dataset import Load, Reader
@@ -307,7 +307,7 @@ def test_errors_are_plain(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_actor_that_loads_another_model_is_refused(saved_model: Path) -> None:
-    task = Reader(model=str(saved_model), device="cpu").task(declared(), {})
+    task = ReaderOptions(model=str(saved_model), device="cpu").task(declared(), {})
     known = task.facts()
     assert (known["decoding documents"], known["decoding slots"]) == ("isolated", "independent")
     assert callable(task.computing(known))

@@ -94,7 +94,8 @@ def small(codec: TextCodec) -> Any:
 @pytest.fixture(scope="module")
 def here(small: Any, codec: TextCodec) -> Extractor:
     """The same weights in this process."""
-    return Extractor(small, codec, eos_ids=codec.eos_ids)
+    plain = DecodingConfig(extractive=False)  # as servers decode
+    return Extractor(small, codec, eos_ids=codec.eos_ids, decoding=plain)
 
 
 @pytest.fixture

@@ -222,6 +222,8 @@ def train(given: Given) -> None:
     held_out = "" if loss is None else f", held-out loss {loss:.4f}"
     if outcome.held_out_f1 is not None:
         held_out += f", F1 {outcome.held_out_f1:.3f}"
+    if outcome.merged_f1 is not None:
+        held_out += f", {outcome.merged_f1:.3f} with the adapters merged"
     parts = counted(outcome.steps, "step"), counted(outcome.trained, "document")
     say(f"{out}: {' on '.join(parts)}{held_out}")
     test = given.data if given.data.is_dir() else Path("TEST.jsonl")

@@ -19,6 +19,7 @@ from schemax.compiler.conversation import Conversation
 from schemax.compiler.extractive import DocumentSource
 from schemax.compiler.few_shot import FewShotExample, written_examples
 from schemax.compiler.known import Known, KnownSlot, known_slots
+from schemax.compiler.lead import led
 from schemax.compiler.lists import as_decoded, asked_of, asked_of_items, budget_of, specs_of
 from schemax.compiler.nearest import NearestExamples, cut_at_example
 from schemax.compiler.output_schema import output_schema
@@ -207,6 +208,7 @@ def compile_schema(
     eos_ids: Sequence[int] | None = None,
     vocab_size: int | None = None,
     examples: Sequence[FewShotExample] = (),
+    is_led: bool = False,
 ) -> CompiledSchema:
     """Compiles a declaration for one tokenizer. Frozen and cached; never imports torch.
 
@@ -219,6 +221,8 @@ def compile_schema(
     vocab_size: the model's, where it is larger than the tokenizer's.
     examples: (text, instance) pairs that the instruction shows, written as outputs are; a mapping
         that validates stands for an instance.
+    is_led: whether a demonstration of another category stands before the instruction, where the
+        chat template takes turns and the prompt has none.
 
     Raises SchemaError, TemplateError, ModelError; ValueError for an unknown format or preset;
     InputError, naming it, for an example that does not fit the schema.
@@ -240,6 +244,7 @@ def compile_schema(
         size,
         # As text: instances need not be hashable.
         written_examples(examples, schema, output_format, config) if examples else (),
+        is_led,
     )
 
 
@@ -268,6 +273,7 @@ def _compile(
     eos_ids: Ids,
     vocab_size: int,
     examples: tuple[ShownExample, ...],
+    is_led: bool,
 ) -> CompiledSchema:
     declared = compile_attributes(schema)
     for name, misfit in named_misfits(declared):
@@ -295,6 +301,7 @@ def _compile(
         )
     else:
         prompt = render(examples=examples)
+        prompt = led(prompt, output_format, config, codec) if is_led else prompt
     if prompt.control_tokens:
         warn(control_token_warning(prompt.control_tokens))
     rule = NEWLINE if config.stop == "newline" else output_format.stop

@@ -127,10 +127,9 @@ def fit(
         if trials.known:
             tell(f"{trials.known} measured answers are in {sidecar}; the run goes on after them")
         measure = Measuring(work, trials, SEARCHING * seconds)
-        space = _space(work, split, plain)
-        search = Search(
-            measure, split.deciding, space, Candidate(next(iter(work.templates))), seed=seed
-        )
+        first = _first(work)
+        space = _space(work, split, first)
+        search = Search(measure, split.deciding, space, first, seed=seed)
 
         def tell_trial(trial: Trial) -> None:
             left = max(0.0, measure.seconds - trials.seconds)
@@ -204,8 +203,26 @@ def _templates(
     return first | {name: template_source(name) for name in READY_MADE} | dict(more)
 
 
-def _space(work: Work, split: Split, extractor: Extractor) -> Space:
+def _first(work: Work) -> Candidate:
+    """The prompt as it is now. What an untrained model is decoded with is named, since a prompt
+    file that does not name it leaves it out."""
+    extractor, name = work.extractor, next(iter(work.templates))
+    if extractor.is_trained or not _has_slots(extractor):
+        return Candidate(name)
+    settled = [extractor.settled(schema)[0].extractive for schema in work.schemas.values()]
+    return Candidate(name, extractive=bool(all(settled)))
+
+
+def _has_slots(extractor: Extractor) -> bool:
+    """Whether a search can hold values to what their fields, or their documents, allow."""
+    config = extractor.decoding
+    served = isinstance(extractor.model, RemoteModel)
+    return config.layout != "autoregressive" and config.constrain and not served
+
+
+def _space(work: Work, split: Split, first: Candidate) -> Space:
     """What can be tried with this model, the rows that show most first."""
+    extractor = work.extractor
     labels = {
         row: {name: canonical(label) for name, label in work.examples[row].attributes.items()}
         for row in work.shots
@@ -215,8 +232,8 @@ def _space(work: Work, split: Split, extractor: Extractor) -> Space:
         names = list(titles_of(compile_attributes(work.schemas[category])).values())
         pool[category] = coverage_order(rows, labels, names, SIZES[-1])[:MOST_SHOWN]
     config = extractor.decoding
-    served = isinstance(extractor.model, RemoteModel)
-    slots = config.layout != "autoregressive" and config.constrain and not served
+    slots = _has_slots(extractor)
+    copied = config.extractive if first.extractive is None else first.extractive
     nearest = config.documents == "isolated" and not extractor.model.refusal(
         replace(config, nearest_examples=NEAREST[0])
     )
@@ -233,7 +250,7 @@ def _space(work: Work, split: Split, extractor: Extractor) -> Space:
     return Space(
         pool,
         templates=tuple(work.templates),
-        extractive=(not config.extractive,) if slots else (),
+        extractive=(not copied,) if slots else (),
         contextual_calibration=(not config.contextual_calibration,) if slots and chosen else (),
         null_penalties=NULL_PENALTIES if slots else (),
         nearest=NEAREST if nearest else (),

@@ -174,6 +174,7 @@ class Search:
     def _challenge(self, candidates: Sequence[Candidate], *, strict: bool = False) -> bool:
         """Takes the best of these, if it is better than the best so far, and says whether.
 
+        strict: compares by the strict score, and takes none that surely loses by the protocol.
         Successive halving (Jamieson and Talwalkar, 2016): all are read on a part of the documents,
         and only the better half of those that are not hopeless there on the others.
         """
@@ -195,6 +196,8 @@ class Search:
         for one in left:
             found, before = (self._outcomes(which, self._all) for which in (one, self.best))
             better = better_share(before, found, strict=strict) >= LIKELY
+            if strict:  # which must not be bought with values that are annotated
+                better = better and better_share(found, before) < SURE
             self._told(one, found, strict=strict, better=better)
             if better:
                 self.best, is_changed = one, True

@@ -107,6 +107,7 @@ class Task:
         decoding = self.options.get("decoding")
         config = extractor.decoding if decoding is None else resolve_decoding(decoding)
         found = fingerprint.of_settings(config, extractor.calibration)
+        copied = {}
         for name, schema in named_schemas(self.schemas).items():
             own = settings_of(schema)
             format = self.options.get("format") or extractor.prompt.format
@@ -114,6 +115,10 @@ class Task:
             template = self.options.get("template") or extractor.named_template(schema)
             said = fingerprint.of_prompt(format, template or "verbatim")
             found[f"format {name}".strip()], found[f"template {name}".strip()] = said
+            settled, _ = extractor.settled(schema, config, self.options.get("template"))
+            copied[name] = settled.extractive
+        several = set(copied.values())
+        found["decoding extractive"] = several.pop() if len(several) == 1 else copied
         found["prompt"] = fingerprint.of_prompt_file(extractor.prompt)
         if isinstance(extractor.model, RemoteModel):
             return found | extractor.model.fingerprint()

@@ -82,6 +82,7 @@ def scorer(
         with _own_forward(model), torch.compiler.set_stance("force_eager"):
             if not made:  # not before the trainer has put the weights where they stay
                 made.append(Extractor(model, extractor.tokenizer, eos_ids=extractor.eos_ids))
+                made[0].is_trained = True  # as it will be where it is used
             (reader,) = made
             stream = reader.stream(
                 records,

@@ -6,7 +6,8 @@ import random
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -54,7 +55,7 @@ class TrainingResult:
     """steps: taken in all. held_out_loss: of the weights that were kept; None without such a part.
 
     trained, held_out: products. padding: share of all tokens in training. history: curves by step.
-    held_out_f1: as the loss.
+    held_out_f1: as the loss. merged_f1: of the weights that were written, if adapters were merged.
     """
 
     steps: int
@@ -64,6 +65,7 @@ class TrainingResult:
     held_out_f1: float | None
     padding: float
     history: History
+    merged_f1: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +175,10 @@ def run_training(
     sharded = trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled
     if sharded and settings.best_by == "f1":
         raise InputError("F1 is not measured where weights are sharded: choose them by their loss")
+    schemas = {name: item.schema for name, item in work.compiled.items()}
+    score = partial(scorer, work.extractor, parts[1], schemas, settings.decoding, **work.options)
     if held_out and not sharded:
-        schemas = {name: item.schema for name, item in work.compiled.items()}
-        trainer.f1 = scorer(work.extractor, parts[1], schemas, settings.decoding, **work.options)
+        trainer.f1 = score()
     padding = padding_share(schedule.batches)
     tell(
         f"training on {counted(trained, 'document')} of "
@@ -198,6 +201,8 @@ def run_training(
         history=history,
     )
     _save(trainer, tuned, work, out, settings)
+    if settings.merges and trainer.f1 is not None and trainer.is_world_process_zero():
+        outcome = replace(outcome, merged_f1=score()())
     if trainer.is_world_process_zero():
         seconds = round(time.monotonic() - started, 1)
         write_card(out, _card(work, described, outcome, seconds))
@@ -242,7 +247,7 @@ def _save(
         trainer.save_model(str(out / ADAPTER if settings.lora is not None else out))
     elif trainer.is_world_process_zero():
         model = tuned
-        if settings.lora is not None and settings.quantization is None:
+        if settings.merges:
             model = merge_lora(tuned, out / ADAPTER if settings.keep_adapter else None)
         if settings.bf16 and settings.quantization is None:
             round_weights(model, torch.bfloat16)
@@ -271,6 +276,7 @@ def _card(
         "steps": outcome.steps,
         "held_out_loss": outcome.held_out_loss,
         "held_out_f1": outcome.held_out_f1,
+        "merged_f1": outcome.merged_f1,
         "padding": round(outcome.padding, 4),
         "seconds": seconds,
         "history": list(outcome.history),

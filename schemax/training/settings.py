@@ -104,6 +104,11 @@ class TrainingSettings:
         return max(1, round(epochs * steps_per_epoch))
 
     @property
+    def merges(self) -> bool:
+        """Whether adapters become a part of the weights that are written."""
+        return self.lora is not None and self.quantization is None
+
+    @property
     def documents(self) -> int:
         """How many documents a row holds, at most."""
         stacked = self.decoding.documents == "stacked"
