@@ -70,7 +70,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """With SCHEMAX_ENGINES=1, where all engines are installed, a test that is skipped has failed."""
+    """With SCHEMAX_ENGINES=1, where all engines are there, a test that is skipped has failed."""
     report = yield
     if report.skipped and os.environ.get("SCHEMAX_ENGINES") == "1":
         report.outcome = "failed"
