@@ -1,10 +1,12 @@
 """Runs the code and the commands of a page, and shows whether they still write what the page shows.
 
-    python -m recipes.pages docs/typed.md [--write] [--beside FOLDER ...]
+    python -m recipes.pages docs/typed.md [--write] [--beside PLACE ...]
 
-runs the page's blocks from top to bottom in an empty folder, to which each FOLDER is copied. A
-block of ```text shows what the block of ```python or ```bash above has written. Without --write,
-the exit status is 1 if page and run differ; with --write, the page gets what was written.
+runs the page's blocks from top to bottom in an empty folder, to which each PLACE, a file or folder,
+is copied. A
+block of ```text shows what the block of ```python or ```bash above has written; a line `...` stands
+for lines that are left out. Without --write, the exit status is 1 if page and run differ; with
+--write, the page gets what was written.
 
 Above an output that another machine or another moment changes stands `<!-- not compared: WHY -->`.
 Models of the Hub and CUDA devices become the embedded model on a CPU; nothing else is changed.
@@ -111,7 +113,7 @@ class Output:
 
     @property
     def is_current(self) -> bool:
-        return not self.is_compared or self.shown == self.written
+        return not self.is_compared or _as_pattern(self.shown).fullmatch(self.written) is not None
 
 
 def outputs(page: str) -> Iterator[Output]:
@@ -138,11 +140,20 @@ def outputs(page: str) -> Iterator[Output]:
 
 
 def rewritten(page: str, found: list[Output]) -> str:
-    """The page's text with what was written in the place of what it shows."""
+    """The page's text with what was written in the place of what is no longer current."""
     text = (ROOT / page).read_text("utf-8")
     for output in reversed(found):
-        text = text[: output.start] + output.written + text[output.end :]
+        if not output.is_current or not output.is_compared:
+            text = text[: output.start] + output.written + text[output.end :]
     return text
+
+
+def _as_pattern(shown: str) -> re.Pattern[str]:
+    """What is shown, with any lines in the place of a line `...`."""
+    lines = shown.splitlines(keepends=True)
+    return re.compile(
+        "".join("(?:.*\n)*" if line == "...\n" else re.escape(line) for line in lines)
+    )
 
 
 def _taken_for_granted(page: str) -> dict[str, Any]:
@@ -204,13 +215,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("page", help="such as docs/typed.md, below the checkout")
     parser.add_argument("--write", action="store_true", help="put into the page what was written")
-    parser.add_argument("--beside", type=Path, action="append", default=[], metavar="FOLDER")
+    parser.add_argument("--beside", type=Path, action="append", default=[], metavar="PLACE")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    beside = [folder.resolve() for folder in options.beside]
+    beside = [place.resolve() for place in options.beside]
     with TemporaryDirectory() as folder, chdir(folder):
         for one in beside:
-            shutil.copytree(one, one.name)
+            (shutil.copytree if one.is_dir() else shutil.copy)(one, one.name)
         found = list(outputs(options.page))
     stale = [output for output in found if not output.is_current]
     for output in stale:

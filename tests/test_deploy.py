@@ -18,7 +18,7 @@ import typer
 from command_line import jsonl
 from conftest import tiny_model
 from ruamel.yaml import YAML
-from serving import served
+from serving import ALLOCATOR, served
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
@@ -71,6 +71,7 @@ DOCKERFILE = dockerfile()
 COMPOSE = only(documents("docker-compose.yml"))
 SERVE = container("Deployment", "kubernetes-serve.yaml")
 EXTRACT = container("Job", "kubernetes-extract.yaml")
+UNIT = (FILES / "schemax.service").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def url(codec: Any, backend: Any) -> Iterator[str]:
 def unit() -> configparser.ConfigParser:
     made = configparser.ConfigParser(strict=False, interpolation=None)
     made.optionxform = str  # type: ignore[assignment,method-assign]
-    made.read(FILES / "schemax.service")
+    made.read_string(UNIT)
     return made
 
 
@@ -120,11 +121,31 @@ def test_whoever_stops_a_server_waits_until_requests_have_ended() -> None:
     assert most > grace + SERVE["lifecycle"]["preStop"]["sleep"]["seconds"]
 
 
+def environments() -> dict[str, dict[str, str]]:
+    """What each file that starts a server sets."""
+    pairs = " ".join(DOCKERFILE["ENV"]).split()
+    # An instruction `Environment` may stand several times, of which configparser keeps the last.
+    lines = re.findall(r"^Environment=(.*)$", UNIT, re.MULTILINE)
+    return {
+        "Dockerfile": dict(pair.split("=", 1) for pair in pairs),
+        "docker-compose.yml": COMPOSE["services"]["schemax"]["environment"],
+        "kubernetes-serve.yaml": {one["name"]: one.get("value", "") for one in SERVE["env"]},
+        "schemax.service": dict(pair.split("=", 1) for pair in " ".join(lines).split()),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(environments()))
+def test_freed_memory_goes_back_as_in_the_load_test(name: str) -> None:
+    set_by_page = dict(re.findall(r"\b(MALLOC_\w+)=(\d+)", PAGE))
+    assert set_by_page == ALLOCATOR
+    assert ALLOCATOR.items() <= environments()[name].items()
+
+
 def test_the_image_runs_without_root_and_holds_no_key() -> None:
     assert int(only(DOCKERFILE["USER"])) > 0
     assert only(DOCKERFILE["EXPOSE"]) == "8000"
     assert json.loads(only(DOCKERFILE["ENTRYPOINT"])) == ["schemax"]
-    assert "SCHEMAX_MODEL=/model" in only(DOCKERFILE["ENV"]).split()
+    assert environments()["Dockerfile"]["SCHEMAX_MODEL"] == "/model"
     assert json.loads(only(DOCKERFILE["VOLUME"])) == ["/model"]
     assert "API_KEY" not in (FILES / "Dockerfile").read_text("utf-8")
     assert COMPOSE["services"]["schemax"]["volumes"][0].endswith(":/model:ro")
@@ -194,8 +215,11 @@ def test_what_compose_mounts_exists() -> None:
 
 def series() -> dict[str, set[str]]:
     """Of every name that Prometheus stores, its labels."""
-    known = Metrics(lambda: 0).registry._names_to_collectors
-    return {name: {*metric._labelnames, "le", "instance"} for name, metric in known.items()}
+    registry = Metrics(lambda: 0).registry
+    known = registry._names_to_collectors
+    labels = {one.name: () for one in registry.collect()}  # the process's are made when asked for
+    labels |= {name: metric._labelnames for name, metric in known.items()}
+    return {name: {*found, "le", "instance"} for name, found in labels.items()}
 
 
 def test_the_dashboard_shows_figures_that_there_are() -> None:
@@ -203,7 +227,7 @@ def test_the_dashboard_shows_figures_that_there_are() -> None:
     known, shown = series(), set()
     for target in [target for panel in board["panels"] for target in panel["targets"]]:
         said = target["expr"]
-        names = set(re.findall(r"schemax_\w+", said))
+        names = set(re.findall(r"(?:schemax|process)_\w+", said))
         used = {
             *re.findall(r"\{(\w+)=", said),
             *re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]),
@@ -213,8 +237,9 @@ def test_the_dashboard_shows_figures_that_there_are() -> None:
         assert all(used <= known[name] for name in names), said
         shown |= names
     families = {one.name for one in Metrics(lambda: 0).registry.collect()}
-    own = {name for name in families if name.startswith("schemax_")}  # beside the process's
-    assert {name.removesuffix("_total").removesuffix("_bucket") for name in shown} == own
+    own = {name for name in families if name.startswith("schemax_")}
+    found = {name.removesuffix("_total").removesuffix("_bucket") for name in shown}
+    assert found == own | {"process_resident_memory_bytes"}
 
 
 def filled(arguments: list[str], shard: int) -> list[str]:

@@ -49,7 +49,8 @@ def test_facts_about_the_model(codec: TextCodec) -> None:
     assert facts["attention backend"].startswith("eager")
     assert "MiB" in facts["memory per document"]
     assert "read as text" in facts["special tokens in text"]
-    assert facts["processor"].startswith("products in bfloat16 take ")
+    assert "products in bfloat16 take " in facts["processor"]
+    assert facts["dtype auto"] == "float32: exact; the model's schemax.json names no other"
 
 
 def test_models_that_fork(codec: TextCodec) -> None:

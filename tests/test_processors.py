@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from schemax import processors
-from schemax.diagnosis.checks import thread_check
+from schemax.diagnosis import checks
+from schemax.diagnosis.checks import processor_checks, thread_check
+from schemax.runtime.loading import precision
 
 
 @pytest.fixture
@@ -96,3 +98,52 @@ def test_the_doctor_says_when_others_are_busy(monkeypatch: pytest.MonkeyPatch) -
     assert "OMP_NUM_THREADS=1 may be faster" in thread_check().found
     monkeypatch.setattr("schemax.diagnosis.checks.usable_processors", lambda: 2)
     assert "set OMP_NUM_THREADS=2" in thread_check().found
+
+
+@pytest.mark.parametrize(
+    ("speedup", "trained", "expected"),
+    [
+        (
+            2.5,
+            "bfloat16",
+            "bfloat16: the model's schemax.json names it, and its products take 0.4 of",
+        ),
+        (
+            0.5,
+            "bfloat16",
+            "float32: products in bfloat16, which the model's schemax.json names, gain",
+        ),
+        (2.5, None, "float32: exact; "),
+    ],
+)
+def test_the_doctor_says_which_dtype_is_taken_and_why(
+    monkeypatch: pytest.MonkeyPatch, speedup: float, trained: str | None, expected: str
+) -> None:
+    monkeypatch.setattr(precision, "bfloat16_speedup", lambda: speedup)
+    monkeypatch.setattr(checks, "bfloat16_speedup", lambda: speedup)
+    known = {"architecture": "x86_64", "avx2": True, "avx512_f": True, "avx512_vnni": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    processor, dtype = processor_checks(trained)
+    assert processor.found == (
+        "AVX2, AVX-512, VNNI; no AVX512-BF16, no AMX; "
+        f"products in bfloat16 take {1 / speedup:.2g} of the time of float32"
+    )
+    assert dtype.found.startswith(expected)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert next(processor_checks(trained)).found.endswith("; held to ONEDNN_MAX_CPU_ISA=AVX2")
+    known["architecture"] = "aarch64"
+    assert next(processor_checks(trained)).found.startswith("products in bfloat16")
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="needs Linux")
+def test_instructions_are_those_of_the_processor() -> None:
+    flags = set(Path("/proc/cpuinfo").read_text().split())
+    found = precision.instructions()
+    if not found:
+        pytest.skip("torch does not tell")
+    assert found["AVX2"] is ("avx2" in flags)
+    assert found["AVX-512"] is ("avx512f" in flags)
+    assert found["VNNI"] is bool({"avx512_vnni", "avx_vnni"} & flags)
+    assert found["AVX512-BF16"] is ("avx512_bf16" in flags)
+    assert found["AMX"] is ("amx_tile" in flags)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from command_line import jsonl, refused, rows
+from published_files import write_oa_mine
 from typer.testing import CliRunner
 
 from schemax.cli import app
@@ -151,17 +152,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
 
 def test_the_published_files_of_oa_mine(data: Path, tmp_path: Path) -> None:
     """Written as ExtractGPT writes them, the development data are its files, byte for byte."""
-    for split, stem in (("train", "train"), ("train_small", "train_0.2"), ("test", "test")):
-        found = rows((data / f"oa_mine.{split}.jsonl").read_text("utf-8"))
-        lines = [
-            {
-                "input": row["text"],
-                "category": row["category"],
-                "target_scores": {name: {value: 1} for name, value in row["attributes"].items()},
-            }
-            for row in found
-        ]
-        jsonl(tmp_path / f"{stem}.jsonl", lines)
+    write_oa_mine(data, tmp_path)
     about = write_dataset("oa-mine", str(tmp_path), tmp_path / "out")
     assert about["split_by"] == "ExtractGPT, the split of the paper"
     assert about["splits"] == {"train": 1452, "train_small": 286, "test": 491}

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from serving import ALLOCATOR
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
@@ -162,8 +163,7 @@ def test_a_crowd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         port = taken.getsockname()[1]
     command = [sys.executable, "-m", "schemax", "serve", "--port", str(port), "--max-queue", "150"]
     log = tmp_path / "log"
-    # Freed memory goes back to the system at once, so that what grows is in use.
-    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "2"}
+    environment = os.environ | ALLOCATOR
     with log.open("wb") as said:
         process = subprocess.Popen(command, stderr=said, stdout=said, env=environment)
     address = f"http://127.0.0.1:{port}"

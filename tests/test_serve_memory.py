@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from serving import ALLOCATOR
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
@@ -50,8 +51,7 @@ def schema(number: int) -> dict[str, Any]:
 @contextmanager
 def server() -> Iterator[tuple[str, int]]:
     """The address and the process of `schemax serve`."""
-    # Freed memory goes back to the system at once, so that what grows is in use.
-    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "2"}
+    environment = os.environ | ALLOCATOR
     command = [sys.executable, "-m", "schemax", "serve", "--port", "0"]
     with TemporaryDirectory() as folder:
         log = Path(folder, "log")

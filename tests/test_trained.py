@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from schemax.compiler.prompt import template_source
 from schemax.config import PRESETS, decoding_name, resolve_decoding
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
-from schemax.runtime.loading import load
+from schemax.runtime.loading import load, precision
 from schemax.trained import FILE, TrainedWith, read_trained, write_trained
 
 SHOP = '''
@@ -151,7 +150,7 @@ def test_a_broken_file_is_named(folder: Path, tmp_path: Path, written: str) -> N
 def test_bfloat16_where_the_processor_is_fast(
     folder: Path, monkeypatch: pytest.MonkeyPatch, speedup: float, taken: torch.dtype
 ) -> None:
-    monkeypatch.setattr(sys.modules[load.__module__], "bfloat16_speedup", lambda: speedup)
+    monkeypatch.setattr(precision, "bfloat16_speedup", lambda: speedup)
     assert read_dtype(folder) == torch.float32
     write_trained(TrainedWith(dtype="bfloat16"), folder)
     assert read_dtype(folder) == taken

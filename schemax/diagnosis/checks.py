@@ -17,6 +17,7 @@ from schemax.diagnosis.report import Check
 from schemax.processors import usable_processors
 from schemax.runtime.fork import ForkModel
 from schemax.runtime.limits import free_bytes
+from schemax.runtime.loading.precision import automatic_dtype, bfloat16_speedup, instructions
 from schemax.runtime.model import DecoderModel
 
 FORMATS = ("json", "yaml", "xml")
@@ -116,12 +117,19 @@ def thread_check() -> Check:
     return Check("threads", found)
 
 
-def processor_check() -> Check:
-    """Whether the processor computes faster in bfloat16, by a product that is timed."""
-    from schemax.runtime.loading.precision import WORTH_IT, bfloat16_speedup
+def processor_checks(trained: str | None) -> Iterator[Check]:
+    """The processor's instructions, its speed in bfloat16, and the dtype that "auto" takes for it.
 
-    speedup = bfloat16_speedup()
-    found = f"products in bfloat16 take {1 / speedup:.2g} of the time of float32"
-    if speedup > WORTH_IT:
-        found += "; dtype='bfloat16' is faster, and rounds"
-    return Check("processor", found)
+    trained: the dtype that the model's schemax.json names.
+    """
+    had = instructions()
+    found = [
+        ", ".join(name for name, there in had.items() if there),
+        ", ".join(f"no {name}" for name, there in had.items() if not there),
+        f"products in bfloat16 take {1 / bfloat16_speedup():.2g} of the time of float32",
+    ]
+    if limit := os.environ.get("ONEDNN_MAX_CPU_ISA"):
+        found.append(f"held to ONEDNN_MAX_CPU_ISA={limit}")
+    yield Check("processor", "; ".join(filter(None, found)))
+    taken, why = automatic_dtype(trained)
+    yield Check("dtype auto", f"{str(taken).removeprefix('torch.')}: {why}")

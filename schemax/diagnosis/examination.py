@@ -10,6 +10,7 @@ from schemax.diagnosis.report import Check, Diagnosis
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
 from schemax.servers.remote import RemoteModel
+from schemax.trained import TrainedWith
 
 if TYPE_CHECKING:
     from schemax.runtime.fork import ForkModel
@@ -32,12 +33,12 @@ def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
     if isinstance(model, Extractor):
         if isinstance(model.model, RemoteModel):
             raise ModelError(f"{model.model.name} is run by a server, which keeps its logits")
-        return _diagnose(model.model, model.tokenizer, model.model.name)
+        return _diagnose(model.model, model.tokenizer, model.model.name, {}, model.trained)
     name = str(model) if isinstance(model, (str, Path)) else type(model).__name__
-    dtype = None
+    dtype, trained = None, TrainedWith()
     if isinstance(model, (str, Path)):
         loaded = load(model, **loading)
-        model, tokenizer = loaded.model, tokenizer or loaded.tokenizer
+        model, tokenizer, trained = loaded.model, tokenizer or loaded.tokenizer, loaded.trained
         dtype = _widen(model)
     elif tokenizer is None:
         raise ModelError(f"{name} is given without its tokenizer; pass tokenizer=")
@@ -46,19 +47,21 @@ def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
     except ModelError as error:
         return Diagnosis(name, False, tuple(_architecture(model)), problems=(str(error),))
     given = {key: value for key, value in loading.items() if value not in (None, "auto")}
-    return _diagnose(prepared, tokenizer, name, {**given, **({"dtype": dtype} if dtype else {})})
+    given |= {"dtype": dtype} if dtype else {}
+    return _diagnose(prepared, tokenizer, name, given, trained)
 
 
 def _diagnose(
     model: DecoderModel | ForkModel,
     tokenizer: Any,
     name: str,
-    given: Mapping[str, Any] | None = None,
+    given: Mapping[str, Any],
+    trained: TrainedWith,
 ) -> Diagnosis:
     from schemax.diagnosis.agreement import agreements
     from schemax.diagnosis.checks import (
         memory_checks,
-        processor_check,
+        processor_checks,
         thread_check,
         tokenizer_checks,
         well_suited_formats,
@@ -73,7 +76,7 @@ def _diagnose(
         return Diagnosis(name, False, tuple(facts), problems=(str(error),))
     facts += memory_checks(model)
     if model.device.type == "cpu":
-        facts += [processor_check(), thread_check()]
+        facts += [*processor_checks(trained.dtype), thread_check()]
     problems = [
         f"{item.name}: {item.tokens - item.agreeing} of {item.tokens} tokens are not the oracle's, "
         f"and logits differ by {item.difference:.1e} of their spread; do not use it"
@@ -91,7 +94,7 @@ def _diagnose(
             "dtype": str(model.dtype).removeprefix("torch."),
             "device": model.device.type,
             "attn_implementation": model.config._attn_implementation,
-            **(given or {}),
+            **given,
         }
         if "device_map" in recommended:
             del recommended["device"]

@@ -19,7 +19,7 @@ from schemax.runtime.loading.adapters import put_adapter
 from schemax.runtime.loading.files import find_file
 from schemax.runtime.loading.gguf_file import gguf_tokenizer, gguf_weights, is_gguf
 from schemax.runtime.loading.hub_kernels import guard_hub_kernels
-from schemax.runtime.loading.precision import WORTH_IT, bfloat16_speedup
+from schemax.runtime.loading.precision import automatic_dtype
 from schemax.runtime.loading.quantization import DeviceMap, Quantization, placement
 from schemax.runtime.loading.refusals import NOT_FOUND, brief, refusing, some
 from schemax.runtime.loading.sources import Source, find_source, load_config
@@ -187,8 +187,7 @@ def _pick_dtype(
         return dtype
     if dtype == "auto":
         if device.type == "cpu":
-            narrow = trained.dtype == "bfloat16" and bfloat16_speedup() > WORTH_IT
-            return torch.bfloat16 if narrow else torch.float32
+            return automatic_dtype(trained.dtype)[0]
         own: torch.dtype | None = getattr(config, "dtype", None)
         return own or torch.float32
     found = getattr(torch, dtype, None)

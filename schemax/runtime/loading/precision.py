@@ -1,4 +1,4 @@
-"""How fast this processor computes in bfloat16, by which "auto" and the doctor go."""
+"""What this processor computes fast, and the dtype that "auto" takes for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,45 @@ import torch
 
 # Below this, the rounding is not worth it. Processors without instructions for bfloat16 (AMX,
 # AVX512-BF16, Arm's BF16) lie below 1, those with them above 1.7.
-WORTH_IT = 1.3
+_WORTH_IT = 1.3
+
+# Instructions that products of matrices are computed with, by the names that torch has for them.
+_INSTRUCTIONS = {
+    "AVX2": ("avx2",),
+    "AVX-512": ("avx512_f",),
+    "VNNI": ("avx512_vnni", "avx_vnni"),
+    "AVX512-BF16": ("avx512_bf16",),
+    "AMX": ("amx_tile",),
+}
+
+
+def instructions() -> dict[str, bool]:
+    """Instructions, and whether this processor has them; none where torch does not tell."""
+    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    if known.get("architecture") != "x86_64":
+        return {}
+    return {
+        name: any(known.get(flag, False) for flag in flags) for name, flags in _INSTRUCTIONS.items()
+    }
+
+
+def automatic_dtype(trained: str | None) -> tuple[torch.dtype, str]:
+    """The dtype of a model on this processor, and why.
+
+    trained: the dtype that the model's schemax.json names; see `TrainedWith`.
+    """
+    if trained is None:
+        return torch.float32, "exact; the model's schemax.json names no other"
+    speedup = bfloat16_speedup()
+    found = (
+        f"the model's schemax.json names it, and its products take {1 / speedup:.2g} of the time"
+    )
+    if speedup > _WORTH_IT:
+        return torch.bfloat16, found
+    return (
+        torch.float32,
+        f"products in {trained}, which the model's schemax.json names, gain nothing",
+    )
 
 
 @cache
