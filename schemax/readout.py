@@ -195,11 +195,9 @@ def _slot_text(
     confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
     alternatives: dict[Any, float] = {}
     if (choices := kind.choices) is not None:
-        codec = compiled.codec
-        alternatives = distribution(
-            choices.values, choices.begun_by, tree_of(slot), codec.token_bytes
-        )
-        chosen = choices.begun_by(codec.decode_bytes(slot.ids))
+        left_behind = partial(choices.left_behind, compiled.codec)
+        alternatives = distribution(choices.values, left_behind, tree_of(slot))
+        chosen = choices.left_by(compiled.codec, slot.ids)
         if len(chosen) == 1:
             # Over all ways to cut it into tokens, not just the one that was written.
             confidence = probability = alternatives[chosen[0]]
