@@ -288,37 +288,23 @@ class SlotTable:
         return (*self.specs[slot].begun, *self.written[slot, : self.step[slot]].tolist())
 
     def outputs(self, slots: Ints) -> list[SlotOutput]:
-        """What (n,) slots wrote that are done."""
-        if not len(slots):
-            return []
-        step = self.step[slots]
-        width = int(step.max())
-        rows = zip(
-            slots.tolist(),
-            step.tolist(),
-            self.written[slots, :width].tolist(),
-            self.logprobs[slots, :width].tolist(),
-            self._reason[slots].tolist(),
-            self.null_logprobs[slots].tolist(),
-            self.legal_logprobs[slots].tolist(),
-            self.passes[slots].tolist(),
-            strict=True,
+        """The outputs of (n,) slots that are done."""
+        return [self._output(slot) for slot in slots.tolist()]
+
+    def _output(self, slot: int) -> SlotOutput:
+        # Number by number, since most calls are for one slot: a branch of another one.
+        length, begun = self.step.item(slot), self.specs[slot].begun
+        null = self.null_logprobs.item(slot)
+        first, whole = self.legal_logprobs[slot].tolist()
+        return SlotOutput(
+            ids=(*begun, *self.written[slot, :length].tolist()),
+            finish_reason=REASONS[self._reason.item(slot)],
+            logprobs=(*[0.0] * len(begun), *self.logprobs[slot, :length].tolist()),
+            null_logprob=None if isnan(null) else null,
+            legal_logprobs=(first, whole),
+            alternatives=tuple(self.alternatives.get(slot, ())),
+            passes=self.passes.item(slot),
         )
-        outputs = []
-        for slot, length, ids, logprobs, reason, null, legal, passes in rows:
-            begun = self.specs[slot].begun
-            outputs.append(
-                SlotOutput(
-                    ids=(*begun, *ids[:length]),
-                    finish_reason=REASONS[reason],
-                    logprobs=(*[0.0] * len(begun), *logprobs[:length]),
-                    null_logprob=None if isnan(null) else null,
-                    legal_logprobs=(legal[0], legal[1]),
-                    alternatives=tuple(self.alternatives.get(slot, ())),
-                    passes=passes,
-                )
-            )
-        return outputs
 
 
 _PLACES = {name: place for place, name in enumerate(COLUMNS)}
