@@ -81,7 +81,7 @@ def choices_of(
     output_format: OutputFormat,
     config: DecodingConfig,
 ) -> Choices:
-    """Of an attribute that has any: Python values, and None for null."""
+    """The choices of an attribute that has any: Python values, and None for null."""
     attribute = attributes[place]
     values = attribute.choice_values if attribute.kind == "enum" else (True, False)
     pairs = [(value, value) for value in values]
@@ -111,13 +111,13 @@ def as_text(attribute: Attribute) -> Attribute | None:
 
 
 def named_choices(attribute: Attribute) -> NamedChoices:
-    """What recognizes the choices of an attribute in texts."""
+    """Recognizes the choices of an attribute in texts."""
     return NamedChoices(dict(zip(attribute.choices, attribute.choice_values, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branches:
-    """What a slot with choices could have written instead; see `tokens.Branching`.
+    """The values that a slot with choices could have written instead; see `tokens.Branching`.
 
     least: branches that are less probable are not worth their cost. key: of the slot.
     as_text: the same slot, held to no choices; None where literals alone are taken.

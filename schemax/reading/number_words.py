@@ -58,7 +58,7 @@ def in_digits(text: str) -> str:
 
 @lru_cache(maxsize=16_384)
 def _languages_of(word: str) -> tuple[bool, ...]:
-    """Whether each language writes numbers with a word."""
+    """Tells whether each language writes numbers with a word."""
     return tuple(
         language.has(word) and word not in language.joins for language in number_languages()
     )
@@ -123,7 +123,7 @@ def _is_phrase(words: _Placed, first: int, last: int, language: NumberLanguage) 
 
 
 def _joined(text: str, words: _Placed, at: int) -> bool:
-    """Whether nothing stands between a word and the next one but a space, a comma or a hyphen."""
+    """Tells if nothing stands between a word and the next one but a space, a comma or a hyphen."""
     return _GAP.fullmatch(text[words[at][0][1] : words[at + 1][0][0]]) is not None
 
 

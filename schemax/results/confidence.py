@@ -15,7 +15,7 @@ from schemax.tokens import SlotOutput
 
 Ids: TypeAlias = tuple[int, ...]
 Tree: TypeAlias = Mapping[Ids, tuple[Sequence[int], Sequence[float]]]
-"""What was written -> the tokens that could come next, and their probabilities."""
+"""Written tokens -> the tokens that could come next, and their probabilities."""
 
 
 def mean_probability(logprobs: Sequence[float]) -> float:
