@@ -2,7 +2,8 @@
 
 torch takes a thread for every processor of the machine, whatever a container allows, and each one
 spins while it waits for the others. Beside busy neighbours, all of them then wait for whichever
-thread is not running: passes take many times as long as on one thread.
+thread is not running: passes take many times as long as on one thread. Threads that sleep at once
+lose time on a machine of their own, since waking takes longer than a small model's operations.
 """
 
 from __future__ import annotations
@@ -17,8 +18,13 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
 
 
+# Rounds of a loop, about ten microseconds, before a thread of GNU's OpenMP sleeps; the others, of
+# LLVM and Intel, sleep at once.
+_SPINS = "1000"
+
+
 def usable_processors() -> int:
-    """Those that this process may run on, and no more than its container may keep busy."""
+    """Counts the processors that this process may run on, no more than its container's share."""
     affinity = getattr(os, "sched_getaffinity", None)
     count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     quota = _quota()
@@ -26,12 +32,14 @@ def usable_processors() -> int:
 
 
 def share_processors() -> None:
-    """Has threads that wait sleep, and torch take no more of them than there are processors for.
+    """Has threads that wait spin for a moment and then sleep, and torch take no more threads than
+    there are processors for.
 
     To be called before torch is imported; settings of the environment are left as they are.
     """
     if not any(name in os.environ for name in WAITING):
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        os.environ["GOMP_SPINCOUNT"] = _SPINS
     if _quota() is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(usable_processors()))
 

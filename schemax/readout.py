@@ -1,4 +1,4 @@
-"""What the runtime wrote for a document, read as the schema says."""
+"""The runtime's output for a document, read as the schema says."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def read_out(
 
 @lru_cache(maxsize=128)
 def prompt_of(compiled: CompiledSchema) -> str:
-    """What is read before documents, examples included."""
+    """The text that a model reads before a document, examples included."""
     return compiled.codec.decode_bytes(compiled.instruction).decode("utf-8", "replace")
 
 
@@ -114,7 +114,7 @@ def review(
     calibration: Calibration,
     outputs: Sequence[SlotOutput],
 ) -> dict[tuple[str, ...], str]:
-    """What is said of values that are refused; see `compiler.waves.Review`."""
+    """The reasons why values are refused; see `compiler.waves.Review`."""
     return _refusals(document, compiled, _slot_texts(outputs, compiled, calibration))
 
 
@@ -135,7 +135,7 @@ def _slot_texts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kind:
-    """What is known of a slot before a document is read.
+    """A kind of slot, as far as it is known before a document is read.
 
     choices: of an attribute that has any, where decoding keeps to them.
     branches: of such an attribute, the slots that follow it.
@@ -160,7 +160,7 @@ def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
 
 
 def _is_loop(slot: SlotOutput, complete: bool) -> bool:
-    """Whether a value that was cut off only repeats itself in the end."""
+    """Tells whether a value that was cut off only repeats itself in the end."""
     is_cut = slot.finish_reason == "length" and not complete
     return is_cut and run_at_end(slot.ids) is not None
 
@@ -195,11 +195,9 @@ def _slot_text(
     confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
     alternatives: dict[Any, float] = {}
     if (choices := kind.choices) is not None:
-        codec = compiled.codec
-        alternatives = distribution(
-            choices.values, choices.begun_by, tree_of(slot), codec.token_bytes
-        )
-        chosen = choices.begun_by(codec.decode_bytes(slot.ids))
+        left_behind = partial(choices.left_behind, compiled.codec)
+        alternatives = distribution(choices.values, left_behind, tree_of(slot))
+        chosen = choices.left_by(compiled.codec, slot.ids)
         if len(chosen) == 1:
             # Over all ways to cut it into tokens, not just the one that was written.
             confidence = probability = alternatives[chosen[0]]
@@ -257,7 +255,7 @@ def _of_beams(slot: SlotOutput, kind: _Kind, compiled: CompiledSchema) -> dict[A
 
 
 def _num_items(raw: str, output_format: OutputFormat) -> int:
-    """Of a list that is written as one literal; 1 of what cannot be read."""
+    """Counts the items of a list that is one literal; 1 where it cannot be read."""
     try:
         items = output_format.unescape(raw, is_list=True)
     except Exception:  # cut off; and a format may be the user's own

@@ -17,6 +17,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,10 @@ def outputs(case: Case, extractors: Extractors) -> list[dict[str, Any]]:
     """What is frozen of each document of a case, in order."""
     options: dict[str, Any] = {}
     if case.model != "chat":  # which keeps to one way
-        options = {"decoding": case.decoding, "format": case.format}
+        # Texts of models that schemax did not train are bound by default, which hides their tokens.
+        is_free = case.decoding.extractive is None and case.model != "embedded"
+        decoding = replace(case.decoding, extractive=False) if is_free else case.decoding
+        options = {"decoding": decoding, "format": case.format}
     options["examples"] = EXAMPLES if case.is_shown_examples else ()
     found = decoded(extractors[case.model], case.texts, case.schema, **options)
     return [

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from math import exp, log
 from pathlib import Path
 from typing import Any, Literal
@@ -208,7 +209,8 @@ def test_alternatives_of_items_by_brute_force(extractor: Extractor) -> None:
 
 
 def distribution_of(compiled: CompiledSchema, choices: Any, slot: SlotOutput) -> dict[Any, float]:
-    return distribution(choices.values, choices.begun_by, tree_of(slot), compiled.codec.token_bytes)
+    left_behind = partial(choices.left_behind, compiled.codec)
+    return distribution(choices.values, left_behind, tree_of(slot))
 
 
 def all_branches(slot: SlotOutput) -> Iterator[SlotOutput]:
@@ -327,7 +329,7 @@ def test_probabilities_are_those_of_the_logits(codec: TextCodec) -> None:
         chosen = sampler.choose(logits, slots)
         assert chosen.logprobs[0] == pytest.approx(log(max(likely.values())), abs=1e-5)
         assert np.isnan(chosen.null_logprobs[0])
-        table.write(slots, *chosen)
+        table.write(slots, *chosen[:4])
         sampler.grammars.settle(slots, chosen.ids)
         ids += chosen.ids.tolist()
     (slot,) = table.outputs(slots)

@@ -36,6 +36,7 @@ def test_a_container_s_share_bounds_the_threads(
     machine = len(os.sched_getaffinity(0))
     assert processors.usable_processors() == min(expected or machine, machine)
     processors.share_processors()
+    assert os.environ["GOMP_SPINCOUNT"] == "1000"
     assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
     threads = os.environ.get("OMP_NUM_THREADS")
     assert threads == (None if expected is None else str(min(expected, machine)))
@@ -59,26 +60,27 @@ def test_what_the_environment_sets_stays(
 @pytest.mark.parametrize(
     ("first", "expected"),
     [
-        ("import schemax.runtime.model", "PASSIVE"),
+        ("import schemax.runtime.model", "1000"),
         ("import torch, schemax.runtime.model", "None"),
     ],
 )
 def test_a_library_sets_it_only_before_torch_is_imported(first: str, expected: str) -> None:
     """torch reads the environment when it is imported, and never again."""
-    assert _printed(f"{first}\nprint(os.environ.get('OMP_WAIT_POLICY'))") == [expected]
+    assert _printed(f"{first}\nprint(os.environ.get('GOMP_SPINCOUNT'))") == [expected]
 
 
 def test_the_command_sets_it_before_torch_is_imported() -> None:
     code = (
         "import schemax.cli as cli\n"
-        "cli.app = lambda: print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)\n"
+        "cli.app = lambda: print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules)\n"
         "cli.main()\n"
     )
-    assert _printed(code) == ["PASSIVE", "False"]
+    assert _printed(code) == ["1000", "False"]
 
 
 def _printed(code: str) -> list[str]:
-    environment = {name: value for name, value in os.environ.items() if "OMP_WAIT" not in name}
+    chosen = processors.WAITING
+    environment = {name: value for name, value in os.environ.items() if name not in chosen}
     environment["PYTHONPATH"] = str(Path(processors.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", f"import os, sys\n{code}"],

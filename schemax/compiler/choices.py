@@ -10,13 +10,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import log
 from typing import Any
 
 from schemax.attributes import Attribute
 from schemax.compiler.grammars import may_be_null
 from schemax.compiler.slot_specs import TokenGrammar, slot_tails
+from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
 from schemax.reading.booleans import spellings
@@ -41,6 +42,12 @@ class Choices:
         self._values = [texts[text] for text in self.texts]
         self.values = tuple(dict.fromkeys(texts.values()))
         self.begun_by = lru_cache(maxsize=65_536)(self._begun_by)
+        self.left_by = lru_cache(maxsize=65_536)(self._left_by)
+        self.left_behind = lru_cache(maxsize=4096)(partial(_Left, self))
+
+    def _left_by(self, codec: TextCodec, ids: Ids) -> tuple[Any, ...]:
+        """The choices that these tokens leave; see `begun_by`."""
+        return self.begun_by(codec.decode_bytes(ids))
 
     def _begun_by(self, written: bytes) -> tuple[Any, ...]:
         """The choices of all texts that begin like this, or that this goes beyond."""
@@ -57,13 +64,24 @@ class Choices:
         return tuple(dict.fromkeys(values))
 
 
+class _Left(dict[int, tuple[Any, ...]]):
+    """Token -> the choices that it leaves behind those that are written, found when asked for."""
+
+    def __init__(self, choices: Choices, codec: TextCodec, written: Ids) -> None:
+        self._choices, self._codec, self._written = choices, codec, written
+
+    def __missing__(self, token: int) -> tuple[Any, ...]:
+        self[token] = found = self._choices.left_by(self._codec, (*self._written, token))
+        return found
+
+
 def choices_of(
     attributes: Sequence[Attribute],
     place: int,
     output_format: OutputFormat,
     config: DecodingConfig,
 ) -> Choices:
-    """Of an attribute that has any: Python values, and None for null."""
+    """The choices of an attribute that has any: Python values, and None for null."""
     attribute = attributes[place]
     values = attribute.choice_values if attribute.kind == "enum" else (True, False)
     pairs = [(value, value) for value in values]
@@ -93,7 +111,7 @@ def free_text_of(attribute: Attribute) -> Attribute | None:
 
 
 def named_choices(attribute: Attribute) -> NamedChoices:
-    """What recognizes the choices of an attribute in texts."""
+    """Recognizes the choices of an attribute in texts."""
     return NamedChoices(dict(zip(attribute.choices, attribute.choice_values, strict=True)))
 
 
@@ -142,25 +160,31 @@ class Branches:
 
     def _branches(self, output: SlotOutput) -> Iterator[ChildSlot]:
         """A slot for every token that was not taken and is probable enough."""
-        reached = 1.0
+        reached, least = 1.0, max(self.least, _LEAST)
         for step in output.alternatives:
             before, taken = output.ids[: step.step], output.ids[step.step]
             onward = 0.0
             for token, probability in zip(step.ids, step.probabilities, strict=True):
                 if token == taken:
                     onward = probability
-                elif reached * probability >= max(self.least, _LEAST):
+                elif reached * probability >= least:
                     begun = _begun(self.choices, self.grammar, (*before, token))
                     if begun:
-                        # Its own branches' probabilities are relative to its own.
-                        least = self.least / (reached * probability)
-                        inner = replace(self, least=least, free_text=None, names=None)
-                        spec = SlotSpec(
-                            grammar=self.grammar, follow_ups=inner, begun=begun, prior=self.prior
-                        )
+                        spec = self._spec(begun, reached * probability)
                         known = len(self.key) + len(before)
                         yield ChildSlot((*self.key, *begun), None, spec, "branch", known)
             reached *= onward
+
+    def _spec(self, begun: Ids, probability: float) -> SlotSpec:
+        """A branch that begins like this. Its own branches are probable relative to itself."""
+        inner = Branches(
+            self.choices,
+            self.grammar,
+            self.least / probability,
+            self.key,
+            prior=self.prior,
+        )
+        return SlotSpec(grammar=self.grammar, follow_ups=inner, begun=begun, prior=self.prior)
 
 
 def with_key(spec: SlotSpec, key: Ids) -> SlotSpec:
@@ -173,7 +197,7 @@ def with_key(spec: SlotSpec, key: Ids) -> SlotSpec:
 @lru_cache(maxsize=16_384)
 def _begun(choices: Choices, grammar: TokenGrammar, ids: Ids) -> Ids:
     """The beginning, with what it forces; () if it leaves no choice."""
-    if len(choices.begun_by(grammar.codec.decode_bytes(ids))) < 2:
+    if len(choices.left_by(grammar.codec, ids)) < 2:
         return ()
     matcher = grammar.new_matcher()
     if matcher.try_consume_tokens(list(ids)) != len(ids):

@@ -46,6 +46,9 @@ class TokenGrammar:
     vocab_size: int
     form: TextForm | None = None
 
+    def __hash__(self) -> int:
+        return hash(self.text)  # which a string computes once; all else is nearly always equal
+
     def new_matcher(self) -> Any:
         return prototype(self.text, self.codec, self.eos_ids, self.vocab_size).deep_copy()
 

@@ -16,6 +16,7 @@ from schemax.config import resolve_decoding
 from schemax.documents import Shown
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
+from schemax.heap import frozen_heap
 from schemax.io import fingerprint
 from schemax.io.columns import Schemas, named_schemas
 from schemax.io.long_documents import TooLong, compiled_schemas, fits_model, fitted
@@ -168,4 +169,6 @@ def in_process(task: Task) -> Iterator[Backend]:
     """A model that is loaded here."""
     extractor = task.loaded()
     extract = task.extract(extractor)
-    yield Backend(task.model_fingerprint(extractor), lambda run: run.fill(extract))
+    backend = Backend(task.model_fingerprint(extractor), lambda run: run.fill(extract))
+    with frozen_heap():
+        yield backend

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Reading(NamedTuple):
-    """What a text was read as.
+    """The value that a text was read as.
 
     value: for Pydantic; the text itself, where nothing was found in it.
     note: in words, what was read into the text; None where it was a literal already.

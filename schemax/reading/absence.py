@@ -18,7 +18,7 @@ _NO_VALUE = frozenset(
 
 
 def is_stray_literal(text: str, documents: Iterable[str]) -> bool:
-    """Whether a text is a literal of another type that no document holds.
+    """Tells whether a text is a literal of another type that no document holds.
 
     Models write `"false"` where they mean that nothing is there; whoever sells True Religion jeans
     has "True" in the text.
@@ -28,5 +28,5 @@ def is_stray_literal(text: str, documents: Iterable[str]) -> bool:
 
 
 def says_no_value(text: str) -> bool:
-    """Whether a text, where a number or a date is expected, says that there is none."""
+    """Tells whether a text, where a number or a date is expected, says that there is none."""
     return " ".join(text.casefold().split()) in _NO_VALUE

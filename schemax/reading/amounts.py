@@ -122,7 +122,7 @@ def amounts_in(text: str, *, whole: bool, thousands: bool = True) -> list[Amount
 
 
 def is_ordinal(text: str, end: int) -> bool:
-    """Whether the number that ends here is one of an order: "2nd", "3rd", "11th"."""
+    """Tells whether the number that ends here is one of an order: "2nd", "3rd", "11th"."""
     found = _ORDINAL.match(text, max(0, end - 2))
     return found is not None and found.end() == end + 2
 
@@ -179,7 +179,7 @@ def _read(text: str, match: re.Match[str], whole: bool, thousands: bool) -> Iter
 
 
 def _factor(text: str, start: int, end: int, thousands: bool) -> tuple[int, int]:
-    """What the words behind a number multiply it by, and where they end."""
+    """The factor that the words behind a number name, and where they end."""
     factor = 1
     while (found := _FACTOR.match(text, end)) and (thousands or not found[2]):
         word = found[1] or found[3] or "thousand"

@@ -1,4 +1,4 @@
-"""Which of several choices a text names, up to case, spaces and spelling."""
+"""Finds the one of several choices that a text names, up to case, spaces and spelling."""
 
 from __future__ import annotations
 

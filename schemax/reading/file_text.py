@@ -31,7 +31,7 @@ class Location(NamedTuple):
 
 
 class FileText(MarkedUp):
-    """What is read of a file, with nothing to be left out of it.
+    """The text that is read of a file, with nothing to be left out of it.
 
     file: its path or address.
     pages: of a PDF, the offset at which every page begins, in characters; else None.
@@ -60,7 +60,7 @@ class FileText(MarkedUp):
         return type(self).of, (self.plain, self.file, self.pages, self._boxes)
 
     def location(self, start: int, end: int) -> Location:
-        """Of `self[start:end]`, which must not be empty."""
+        """The place in the file of `self[start:end]`, which must not be empty."""
         if self.pages is None:
             before = sum(1 for _ in _LINE.finditer(self.plain, 0, start))
             begun = self.plain.rfind("\n", 0, start) + 1

@@ -36,7 +36,7 @@ def loose(unit: str) -> str:
 
 @lru_cache(maxsize=8192)
 def bare(unit: str) -> str:
-    """The same without white space and punctuation; signs that carry meaning (+ % # $) stay."""
+    """A loose unit without white space and punctuation; signs with meaning (+ % # $) stay."""
     return "".join(
         char
         for char in loose(unit)
@@ -61,7 +61,7 @@ def folded(text: str, fold: Callable[[str], str]) -> str:
 
 @lru_cache(maxsize=8192)
 def is_mark(char: str) -> bool:
-    """Whether it combines with the character before it: an accent, a vowel sign, a Hangul vowel."""
+    """Tells marks that combine with the character before them: accents, vowels of Hangul."""
     return unicodedata.category(char)[0] == "M" or "\u1160" <= char <= "\u11ff"
 
 

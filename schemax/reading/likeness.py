@@ -1,4 +1,4 @@
-"""Whether two texts read alike: the same words and numbers, but for a plural or a slip."""
+"""Compares texts that read alike: the same words and numbers, but for a plural or a slip."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHARACTERS_PER_SLIP = 6
 
 
 def reads_alike(value: str, piece: str, similarity: float) -> bool:
-    """Whether two texts of this similarity, 0 to 100, read the same word by word."""
+    """Tells whether two texts of this similarity, 0 to 100, read the same word by word."""
     if numbers_in(value) != numbers_in(piece):
         return False
     if similarity >= _QUOTED and len(value.split()) >= _QUOTED_WORDS:

@@ -17,7 +17,7 @@ from html.entities import html5
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 Html: TypeAlias = Literal["strip", "keep"]
-"""What becomes of HTML in texts: recognised and left out, or kept as it is."""
+"""The fate of HTML in texts: recognised and left out, or kept as it is."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -103,7 +103,7 @@ class MarkedUp(str):
         return bisect_right(self._runs, at, key=lambda run: run.at) - 1
 
     def _is_copy(self, number: int) -> bool:
-        """Whether the source says a run letter by letter."""
+        """Tells whether the source says a run letter by letter."""
         after = self._runs[number + 1].at if number + 1 < len(self._runs) else len(self.plain)
         run = self._runs[number]
         return run.end - run.start == after - run.at
@@ -120,7 +120,7 @@ def as_plain(text: str) -> MarkedUp:
 
 
 def recognised(text: str) -> str:
-    """The same text: as `MarkedUp`, if there is HTML in it."""
+    """The text as `MarkedUp`, if there is HTML in it; else as it is."""
     if isinstance(text, MarkedUp) or not _HINT.search(text):
         return text
     tokens = list(_tokens(text))
@@ -150,7 +150,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _is_page(tokens: list[_Token]) -> bool:
-    """Whether some element is whole."""
+    """Tells whether some element is whole."""
     open_names = set()
     for token in tokens:
         if token.kind == "start":
@@ -163,7 +163,7 @@ def _is_page(tokens: list[_Token]) -> bool:
 
 
 class _Seen:
-    """What is seen, as it is put together."""
+    """The visible text, as it is put together."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

@@ -87,7 +87,7 @@ class NumberLanguage:
         return self._parts.fullmatch(word) is not None
 
     def begins(self, word: str) -> bool:
-        """Whether a word that is none of a number begins as a long one does."""
+        """Tells whether a word that is none of a number begins as a long one does."""
         found = self._parts.match(word)
         return found is not None and found.end() > _LONG and not self.has(word)
 

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from functools import lru_cache
 
 from schemax.reading.number_language import NumberLanguage
 from schemax.reading.number_languages import number_languages
@@ -32,10 +33,12 @@ def in_digits(text: str) -> str:
     words = [(found.span(), _flat(found[0])) for found in _WORD.finditer(text)]
     if not words or len(words) > _MOST_WORDS:
         return text
+    by_word = [_languages_of(word) for _, word in words]
+    if not any(map(any, by_word)):
+        return text
     found: dict[str, int] = {}
     best, failures = 0, 0
-    for language in number_languages():
-        known = [language.has(word) and word not in language.joins for _, word in words]
+    for language, known in zip(number_languages(), zip(*by_word, strict=True), strict=True):
         covered = _covered(words, known, language)
         if not covered or covered < best:
             continue
@@ -51,6 +54,14 @@ def in_digits(text: str) -> str:
     if not found and failures:
         raise ValueError("states numbers in words that make no number together")
     return next(iter(found), text)
+
+
+@lru_cache(maxsize=16_384)
+def _languages_of(word: str) -> tuple[bool, ...]:
+    """Tells whether each language writes numbers with a word."""
+    return tuple(
+        language.has(word) and word not in language.joins for language in number_languages()
+    )
 
 
 def _covered(words: _Placed, known: Sequence[bool], language: NumberLanguage) -> int:
@@ -112,7 +123,7 @@ def _is_phrase(words: _Placed, first: int, last: int, language: NumberLanguage) 
 
 
 def _joined(text: str, words: _Placed, at: int) -> bool:
-    """Whether nothing stands between a word and the next one but a space, a comma or a hyphen."""
+    """Tells if nothing stands between a word and the next one but a space, a comma or a hyphen."""
     return _GAP.fullmatch(text[words[at][0][1] : words[at + 1][0][0]]) is not None
 
 

@@ -167,7 +167,7 @@ def unit_behind(text: str, end: int, wanted: str) -> tuple[Any, int] | None:
 
 
 def _is_usual(unit: Any, text: str, start: int, end: int) -> bool:
-    """Whether a unit that does not convert is one all the same, and no word of another sense."""
+    """Tells if a unit that does not convert is one all the same, and no word of another sense."""
     name = text[start:end].strip(" \u00a0-‐–.").lower()
     if len(name) == 1 and name not in _ONE_LETTER:
         return False

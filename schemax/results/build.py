@@ -105,7 +105,7 @@ def _results(
     aside: Collection[int],
     prompt: str,
 ) -> Iterator[tuple[str, FieldResult]]:
-    """Of the leaf, and of all leaves of the nested models that it is a list of.
+    """Results of the leaf, and of all leaves of the nested models that it is a list of.
 
     aside: indices of leaves of kinds that were not chosen.
     """
@@ -182,7 +182,7 @@ def _spans(row: Row, source: Source | None, leaf: Leaf, instance: Any) -> tuple[
 
 
 def _read_value(row: Row, leaf: Leaf) -> Any:
-    """What was read, before Pydantic."""
+    """The value that was read, before Pydantic."""
     group = row.lists.get(leaf.index)
     chosen = row.chosen[leaf.index] if group is None else row.filling(group)
     return None if isinstance(chosen, Fallback) else chosen

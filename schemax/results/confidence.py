@@ -15,7 +15,7 @@ from schemax.tokens import SlotOutput
 
 Ids: TypeAlias = tuple[int, ...]
 Tree: TypeAlias = Mapping[Ids, tuple[Sequence[int], Sequence[float]]]
-"""What was written -> the tokens that could come next, and their probabilities."""
+"""Written tokens -> the tokens that could come next, and their probabilities."""
 
 
 def mean_probability(logprobs: Sequence[float]) -> float:
@@ -24,7 +24,7 @@ def mean_probability(logprobs: Sequence[float]) -> float:
 
 
 def tree_of(output: SlotOutput) -> Tree:
-    """All that is known of what could have been written: of the slot, and of its branches."""
+    """All that is known of what a slot could have written, from itself and its branches."""
     tree: dict[Ids, tuple[Sequence[int], Sequence[float]]] = {}
     outputs = [output]
     while outputs:
@@ -39,29 +39,29 @@ def tree_of(output: SlotOutput) -> Tree:
 
 def distribution(
     values: Sequence[Any],
-    begun_by: Callable[[bytes], Sequence[Any]],
+    left_behind: Callable[[Ids], Mapping[int, Sequence[Any]]],
     tree: Tree,
-    token_bytes: Sequence[bytes],
 ) -> dict[Any, float]:
     """The probability of every value: that of all ways through the tree which lead to it.
 
-    begun_by: the values that a text is the beginning of. Those behind a token that nothing is
-        known of share its probability in equal parts.
-    token_bytes: of the vocabulary.
+    left_behind: written tokens -> the values that each token leaves which could come next. Where
+        nothing more is known, these share its probability in equal parts.
     """
     if len(values) == 1:
         return {values[0]: 1.0}
     found = dict.fromkeys(values, 0.0)
-    ways: list[tuple[Ids, bytes, float]] = [((), b"", 1.0)]
+    onward: dict[Ids, set[int]] = {}
+    for written in tree:
+        onward.setdefault(written[:-1], set()).update(written[-1:])
+    ways: list[tuple[Ids, float]] = [((), 1.0)]
     while ways:
-        written, text, probability = ways.pop()
-        if written in tree:
-            ways += [
-                ((*written, token), text + token_bytes[token], probability * share)
-                for token, share in zip(*tree[written], strict=True)
-            ]
-            continue
-        reached = begun_by(text)
-        for value in reached:
-            found[value] += probability / len(reached)
+        written, probability = ways.pop()
+        tokens, shares = tree[written]
+        left, known = left_behind(written), onward.get(written, ())
+        for token, share in zip(tokens, shares, strict=True):
+            if token in known:
+                ways.append(((*written, token), probability * share))
+                continue
+            for value in left[token]:
+                found[value] += probability * share / len(left[token])
     return found

@@ -50,7 +50,7 @@ def _copies(row: Row, items: list[Leaf | Group], source: Source) -> dict[int, in
 
 
 def _values(row: Row, node: Leaf | Group) -> Any:
-    """What was read for an item and all below it, hashable."""
+    """The values that were read for an item and all below it, hashable."""
     node = row.node(node)
     if isinstance(node, Leaf):
         return repr(row.chosen[node.index])

@@ -16,13 +16,13 @@ _LONGEST_SHOWN = 3
 
 
 def is_echo(text: str, prompt: str) -> bool:
-    """Whether the words of a text, letters among them, stand in the prompt one after the other."""
+    """Tells if the words of a text, letters among them, stand in the prompt one after the other."""
     words = _words(text)
     return any(map(str.isalpha, words)) and words in _known(prompt)
 
 
 def echo_note(texts: Sequence[str]) -> str | None:
-    """What is said of values that are echoes; None of none."""
+    """The note about values that are echoes; None if there are none."""
     if not texts:
         return None
     shown = ", ".join(f'"{text.strip()}"' for text in texts[:_LONGEST_SHOWN])

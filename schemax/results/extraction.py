@@ -1,4 +1,4 @@
-"""What a caller sees of one document: an instance, or why there is none."""
+"""The result of one document, as callers see it: an instance, or why there is none."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class FieldResult:
 
     @property
     def grounded(self) -> bool | None:
-        """Whether the document states all that the model wrote; None if there is nothing to find.
+        """Tells if the document states all that the model wrote; None if there is nothing to find.
 
         A value that is not grounded is normalised, inferred or invented.
         """
@@ -186,7 +186,7 @@ class Extraction(Generic[T]):
 
     @property
     def ok(self) -> bool:
-        """Whether there is an instance."""
+        """Tells whether there is an instance."""
         return self.value is not None
 
     def to_row(self, *, details: bool = False) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class Extraction(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SlotText:
-    """What was decoded for one slot.
+    """The text that was decoded for one slot.
 
     raw: its text, delimiter dropped.
     complete: whether its stop rule was met, so that nothing of the value can be missing.
@@ -239,7 +239,7 @@ class SlotText:
 
     @property
     def is_cut(self) -> bool:
-        """Whether a value ran out of its budget."""
+        """Tells whether a value ran out of its budget."""
         return self.finish_reason == "length" and not self.complete
 
 

@@ -1,4 +1,4 @@
-"""What is known of a schema before the first row: its leaves, and how each may be filled."""
+"""A schema before the first row: its leaves, and how each may be filled."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class FieldTree:
 
 
 def field_tree_of(schema: Any) -> FieldTree:
-    """Of a class. Raises SchemaError for what cannot be compiled."""
+    """The fields of a class. Raises SchemaError for one that cannot be compiled."""
     return _field_tree_of(schema)
 
 

@@ -1,4 +1,4 @@
-"""What became of the leaves of a row in its instance."""
+"""The values of a row's leaves in its instance."""
 
 from __future__ import annotations
 

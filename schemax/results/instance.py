@@ -49,7 +49,7 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
 
 
 def partial_of(row: Row, schema: Any) -> dict[str, Any]:
-    """What was read for the fields of a row that has no instance: values that fit their types."""
+    """The values that fit their types, of a row that has no instance, by field."""
     found: dict[str, Any] = {}
     model: Any = row.root.model or schema
     for name, child in row.root.children.items():

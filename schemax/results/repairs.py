@@ -27,7 +27,7 @@ def refusals(
     texts: Mapping[str, str],
     strict: bool,
 ) -> dict[Path, str]:
-    """What types, validators and the JSON Schema document say of values that they refuse.
+    """The reasons of types, validators and the JSON Schema document for refusing values.
 
     By the paths of their leaves; of an item, its number, from 0 on, is a part of the path. Not of
     what was cut off, of null, of counts, and of models as a whole.

@@ -27,7 +27,7 @@ from schemax.results.values import count_of, is_text, readings_of, texts_of
 
 
 class Misfit(Exception):
-    """What Pydantic does not take for the model of a union."""
+    """Data that Pydantic does not take for the model of a union."""
 
     def __init__(self, node: Leaf | Group, error: ValidationError) -> None:
         super().__init__(node, error)
@@ -225,7 +225,7 @@ class Row:
         return data if group.model is None else self._instance(group, data)
 
     def _pairs(self, group: Group, items: dict[str, Any]) -> dict[Any, Any]:
-        """Of items with the same key, the first one is kept; the others are reported."""
+        """A dict of pairs. Of several with one key, the first is kept, and the others reported."""
         kept: dict[int | str | None, str] = {}
         for name, item in items.items():
             if kept.setdefault(item["key"], name) != name:

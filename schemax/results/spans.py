@@ -174,7 +174,7 @@ class Source:
 
 
 def _cut(text: str, at: int) -> int:
-    """What a place that starts or ends at `at` cuts through, if anything."""
+    """Names what a place that starts or ends at `at` cuts through, if anything."""
     if not 0 < at < len(text):
         return _BETWEEN
     before, after = text[at - 1], text[at]
@@ -224,7 +224,7 @@ def _in_word(char: str) -> bool:
 
 
 def _unspaced(char: str) -> bool:
-    """Of a script that puts no spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese."""
+    """Tells scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese."""
     return char >= "\u0e00" and (
         "\u2e80" <= char <= "\u9fff"
         or "\u0e00" <= char <= "\u0eff"

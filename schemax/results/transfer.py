@@ -85,5 +85,5 @@ def _choices_of(attribute: Attribute) -> dict[str | None, Any]:
 
 
 def _leaves_of(attribute: Attribute) -> Sequence[Attribute]:
-    """Of an item of a list."""
+    """The attributes of an item of a list."""
     return attribute.fields or (attribute,)

@@ -1,4 +1,4 @@
-"""What a slot's text states: texts, and what Pydantic is passed for them."""
+"""A slot's text as the texts that it states, and as the values that Pydantic is passed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _check_whole(slot: SlotText) -> None:
 def readings_of(
     leaf: Leaf, texts: Sequence[str], strict: bool, documents: Collection[str] = ()
 ) -> list[Reading]:
-    """What is passed to Pydantic for the texts of a slot, and what was read into them.
+    """The values that Pydantic is passed for the texts of a slot, and what was read into them.
 
     A choice is the Python value behind it. documents: what the texts were read from, if known.
     Raises ValueError for a text that states several values, or one in a unit that does not convert
@@ -86,7 +86,7 @@ def _nearby(leaf: Leaf, text: str, documents: Collection[str]) -> Reading | None
 def is_text(
     raw: str, texts: Sequence[str], readings: Sequence[Reading], format: OutputFormat
 ) -> bool:
-    """Whether values that may be texts or something else were written as texts: "55", not 55."""
+    """Tells if values that may be texts or something else were written as texts: "55", not 55."""
     as_texts, as_read = list(texts), [reading.value for reading in readings]
     if len(texts) == 1 and raw.strip() == format.escape(texts[0]).strip():
         return format.escape(as_read[0]).strip() != raw.strip()
@@ -94,7 +94,7 @@ def is_text(
 
 
 def _either(leaf: Leaf, texts: Sequence[str]) -> list[Reading]:
-    """Of a union, or of a tuple of different types, the first of its types whose literal it is."""
+    """Reads each text as the first type of a union, or of a tuple's place, whose literal it is."""
     places = leaf.attribute.places
     if places and len(places) != len(texts):
         raise ValueError(f"expected {counted(len(places), 'value')}, got {len(texts)}")
@@ -135,7 +135,7 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
 
 
 def as_seconds(leaf: Leaf, text: Any) -> Iterator[Any]:
-    """What Pydantic makes of a bare number as a date: seconds since 1970."""
+    """The date that Pydantic makes of a bare number, as seconds since 1970."""
     scalar = leaf.attribute.scalar
     if scalar and scalar.seconds and isinstance(text, str) and _BARE_NUMBER.fullmatch(text):
         try:

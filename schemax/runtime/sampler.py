@@ -225,11 +225,7 @@ class Sampler:
         is_null = few.ids == self._table.null_id[slots][few.owner]
         chosen.null_logprobs[rows] = -np.inf
         chosen.null_logprobs[rows[few.owner[is_null]]] = logprobs[is_null]
-        for place, node in enumerate(nodes):
-            if node.automaton.grammar.choices and counts[place] > 1:
-                some = slice(int(few.starts[place]), int(few.starts[place] + counts[place]))
-                token = int(few.ids[picked[place]])
-                self._keep(int(slots[place]), few.ids[some], np.exp(logprobs[some]), token)
+        self._keep(slots, nodes, few, picked, np.exp(logprobs))
 
     def _without_priors(self, slots: Ints, nodes: Sequence[Node], few: _Few) -> Floats:
         """(F,) logits, less what priors say of those slots that have any."""
@@ -253,19 +249,27 @@ class Sampler:
         return places
 
     def _keep(
-        self, slot: int, ids: Ints, probabilities: npt.NDArray[np.float64], token: int
+        self,
+        slots: Ints,
+        nodes: Sequence[Node],
+        few: _Few,
+        picked: Ints,
+        probabilities: npt.NDArray[np.float64],
     ) -> None:
-        """Keeps what a slot with choices could have written."""
+        """Keeps what slots with choices could have written: (F,) probabilities, of which those of
+        the (n,) picked tokens stay, however small."""
         table = self._table
-        kept = probabilities >= _LEAST_PROBABLE
-        kept |= ids == token
-        table.alternatives.setdefault(slot, []).append(
-            Alternatives(
-                len(table.specs[slot].begun) + int(table.step[slot]),
-                tuple(ids[kept].tolist()),
-                tuple(probabilities[kept].tolist()),
-            )
-        )
+        is_kept = probabilities >= _LEAST_PROBABLE
+        is_kept[picked] = True
+        ids, kept = few.ids[is_kept].tolist(), probabilities[is_kept].tolist()
+        ends = np.bincount(few.owner, is_kept).astype(np.int64).cumsum().tolist()
+        starts = [0, *ends[:-1]]
+        for slot, node, start, end in zip(slots.tolist(), nodes, starts, ends, strict=True):
+            is_open = node.ids is not None and len(node.ids) > 1
+            if is_open and node.automaton.grammar.choices:
+                step = len(table.specs[slot].begun) + table.step.item(slot)
+                found = Alternatives(step, tuple(ids[start:end]), tuple(kept[start:end]))
+                table.alternatives.setdefault(slot, []).append(found)
 
     def _accept(self, logits: Tensor, slots: Ints, modes: Ints, chosen: Chosen) -> None:
         """Has grammars of free text accept the chosen tokens, or chooses others."""

@@ -103,17 +103,25 @@ class SlotGrammars:
                 self._automaton(slot).give(matcher)
 
     def _ways_of(self, specs: Sequence[SlotSpec], stop: StopTable) -> _Ways:
+        if len(specs) == 1:  # a child, whose spec is its own
+            return self._made_ways(specs, stop)
         known = self._ways.get(id(specs))
         if known is None or known[0] is not specs:
-            made = [self._way(spec, stop) for spec in specs]
-            modes, tables = np.array(made, np.int64).reshape(-1, 2).T
-            nodes, matchers = np.flatnonzero(modes == NODE), np.flatnonzero(modes == MATCHER)
-            copying = [n for n, spec in enumerate(specs) if spec.copying is not None]
-            ways = _Ways(modes, tables, *map(tuple, (nodes.tolist(), matchers.tolist(), copying)))
-            if len(self._ways) > 4096:  # children come in many shapes
+            if len(self._ways) > 4096:
                 self._ways.clear()
-            self._ways[id(specs)] = known = specs, ways
+            self._ways[id(specs)] = known = specs, self._made_ways(specs, stop)
         return known[1]
+
+    def _made_ways(self, specs: Sequence[SlotSpec], stop: StopTable) -> _Ways:
+        made = [self._way(spec, stop) for spec in specs]
+        modes = tuple(mode for mode, _ in made)
+        return _Ways(
+            modes,
+            text_tables=tuple(table for _, table in made),
+            nodes=tuple(place for place, mode in enumerate(modes) if mode == NODE),
+            matchers=tuple(place for place, mode in enumerate(modes) if mode == MATCHER),
+            copying=tuple(n for n, spec in enumerate(specs) if spec.copying is not None),
+        )
 
     def _way(self, spec: SlotSpec, stop: StopTable) -> tuple[int, int]:
         """A slot's mode, and its table of free text."""
@@ -322,8 +330,8 @@ class _Ways:
     """How the grammars of n slots are asked: (n,) modes and tables; places that need more, and
     of slots that copy."""
 
-    modes: Ints
-    text_tables: Ints
+    modes: tuple[int, ...]
+    text_tables: tuple[int, ...]
     nodes: tuple[int, ...]
     matchers: tuple[int, ...]
     copying: tuple[int, ...]

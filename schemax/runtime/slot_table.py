@@ -291,7 +291,7 @@ class SlotTable:
         return (*self.specs[slot].begun, *self.written[slot, : self.step[slot]].tolist())
 
     def outputs(self, slots: Ints) -> list[SlotOutput]:
-        """What (n,) slots wrote that are done."""
+        """The outputs of (n,) slots that are done."""
         if not len(slots):
             return []
         step = self.step[slots]
