@@ -31,5 +31,6 @@ def is_led(config: DecodingConfig, template: TemplateLike | None) -> bool:
 def _is_verbatim(template: TemplateLike | None) -> bool:
     if template is None or template == DEFAULT_TEMPLATE:
         return True
-    is_text = isinstance(template, str | Path)
-    return is_text and template_source(template) == template_source(DEFAULT_TEMPLATE)
+    if not isinstance(template, str | Path):
+        return False
+    return template_source(template) == template_source(DEFAULT_TEMPLATE)
