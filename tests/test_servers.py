@@ -157,7 +157,9 @@ def test_slots_that_call_for_others(
     [
         DecodingConfig(documents="stacked", documents_per_prompt=2, constrain=False),
         DecodingConfig(layout="autoregressive", max_retries=0, k_max=4),
-        pytest.param(DecodingConfig(max_retries=0, k_max=2), marks=pytest.mark.slow),
+        pytest.param(
+            DecodingConfig(max_retries=0, k_max=2, extractive=False), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_other_decodings(
@@ -174,7 +176,7 @@ def test_confidences_where_the_server_tells_all(
     all_of_it = replace(dialects.DIALECTS["vllm"], most_top=codec.vocab_size)
     monkeypatch.setattr(dialects, "DIALECTS", MappingProxyType({"vllm": all_of_it}))
     there = Extractor.from_server(server.url, tokenizer=codec)
-    ours = read(here, TITLES[:1], Small, decoding="isolated:branch_threshold=1")
+    ours = read(here, TITLES[:1], Small, decoding="isolated:branch_threshold=1:extractive=false")
     for item, right in zip(read(there, TITLES[:1], Small), ours, strict=True):
         for name, field in item.fields.items():
             expected = right.fields[name]
