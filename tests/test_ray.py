@@ -23,8 +23,7 @@ from schemax.commands.extract_model import task_of
 from schemax.commands.extract_options import ModelOptions
 from schemax.commands.server_options import ServerOptions
 from schemax.documents import Shown, read_documents
-from schemax.io.table_schema import TableSchema
-from schemax.ray.dataset import _Load, _Reader
+from schemax.io import dataframes
 from schemax.ray.pool import Pool
 
 ray = pytest.importorskip("ray")
@@ -238,10 +237,7 @@ def test_machines_without_cpus_do_not_count(
 def test_a_record_is_shown_as_that_of_a_file() -> None:
     day = date(2026, 1, 31)
     batch = pyarrow.table({"t": [b"LG", b"\xff"], "x": [{"made": [day], "by": b"K"}, None]})
-    reader = _Reader(
-        _Load(None, "cpu", "auto"), declared(), {}, TableSchema.of(declared()), False, None
-    )
-    good, broken = reader._records(batch)
+    good, broken = dataframes._records(batch, "pyarrow", None)
     assert good == {"t": "LG", "x": {"made": ["2026-01-31"], "by": "K"}}
     (document,) = read_documents([broken], Shown())
     assert "UTF-8" in (document.problem or "")

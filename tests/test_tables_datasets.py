@@ -94,7 +94,7 @@ def test_a_data_set_gives_a_data_set(data: Any, tmp_path: Path) -> None:
 
 def test_every_type_is_shown_as_text(data: Any) -> None:
     names = ("t", "words", "days", "kind", "kinds", "at")
-    first = next(iter(dataframes._records_of_dataset(data, names)))
+    first = next(iter(dataframes._records_of_dataset(data, list(names))))
     assert first == {
         "t": "Crocs 7 true red x cm",
         "words": ["a", None],

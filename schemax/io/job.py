@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from schemax.attributes import settings_of
 from schemax.attributes.json_writer import known_declaration
@@ -27,7 +27,7 @@ from schemax.io.lake import check_lake, run_of
 from schemax.io.outputs import is_lake, is_table_folder
 from schemax.io.partitions import Layout, check_place
 from schemax.io.readers import Shard, Source
-from schemax.io.records import STANDARD, Record
+from schemax.io.records import STANDARD
 from schemax.io.resumable import ResumableRun
 from schemax.io.rows import check_kept
 from schemax.io.storage import check_folder, is_replaceable, place_of
@@ -39,6 +39,8 @@ from schemax.io.writers import Formulas, Writer, check_target, is_typed, open_wr
 from schemax.messages import some_of
 from schemax.progress import track
 from schemax.results import Extraction
+
+T = TypeVar("T")
 
 Place: TypeAlias = str | os.PathLike[str]
 """A path, or an address such as s3://bucket/key."""
@@ -173,21 +175,14 @@ class Job:
     def _in_order(self, written: _Written, tally: Tally) -> None:
         """Rows as soon as all before them are there; nothing to go on with."""
         task = self.task
-        with written() as writer:
-            extract = task.extract(task.loaded())
-            besides: dict[int, dict[str, Any]] = {}
-
-            def rows() -> Iterator[tuple[int, Record]]:
-                for index, record in self.source.rows():
-                    besides[index] = task.form.beside(record)
-                    yield index, record
-
-            with closing(in_order(extract, rows())) as stream:
-                for found in self._tracked(stream, tally, self.source):
-                    item, row = task.form.row(found, besides.pop(found.index))
-                    writer.write(row)
-                    self._add(item, tally)
-                    tally.add_row(row)
+        with (
+            written() as writer,
+            closing(in_order(task.extract(task.loaded()), task.form, self.source.rows())) as rows,
+        ):
+            for item, row in self._tracked(rows, tally, self.source):
+                writer.write(row)
+                self._add(item, tally)
+                tally.add_row(row)
 
     def _in_parts(self, written: _Written, tally: Tally, table: TableSchema | None) -> Summary:
         """Rows as they finish, kept in parts, which become the output in the end."""
@@ -287,11 +282,11 @@ class Job:
 
     def _tracked(
         self,
-        stream: Iterable[Extraction[Any]],
+        stream: Iterable[T],
         tally: Tally,
         source: Source,
         finished: int = 0,
-    ) -> Iterable[Extraction[Any]]:
+    ) -> Iterable[T]:
         """The same, with progress; that many rows of the source are finished already."""
         total = source.count() if self.show_progress else None
         tally.start()

@@ -8,10 +8,10 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import count, islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from schemax.documents import id_of
-from schemax.errors import InputError
+from schemax.errors import InputError, ServerError
 from schemax.io.checkpoint import (
     REMEDY,
     Checkpoint,
@@ -26,9 +26,11 @@ from schemax.io.readers import Source
 from schemax.io.records import Record
 from schemax.io.rows import RowForm
 from schemax.io.shelf import Shelf
-from schemax.io.stream import Extract, stream_rows
+from schemax.io.stream import Extract, compute
 from schemax.io.writers import Writer
 from schemax.results import Extraction
+
+K = TypeVar("K")
 
 PART_ROWS = 2048
 """Rows of a part, at most: what is lost at most where open parts are not kept."""
@@ -178,7 +180,7 @@ class ResumableRun:
     ) -> Generator[Extraction[Any], None, None]:
         filling: set[OpenPart] = set()
 
-        def pending() -> Iterator[tuple[tuple[OpenPart, Pending, dict[str, Any]], Record]]:
+        def pending() -> Iterator[tuple[OpenPart, Pending]]:
             for part in parts:
                 missing = len(part.ready) + len(part.pending)
                 opened = self.checkpoint.open_part(
@@ -191,16 +193,14 @@ class ResumableRun:
                 for line in part.ready:
                     opened.add(line)
                 for row in part.pending:
-                    beside = self.form.beside(row.record)
-                    yield (opened, replace(row, record=""), beside), row.record
+                    yield opened, row
                 if not opened.missing:
                     filling.discard(opened)
 
         try:
-            with closing(stream_rows(extract, pending())) as stream:
-                for (opened, asked, beside), found in stream:
-                    item, row = self.form.row_to_keep(found, asked.index, beside)
-                    opened.add(asked.line(row))
+            with closing(compute_lines(extract, self.form, pending())) as stream:
+                for opened, line, item in stream:
+                    opened.add(line)
                     if not opened.missing:
                         filling.discard(opened)
                     yield item
@@ -248,3 +248,18 @@ class ResumableRun:
             f"the input has changed since {self.checkpoint.name} was written: it differs between "
             f"rows {first} and {last}; {REMEDY}"
         )
+
+
+def compute_lines(
+    extract: Extract, form: RowForm, pending: Iterable[tuple[K, Pending]]
+) -> Generator[tuple[K, bytes, Extraction[Any]], None, None]:
+    """(key, line, extraction) of rows that parts keep, as they finish.
+
+    Raises ServerError for a row that another run may still read.
+    """
+    rows = (((key, replace(row, record="")), row.index, row.record) for key, row in pending)
+    with closing(compute(extract, form, rows)) as stream:
+        for (key, asked), item, row in stream:
+            if item.is_gone:
+                raise ServerError(item.errors[0].message, is_gone=True)
+            yield key, asked.line(row), item

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic_core import to_jsonable_python
 
 from schemax.documents import Shown
-from schemax.errors import InputError, ServerError
+from schemax.errors import InputError
 from schemax.io.columns import Schemas
 from schemax.io.records import Record, cells_of
 from schemax.messages import perhaps, reason_of, some_of
 from schemax.results import Extraction, failed
 from schemax.results.extraction import json_ready
 from schemax.results.lists import without_items
+
+Row: TypeAlias = dict[str, Any]
+"""A row of results, of JSON types only."""
 
 Details: TypeAlias = bool | Literal["confidence"]
 """What a row tells of its fields: nothing (False), all (True), or their confidences."""
@@ -47,7 +50,7 @@ class RowForm:
         categories = tuple(schemas) if isinstance(schemas, Mapping) else ()
         return cls(details, tuple(keep), shown.category, categories)
 
-    def beside(self, record: Record) -> dict[str, Any]:
+    def beside(self, record: Record) -> Row:
         """What a row has of its record."""
         there = record if isinstance(record, Mapping) else cells_of(record)
         found: dict[str, Any] = {}
@@ -59,9 +62,7 @@ class RowForm:
             found["schema"] = name if name in self.categories else None
         return found
 
-    def row(
-        self, item: Extraction[Any], beside: Mapping[str, Any]
-    ) -> tuple[Extraction[Any], dict[str, Any]]:
+    def row(self, item: Extraction[Any], beside: Mapping[str, Any]) -> tuple[Extraction[Any], Row]:
         """The row of an extraction, and the extraction: failed, if its own serializers raise."""
         try:
             row = item.to_row(details=self.details is True)
@@ -78,17 +79,6 @@ class RowForm:
             row["least_confidence"] = min(stated, default=None)
         first = {key: row.pop(key) for key in ("id", "index")}
         return item, {**first, **beside, **row}
-
-    def row_to_keep(
-        self, item: Extraction[Any], index: int, beside: Mapping[str, Any]
-    ) -> tuple[Extraction[Any], dict[str, Any]]:
-        """As `row`, of an extraction with that index.
-
-        Raises ServerError for a row that another run may still read.
-        """
-        if item.is_gone:
-            raise ServerError(item.errors[0].message, is_gone=True)
-        return self.row(replace(item, index=index), beside)
 
 
 def _kept(value: Any) -> Any:

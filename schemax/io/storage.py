@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, cast
 
 from schemax.errors import InputError
-from schemax.io.stores import Store, told
+from schemax.io.stores import Store, reaching
 
 EXTRA = "tables"
 ICEBERG = "iceberg://"
@@ -80,11 +80,8 @@ def filesystem(name: str) -> tuple[Any, str]:
         return LocalFileSystem(), str(local_path(name))
     from fsspec.core import url_to_fs
 
-    try:
-        with told(name):
-            system, path = url_to_fs(name)
-    except OSError as error:
-        raise InputError(f"cannot reach {name}: {error}") from error
+    with reaching(name):
+        system, path = url_to_fs(name)
     return Store(system, name), path
 
 
