@@ -55,8 +55,8 @@ def _rows_of(bytes_of_row: float) -> int:
 
 
 def _bytes_of_row(metadata: Any) -> float:
-    """Of the row group with the longest rows, as it is encoded, all columns together: pyarrow ends
-    the process where the record of a single column is damaged."""
+    """The size of a row, as it is encoded, in the row group with the longest rows; of all columns
+    together, since pyarrow ends the process where the record of a single column is damaged."""
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     sizes = (group.total_byte_size / max(1, group.num_rows) for group in groups)
     return max(sizes, default=0.0)
@@ -175,7 +175,7 @@ def time_text(scalar: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def holds_times(kind: Any) -> bool:
-    """Whether values of an Arrow type are dates or times, or have such in them."""
+    """Tells whether values of an Arrow type are dates or times, or have such in them."""
     types = optional("pyarrow", "a table").types
     if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
         return True
@@ -189,7 +189,7 @@ def holds_times(kind: Any) -> bool:
 
 
 def _iso(scalar: Any) -> str:
-    """With no digits of a second, six, or nine where six are too few, as pandas writes them."""
+    """ISO 8601 with no digits of a second, six, or nine where six are too few, as of pandas."""
     pyarrow, kind = optional("pyarrow", "a table"), scalar.type
     is_time, nanoseconds, rest = pyarrow.types.is_time(kind), 0, timedelta()
     unit = kind.unit if is_time or pyarrow.types.is_timestamp(kind) else ""

@@ -65,7 +65,7 @@ def _moment(text: str, ticks: int) -> int:
 
 
 def is_native(kind: Any) -> bool:
-    """Whether all values of a type come back from the form that JSON has for them."""
+    """Tells whether all values of a type come back from the form that JSON has for them."""
     types = optional("pyarrow", "a table").types
     if types.is_map(kind):
         return is_native(kind.key_type) and is_native(kind.item_type)

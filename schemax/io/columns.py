@@ -31,7 +31,7 @@ Schemas: TypeAlias = Model | Mapping[str, Model]
 
 
 def named_schemas(schemas: Schemas) -> Mapping[str, Model]:
-    """By category; a single one under ""."""
+    """The schemas by category; a single one under ""."""
     return schemas if isinstance(schemas, Mapping) else {"": schemas}
 
 
@@ -120,7 +120,7 @@ def _columns(model: Model, around: tuple[Model, ...]) -> tuple[Column, ...]:
 
 
 def _columns_of_kinds(models: Sequence[Model], around: tuple[Model, ...]) -> tuple[Column, ...]:
-    """Of a union: the fields of all models, as JSON where they differ in type."""
+    """The columns of a union: the fields of all models, as JSON where they differ in type."""
     found: dict[str, Column] = {}
     for column in (column for model in models for column in _columns(model, around)):
         try:
@@ -181,7 +181,7 @@ def _digits(shape: FieldType) -> tuple[int, int]:
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
-    """Whether a type stands somewhere in an annotation, aliases and NewTypes looked through."""
+    """Tells whether a type stands in an annotation, aliases and NewTypes looked through."""
     inner = getattr(annotation, "__value__", getattr(annotation, "__supertype__", None))
     parts = (inner,) if inner is not None else get_args(annotation)
     return annotation is wanted or any(_mentions(part, wanted) for part in parts)
@@ -210,7 +210,7 @@ def leaves(columns: Iterable[Column], path: tuple[str, ...] = ()) -> list[tuple[
 
 
 def at(value: Any, path: Sequence[str]) -> Any:
-    """What a row has at a path; None where a struct around it is None."""
+    """The value of a row at a path; None where a struct around it is None."""
     return reduce(lambda found, name: None if found is None else found.get(name), path, value)
 
 

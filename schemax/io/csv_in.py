@@ -131,7 +131,7 @@ class _Lines:
 
 
 def _delimiter(start: str, name: str) -> str:
-    """What stands in the header most often, but in cells in quotes; of .tsv, the tab."""
+    """The delimiter that the header has most of outside of quotes; of .tsv, the tab."""
     if suffixes(name)[0] == ".tsv":
         return "\t"
     header = re.split(r"[\r\n]", _QUOTED_CELL.sub("", start), maxsplit=1)[0]

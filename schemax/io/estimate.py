@@ -1,4 +1,4 @@
-"""What a run would take, from a look at its input and from reading some of it."""
+"""An estimate of what a run would take, from a look at its input and from reading some of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNCERTAINTY = 0.25  # of a machine's speed from one minute to the next
 
 @dataclass(slots=True)
 class _Look:
-    """What a look at the rows has found. all_of_them: whether it has reached the end."""
+    """The findings of a look at the rows. all_of_them: whether it has reached the end."""
 
     rows: int = 0
     repeats: int = 0

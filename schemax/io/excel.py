@@ -24,15 +24,11 @@ logger = logging.getLogger(__name__)
 EXCEL = (".xlsx",)
 
 MOST_ROWS = 1_048_576
-"""Of a sheet, its header among them."""
+"""Rows of a sheet, its header among them."""
 
 _MOST_CHARACTERS = 32_767  # of a cell
 _MOST_DIGITS = 15  # of a number
 _FIRST_YEAR = 1900
-
-
-def openpyxl_for(name: str) -> Any:
-    return optional("openpyxl", name, "excel")
 
 
 def read_sheet_header(handle: BinaryIO, name: str) -> list[str]:
@@ -56,7 +52,7 @@ def read_excel(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> It
 
 def _rows(handle: BinaryIO, name: str) -> Iterator[list[Any]]:
     """The header, as texts, and all rows that are not empty, without what is empty at their end."""
-    openpyxl = openpyxl_for(name)
+    openpyxl = optional("openpyxl", name, "excel")
     try:
         book = openpyxl.load_workbook(handle, read_only=True, data_only=True)
         sheet = book.worksheets[0]
@@ -88,7 +84,7 @@ class ExcelWriter:
     """A cell per value, as in CSV, but typed; further sheets for rows that one does not hold."""
 
     def __init__(self, handle: BinaryIO, table: TableSchema, name: str) -> None:
-        openpyxl = openpyxl_for(name)
+        openpyxl = optional("openpyxl", name, "excel")
         self._handle, self._table, self._name = handle, table, name
         self._cell_of = openpyxl.cell.WriteOnlyCell
         self._illegal = openpyxl.cell.cell.ILLEGAL_CHARACTERS_RE
@@ -113,7 +109,7 @@ class ExcelWriter:
         self._book.save(self._handle)
 
     def _cell(self, value: Any) -> Any:
-        """What Excel cannot hold as it is becomes text, of which nothing is computed."""
+        """A cell: a text, of which nothing is computed, where Excel has no such value."""
         if value is None or value == []:
             return None
         if isinstance(value, float) and not isfinite(value):

@@ -1,4 +1,4 @@
-"""What becomes of an input's columns: some stand beside the results, others are shown or not."""
+"""Columns of an input: some are kept beside the results, others are shown to the model or not."""
 
 from __future__ import annotations
 

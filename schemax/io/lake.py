@@ -7,19 +7,30 @@ does not add its rows again.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from schemax.errors import InputError
-from schemax.io.arrow import schema_of
+from schemax.io.arrow import plain_schema, schema_of
 from schemax.io.columns import Column
-from schemax.io.outputs import is_delta
 from schemax.io.storage import ICEBERG, is_remote, local_path, optional
 from schemax.messages import reason_of, some_of
 
 _RUN = "schemax.run"
 """The property of a commit that names its run."""
+
+
+def is_lake(name: str) -> bool:
+    """Tells whether a place is a table of Delta Lake or of Iceberg."""
+    return name.startswith(ICEBERG) or is_delta(name)
+
+
+def is_delta(name: str) -> bool:
+    """Tells whether a place is a Delta table, or by its suffix is to become one."""
+    if name.rstrip("/").endswith(".delta"):
+        return True
+    return not is_remote(name) and (local_path(name) / "_delta_log").is_dir()
 
 
 class DeltaTable:
@@ -134,7 +145,7 @@ def adding(
         yield handle
         handle.seek(0)
         reader = ipc.open_file(handle)
-        schema = _plain_schema(pyarrow, schema_of(columns))
+        schema = plain_schema(schema_of(columns))
 
         def batches() -> Iterator[Any]:
             for number in range(reader.num_record_batches):
@@ -148,21 +159,6 @@ def adding(
                 table.append(stream, run, by)
 
 
-def _plain_schema(pyarrow: Any, schema: Any) -> Any:
-    """Without dictionaries, and with times that both kinds of tables have."""
-    return pyarrow.schema([(field.name, _plain(pyarrow, field.type)) for field in schema])
-
-
-def _plain(pyarrow: Any, kind: Any) -> Any:
-    if pyarrow.types.is_dictionary(kind):
-        return kind.value_type
-    if pyarrow.types.is_list(kind):
-        return pyarrow.list_(_plain(pyarrow, kind.value_type))
-    if pyarrow.types.is_struct(kind):
-        return pyarrow.struct([(one.name, _plain(pyarrow, one.type)) for one in kind])
-    return kind
-
-
 @contextmanager
 def _told(name: str) -> Iterator[None]:
     """Errors of the packages as one that names the table."""
@@ -172,8 +168,3 @@ def _told(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise InputError(f"cannot use {name}: {reason_of(error)}") from error
-
-
-def run_of(manifest: Mapping[str, Any] | None) -> str:
-    """What a manifest calls its run."""
-    return str((manifest or {}).get("run"))

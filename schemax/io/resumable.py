@@ -16,7 +16,6 @@ from schemax.io.checkpoint import (
     REMEDY,
     Checkpoint,
     OpenPart,
-    Row,
     digest,
     digest_of_all,
     to_line,
@@ -24,7 +23,7 @@ from schemax.io.checkpoint import (
 from schemax.io.known import Known, body_of
 from schemax.io.readers import Source
 from schemax.io.records import Record
-from schemax.io.rows import RowForm
+from schemax.io.rows import Row, RowForm
 from schemax.io.shelf import Shelf
 from schemax.io.stream import Extract, compute
 from schemax.io.writers import Writer
@@ -108,7 +107,7 @@ class ResumableRun:
         for number, rows in self._read():
             there = number + 1
             found = digest_of_all(row.digest for row in rows)
-            again = [row.key is not None and not seen.add(bytes.fromhex(row.key)) for row in rows]
+            again = [row.key is not None and not seen.add(row.key) for row in rows]
             if number not in finished:
                 done = self.checkpoint.open_rows(number) if self.independent else {}
                 now = {row.index: row.digest for row in rows}
@@ -130,7 +129,7 @@ class ResumableRun:
             )
 
     def records_digest(self) -> str:
-        """Of all records, as they are now."""
+        """The digest of all records, as they are now."""
         return digest_of_all(
             digest_of_all(row.digest for row in rows) for _, rows in self._read() if rows
         )
@@ -217,12 +216,12 @@ class ResumableRun:
         for part in self.checkpoint.finished().items():
             for row in self.checkpoint.rows_with(b'"repeats":true', *part):
                 if "repeats" in row:
-                    repeated.put(bytes.fromhex(row["key"]))
+                    repeated.put(row["key"])
         for row in merge(self._rows(), others, key=lambda row: row["index"]):
             row = dict(row)
             key = row.pop("key", None)
             is_repeat, is_reused = row.pop("repeats", False), row.pop("reused", False)
-            there = None if key is None else repeated.get(bytes.fromhex(key))
+            there = None if key is None else repeated.get(key)
             if is_repeat:
                 if there is None or there[0] is None:
                     raise InputError(
@@ -231,7 +230,7 @@ class ResumableRun:
                     )
                 row |= json.loads(there[0])
             elif there == (None,):
-                repeated.put(bytes.fromhex(str(key)), json.dumps(body_of(row)))
+                repeated.put(str(key), json.dumps(body_of(row)))
             writer.write(row)
             origin: Literal["model", "repeat", "reused"] = "reused" if is_reused else "model"
             yield Assembled(row, key, "repeat" if is_repeat else origin)

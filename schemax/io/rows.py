@@ -23,18 +23,18 @@ Row: TypeAlias = dict[str, Any]
 """A row of results, of JSON types only."""
 
 Details: TypeAlias = bool | Literal["confidence"]
-"""What a row tells of its fields: nothing (False), all (True), or their confidences."""
+"""The details that a row has of its fields: none (False), all (True), or their confidences."""
 
 
 def check_details(details: Any) -> None:
-    """Raises ValueError."""
+    """Raises ValueError for anything but details."""
     if details not in (True, False, *get_args(get_args(Details)[1])):
         raise ValueError(f'details must be True, False or "confidence", not {details!r}')
 
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """What a row holds beside id, index, attributes and errors.
+    """The form of a row beside id, index, attributes and errors.
 
     keep: keys of the record that stand in it. category: the key that tells a record's schema, and
         categories: those that have one; none where there is one schema for all.
@@ -51,7 +51,7 @@ class RowForm:
         return cls(details, tuple(keep), shown.category, categories)
 
     def beside(self, record: Record) -> Row:
-        """What a row has of its record."""
+        """The part of a row that stems from its record."""
         there = record if isinstance(record, Mapping) else cells_of(record)
         found: dict[str, Any] = {}
         if self.keep:
@@ -82,7 +82,7 @@ class RowForm:
 
 
 def _kept(value: Any) -> Any:
-    """In the form that JSON has for it, with words for the numbers that JSON lacks."""
+    """The value in JSON, with words for the numbers that JSON lacks."""
     if isinstance(value, float):
         return value if isfinite(value) else _NOT_FINITE[str(value)]
     if isinstance(value, bytes):

@@ -87,7 +87,7 @@ class TableSchema:
 
     @cached_property
     def results(self) -> tuple[Column, ...]:
-        """What was read and how it went: all columns but id, index and those of the input."""
+        """The columns of results: all but id, index and those of the input."""
         least = (_LEAST,) if self.details else ()
         schema = (_SCHEMA,) if self.is_mixed else ()
         details = (column for _, _, column in self._read_columns())

@@ -131,7 +131,7 @@ def _checked(schema: Schemas, options: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """How an actor gets its model."""
+    """A function that loads an actor's model."""
 
     model: str | Callable[[], Extractor] | None
     device: str
@@ -146,7 +146,10 @@ class _Load:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """What an actor does with a batch. read: `extract_frame`, but for the model and the columns."""
+    """A function that loads a model, and reads batches with it.
+
+    read: `extract_frame`, but for the model and the kept columns.
+    """
 
     load: _Load
     read: Callable[..., Any]

@@ -97,8 +97,8 @@ def _fill(
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Those of the Datasets that are made inside: a block holds one part, so that it goes at once
-    to whoever is free; progress is shown by ourselves.
+    """Settings of Datasets that are made inside: a block holds one part, so that it goes at once to
+    whoever is free; progress is shown by ourselves.
     """
     data = ray_module("ray.data")
     context = data.DataContext.get_current().copy()
