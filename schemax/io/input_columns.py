@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import Any
 
 from schemax.documents import Shown
+from schemax.io.arrow import column_of
 from schemax.io.arrow_in import arrow_schema_of
-from schemax.io.arrow_out import is_native
 from schemax.io.columns import Column, Schemas, Type
 from schemax.io.document_files import is_document
 from schemax.io.readers import ARROW, CSV, PARQUET, Source, read_file
 from schemax.io.records import STANDARD
-from schemax.io.storage import optional, reading, suffixes
+from schemax.io.storage import reading, suffixes
 from schemax.messages import clipped, some_of
 
 _PLAIN: Mapping[type, Type] = {str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -47,7 +47,7 @@ def _columns_of(file: str, keep: Sequence[str]) -> Iterable[Column]:
     if suffix in (*PARQUET, *ARROW):
         with reading(file) as handle:
             schema = arrow_schema_of(handle, file, is_parquet=suffix in PARQUET)
-        return [_of_arrow(field) for field in schema if field.name in keep]
+        return [column_of(field) for field in schema if field.name in keep]
     kinds: dict[str, set[Any]] = {name: set() for name in keep}
     for record in read_file(file):
         if isinstance(record, Mapping):
@@ -70,28 +70,6 @@ def _of_kinds(name: str, kinds: set[Any]) -> Column:
         return Column(name, "integer")
     plain = {_PLAIN.get(kind, "json") for kind in kinds}
     return Column(name, plain.pop() if len(plain) == 1 else "string")
-
-
-def _of_arrow(field: Any) -> Column:
-    types, kind = optional("pyarrow", "a table").types, field.type
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision:
-        return Column(field.name, "decimal", digits=(kind.precision, kind.scale))
-    if types.is_timestamp(kind) and kind.unit == "us" and kind.tz in (None, "UTC"):
-        return Column(field.name, "instant" if kind.tz else "datetime")
-    plain: list[tuple[bool, Type]] = [
-        (types.is_integer(kind) and not types.is_uint64(kind), "integer"),
-        (types.is_floating(kind), "number"),
-        (types.is_boolean(kind), "boolean"),
-        (types.is_date(kind), "date"),
-        (types.is_string(kind) or types.is_large_string(kind), "string"),
-    ]
-    if found := next((name for fits, name in plain if fits), None):
-        return Column(field.name, found)
-    if is_native(kind):
-        return Column(field.name, "native", native=kind)
-    return Column(field.name, "json" if types.is_nested(kind) else "string")
 
 
 logger = logging.getLogger(__name__)

@@ -263,11 +263,7 @@ class Job:
         return summary
 
     def _record(
-        self,
-        summary: Summary,
-        settings: dict[str, Any],
-        table: TableSchema | None,
-        scratch: str,
+        self, summary: Summary, settings: dict[str, Any], table: TableSchema | None, scratch: str
     ) -> None:
         if self.retry is not None:
             settings["records"] = self.retry.record.settings.get("records")

@@ -13,13 +13,19 @@ from typing import Any, BinaryIO, Literal, cast
 
 from schemax.errors import InputError
 
+_ANSWERS = (FileNotFoundError, FileExistsError, NotADirectoryError)
+
 
 @contextmanager
-def reaching(place: str) -> Generator[None, None, None]:
-    """Turns errors into an InputError that names the place; but errors that answer a question."""
+def reaching(
+    place: str, answers: tuple[type[Exception], ...] = _ANSWERS
+) -> Generator[None, None, None]:
+    """Turns errors into an InputError that names the place; but errors that are answers."""
     try:
         yield
-    except (FileNotFoundError, FileExistsError, NotADirectoryError, InputError):
+    except InputError:
+        raise
+    except answers:
         raise
     except Exception as error:
         said = str(error) or "no reason is given"
@@ -31,10 +37,15 @@ def reaching(place: str) -> Generator[None, None, None]:
 
 
 class _Reached:
-    """An object of fsspec whose methods raise InputErrors. place: an address, for messages."""
+    """An object of fsspec whose methods raise InputErrors, and answers.
 
-    def __init__(self, inner: Any, place: str) -> None:
-        self._inner, self._place = inner, place
+    place: an address, for messages. answers: errors that whoever calls can tell apart.
+    """
+
+    def __init__(
+        self, inner: Any, place: str, answers: tuple[type[Exception], ...] = _ANSWERS
+    ) -> None:
+        self._inner, self._place, self._answers = inner, place, answers
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
@@ -42,7 +53,7 @@ class _Reached:
 
     def _calling(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            with reaching(self._place):
+            with reaching(self._place, self._answers):
                 return method(*args, **options)
 
         return call
@@ -53,6 +64,7 @@ class Store(_Reached):
 
     def open(self, path: str, mode: Literal["rb", "wb"] = "rb") -> BinaryIO:
         """A handle with a buffer of Python's, since fsspec's has no lines of bounded length."""
+        answers = (OSError,) if mode == "rb" else _ANSWERS  # a reader says how far it came
         with reaching(self._place):
-            raw: Any = _Reached(self._inner.open(path, mode), self._place)
+            raw: Any = _Reached(self._inner.open(path, mode), self._place, answers)
         return cast(BinaryIO, (io.BufferedReader if mode == "rb" else io.BufferedWriter)(raw))

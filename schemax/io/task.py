@@ -79,11 +79,7 @@ class Task:
             return extract
         compiled = compiled_schemas(extractor, self.schemas, self.options)
         return fitted(
-            extract,
-            compiled,
-            fits_model(extractor.model, compiled),
-            self.shown,
-            self.on_too_long,
+            extract, compiled, fits_model(extractor.model, compiled), self.shown, self.on_too_long
         )
 
     def fingerprint(self) -> dict[str, Any]:

@@ -161,9 +161,7 @@ class _Reader:
             warnings.simplefilter("ignore", UserWarning)
             extractor = self.load()
         return lambda batch: self.read(
-            batch,
-            extractor=extractor,
-            keep=batch.column_names if self.keep is None else self.keep,
+            batch, extractor=extractor, keep=batch.column_names if self.keep is None else self.keep
         )
 
 
