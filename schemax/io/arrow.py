@@ -6,7 +6,7 @@ Kept columns have their own types, whose values come back from the form that JSO
 from __future__ import annotations
 
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
+from schemax.errors import InputError
 from schemax.io.columns import Column, Schemas, Type
 from schemax.io.rows import Details
 from schemax.io.storage import optional
@@ -76,7 +77,7 @@ def arrow_type(column: Column) -> Any:
 def _item_type(column: Column) -> Any:
     pyarrow = _pyarrow()
     if column.type == "native":
-        return column.native
+        return _type_in(column.native)
     if column.type == "struct":
         return pyarrow.struct([(child.name, arrow_type(child)) for child in column.children])
     if column.type == "choice":
@@ -116,14 +117,15 @@ def column_of(field: Any) -> Column:
     if found := next((name for fits, name in plain if fits), None):
         return Column(field.name, found)
     if _is_native(kind):
-        return Column(field.name, "native", native=kind)
+        return Column(field.name, "native", native=_written(kind))
     return Column(field.name, "json" if types.is_nested(kind) else "string")
 
 
 def _array(column: Column, values: Sequence[Any]) -> Any:
     """Choices stand in front until the array is made, so that all arrays share one dictionary."""
     if column.type == "native":
-        return _native_array(column.native, values)
+        kind = _type_in(column.native)
+        return _pyarrow().array([_native(kind, value) for value in values], kind)
     first = _all_choices(column)
     return _pyarrow().array([*first, *values], arrow_type(column)).slice(len(first))
 
@@ -138,9 +140,19 @@ def _all_choices(column: Column) -> list[Any]:
     return [items] if column.is_list and items else items
 
 
-def _native_array(kind: Any, values: Sequence[Any]) -> Any:
-    """An array of that type. Raises pyarrow's ValueError for values of another one."""
-    return _pyarrow().array([_native(kind, value) for value in values], kind)
+def _type_in(text: str) -> Any:
+    """The type that `_written` gives a text for. Raises InputError for another text."""
+    try:
+        return _pyarrow().ipc.read_schema(_pyarrow().py_buffer(b64decode(text))).field(0).type
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"a column of type {text} was kept by an older version of schemax; do all rows again"
+        ) from error
+
+
+def _written(kind: Any) -> str:
+    """A type as a text, so that records of finished tables can hold it."""
+    return b64encode(_pyarrow().schema([("", kind)]).serialize()).decode()
 
 
 def _native(kind: Any, value: Any) -> Any:
@@ -165,7 +177,7 @@ def _native(kind: Any, value: Any) -> Any:
         return _moment(f"1970-01-01T{value}", _TICKS[kind.unit])
     if types.is_duration(kind):
         return int(Decimal(value.removeprefix("PT").removesuffix("S")) * _TICKS[kind.unit])
-    if _is_binary(kind):
+    if _is_binary(kind) and not isinstance(value, bytes):
         return b64decode(value["base64"]) if isinstance(value, dict) else value.encode()
     return value
 

@@ -53,7 +53,7 @@ class Column:
     is_one_or_several: of a list, whether a value may be an item, which is a list of one here.
     children: of a "struct".
     digits: of a "decimal": how many in all, and how many after the point.
-    native: of a "native" column, its type in pyarrow.
+    native: of a "native" column, its type in pyarrow, as `arrow.py` writes it down.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Column:
     children: tuple[Column, ...] = ()
     digits: tuple[int, int] = _DIGITS
     is_one_or_several: bool = False
-    native: Any = None
+    native: str = ""
 
     def cell(self, value: Any) -> Any:
         """A value of a JSON row as the column holds it.

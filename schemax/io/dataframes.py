@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, Unpack
@@ -13,7 +12,7 @@ from schemax.calls import Options
 from schemax.documents import Shown
 from schemax.errors import InputError
 from schemax.extractor import Extractor, loaded
-from schemax.io.arrow import record_batch
+from schemax.io.arrow import plain_schema, record_batch
 from schemax.io.arrow_in import as_record, batch_records, holds_times, read_cells
 from schemax.io.columns import Schemas
 from schemax.io.input_columns import tell_of_columns
@@ -121,7 +120,8 @@ def _in_kind(found: Any, frame: Any, kind: str, keep: list[str]) -> Any:
         return kept.from_arrays([*kept.columns, *columns], schema=schema)
     module = optional(kind, "extract_frame")
     if kind == "datasets":
-        data = _to_dataset(found)
+        # Choices become strings, the type that `features` tells of dictionaries as well.
+        data = module.Dataset(found.cast(plain_schema(found.schema)))
         parts = [frame.with_format(None).select_columns(keep), data]
         return module.concatenate_datasets(parts, axis=1) if keep else data
     if kind == "polars":
@@ -156,7 +156,7 @@ def _records(frame: Any, kind: str, wanted: tuple[str, ...] | None) -> Iterator[
         yield from _records_of_pandas(frame)
     elif kind == "datasets" and frame.format["type"] == "custom":  # a transform, which counts
         for row in frame:
-            yield {name: _shown(value) for name, value in row.items()}
+            yield as_record(list(row), list(map(_shown, row.values())))
     elif kind == "datasets":
         yield from _records_of_dataset(frame, names)
     else:
@@ -208,14 +208,6 @@ def _named(value: Any, label: Any) -> Any:
     if isinstance(value, list):
         return [_named(item, label) for item in value]
     return label.int2str(value) if isinstance(value, int) and value >= 0 else value
-
-
-def _to_dataset(table: Any) -> Any:
-    """Choices become strings, the type that `features` tells of dictionaries as well."""
-    datasets: Any = import_module("datasets")
-    features = datasets.Features.from_arrow_schema(table.schema)
-    plain = datasets.table.table_cast(table, features.arrow_schema)
-    return datasets.Dataset(datasets.table.InMemoryTable(plain))
 
 
 def _plain(value: Any, isna: Any) -> Any:

@@ -60,11 +60,8 @@ class Part:
 
 
 class Assembled(NamedTuple):
-    """A row of the output.
-
-    key: see `Known`. origin: what it was made by; "repeat" of another row of the run, or "reused"
-        out of an earlier table.
-    """
+    """A row of the output. key: see `Known`. origin: its maker, or what it was taken from: another
+    row of the run, or an earlier table."""
 
     row: Row
     key: str | None
