@@ -18,7 +18,7 @@ from schemax.commands.options import LoadingOptions
 from schemax.commands.server_options import ServerOptions
 from schemax.discovery.discover import Attribute, as_json, discovered
 from schemax.documents import Shown
-from schemax.io.readers import Source
+from schemax.io.readers import InputFiles
 from schemax.ready_made import match_of
 
 _MOST_LEFT_OUT = 20
@@ -83,7 +83,7 @@ def discover(
     server.check(prompt.device, prompt.dtype, loading.named())
     keys = None if samples.text is None else [key.strip() for key in samples.text.split(",")]
     shown = Shown.of(keys, "id", None)
-    source = Source.of(input, shown.needed, required=[keys] if keys else [])
+    source = InputFiles.of(input, shown.needed, required=[keys] if keys else [])
     for place in filter(None, (samples.output, samples.report)):
         if not place.parent.is_dir():
             raise UsageError(f"cannot write {place}: no folder {place.parent}")

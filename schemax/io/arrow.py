@@ -81,7 +81,7 @@ def _item_type(column: Column) -> Any:
     if column.type == "struct":
         return pyarrow.struct([(child.name, arrow_type(child)) for child in column.children])
     if column.type == "choice":
-        # Of all choices, since the batches of an Arrow file must share one dictionary.
+        # The batches of an Arrow file must share one dictionary, so it has all choices.
         return pyarrow.dictionary(pyarrow.int32(), pyarrow.array(column.choices).type)
     if column.type == "decimal":
         return pyarrow.decimal128(*column.digits)

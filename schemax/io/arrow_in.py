@@ -94,7 +94,7 @@ def read_cells(column: Any) -> list[Any]:
     """
     is_timed = holds_times(column.type)
     with suppress(ValueError, OverflowError):
-        # Of dates and times themselves, validity is a matter of the calendar.
+        # The validity of dates and times is a matter of the calendar, and judged cell by cell.
         if not optional("pyarrow", "a table").types.is_temporal(column.type):
             column.validate(full=True)
         if not is_timed:

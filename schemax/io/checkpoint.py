@@ -35,7 +35,7 @@ REMEDY = "start anew with --overwrite (overwrite=True)"
 _MANIFEST = "manifest.json"
 _PART = re.compile(r"part-(\d{5,})-([0-9a-f]{16})\.jsonl")
 _OPEN = re.compile(r"open-(\d{5,})\.jsonl")
-# What runs write into the folder: these files, and these while they are written.
+# Names of files that runs write into the folder, also while they are written.
 _OWN = re.compile(
     rf"({_MANIFEST}|{_PART.pattern})(\.tmp)?|{_OPEN.pattern}|(whole|record|keys)\.tmp"
 )

@@ -37,7 +37,7 @@ def named_schemas(schemas: Schemas) -> Mapping[str, Model]:
 
 Type = ColumnType | Literal["decimal", "instant", "struct", "json", "native"]
 
-# What a decimal holds whose field does not say how many digits it has: (digits, places).
+# (digits, places) of a decimal whose field does not say how many digits it has.
 _DIGITS = (38, 9)
 _MOST_DIGITS = 38
 
@@ -46,14 +46,14 @@ _MOST_DIGITS = 38
 class Column:
     """One field of a row.
 
-    type: of a value, or of an item of a list. "instant" is a datetime with a time zone, "json"
-        what no other type holds, written as JSON; "native" what a column of the input holds that
-        no other type keeps as it is, in the form that JSON has for it.
+    type: the type of a value, or of an item of a list. "instant" is a datetime with a time zone,
+        "json" a value that no other type holds, written as JSON; "native" a value of a column of
+        the input that no other type keeps as it is, in the form that JSON has for it.
     choices: the texts of a "choice"; one of numbers has their type.
-    is_one_or_several: of a list, whether a value may be an item, which is a list of one here.
-    children: of a "struct".
-    digits: of a "decimal": how many in all, and how many after the point.
-    native: of a "native" column, its type in pyarrow, as `arrow.py` writes it down.
+    is_one_or_several: whether a value of a list may be an item, which is a list of one here.
+    children: the fields of a "struct".
+    digits: the digits of a "decimal": in all, and after the point.
+    native: for a "native" column, its type in pyarrow, as `arrow.py` writes it down.
     """
 
     name: str
@@ -214,7 +214,7 @@ def at(value: Any, path: Sequence[str]) -> Any:
     return reduce(lambda found, name: None if found is None else found.get(name), path, value)
 
 
-# A cell of each type, from what JSON has for it. All raise ValueError for what does not fit.
+# A cell of each type, from its JSON. All raise ValueError for a value that does not fit.
 
 
 def printable(value: str) -> str:

@@ -15,13 +15,12 @@ from schemax.extractor import Extractor, loaded
 from schemax.io.arrow import plain_schema, record_batch
 from schemax.io.arrow_in import as_record, batch_records, holds_times, read_cells
 from schemax.io.columns import Schemas
-from schemax.io.input_columns import tell_of_columns
+from schemax.io.input_columns import checked_frame
 from schemax.io.records import Record
 from schemax.io.resumable import PART_ROWS
-from schemax.io.rows import Details, RowForm, check_details, check_kept
+from schemax.io.rows import Details, RowForm
 from schemax.io.storage import optional
 from schemax.io.stream import in_order
-from schemax.io.table_schema import TableSchema
 from schemax.progress import track
 
 _BATCH = 1024
@@ -79,17 +78,10 @@ def extract_frame(
         )
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
-    check_details(details)
     pyarrow = optional("pyarrow", "extract_frame")
     shown = Shown.of_options(options)
-    there = _column_names(frame, kind)
-    shown.check(there, "the frame has no column")
-    tell_of_columns(there, shown, schema)
-    keep = [keep] if isinstance(keep, str) else list(keep)
-    check_kept(keep, there, "the frame")
+    keep, table = checked_frame(_column_names(frame, kind), schema, shown, details, keep)
     form = RowForm.of(schema, shown, details, ())
-    table = TableSchema.of(schema, details=details)
-    table.check_beside(keep, "the frame")
     if extractor is None:
         extractor = Extractor.default() if model is None else loaded(str(model))
     if name == "RecordBatchReader":
@@ -104,7 +96,7 @@ def extract_frame(
     cells = (table.cells(row) for _, row in rows)
     gathered = iter(lambda: list(islice(cells, _BATCH)), [])
     batches = [record_batch(table.results, some) for some in gathered]
-    # One batch at least: `datasets` cannot cast a table of none.
+    # At least one batch: `datasets` cannot cast a table of none.
     found = pyarrow.Table.from_batches(batches or [record_batch(table.results, [])])
     return _in_kind(found, frame, kind, keep)
 
@@ -160,7 +152,7 @@ def _records(frame: Any, kind: str, wanted: tuple[str, ...] | None) -> Iterator[
     elif kind == "datasets":
         yield from _records_of_dataset(frame, names)
     else:
-        # Without any of the wanted columns, all stay, so that the rows can say what is there.
+        # If none of the wanted columns is there, all stay, so that rows can say what is there.
         some = frame.select(names or _column_names(frame, kind))
         yield from batch_records(some.to_arrow() if kind == "polars" else some)
 
@@ -185,7 +177,7 @@ def _cells_of_pandas(series: Any) -> list[Any]:
 def _records_of_dataset(data: Any, names: Sequence[str]) -> Iterator[Record]:
     """Through Arrow, whatever the data set is formatted as, so that no picture is decoded."""
     there = [name for name in data.format["columns"] if name in names]
-    # Without any of the wanted columns, all stay, so that the rows can say what is there.
+    # If none of the wanted columns is there, all stay, so that rows can say what is there.
     data = data.with_format("arrow").select_columns(there or data.column_names)
     labels = {name: found for name, one in data.features.items() if (found := _label(one))}
     for some in data.iter(_BATCH):

@@ -91,10 +91,10 @@ def load_documents(
 
     Raises InputError for paths that match nothing, and for a file that is no document.
     """
-    from schemax.io.readers import Source
+    from schemax.io.readers import InputFiles
 
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    source = Source.of([os.fspath(name) for name in names])
+    source = InputFiles.of([os.fspath(name) for name in names])
     for file in source.files:
         if not is_document(file):
             raise InputError(f"cannot read {file}: it is no document ({' '.join(_READ)})")

@@ -10,7 +10,7 @@ from typing import Any
 from schemax.io.storage import optional
 from schemax.reading.file_text import tidied
 
-# Of a file, unpacked: XML takes some ten times as much memory as a tree.
+# Bounds of an unpacked file: XML takes some ten times as much memory as a tree.
 _MOST_XML, _MOST_BYTES, _MOST_PARTS = 64 << 20, 512 << 20, 10_000
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"

@@ -12,15 +12,17 @@ from schemax.io.arrow import column_of
 from schemax.io.arrow_in import arrow_schema_of
 from schemax.io.columns import Column, Schemas, Type
 from schemax.io.document_files import is_document
-from schemax.io.readers import ARROW, CSV, PARQUET, Source, read_file
+from schemax.io.readers import ARROW, CSV, PARQUET, InputFiles, read_file
 from schemax.io.records import STANDARD
+from schemax.io.rows import Details, check_details, check_kept
 from schemax.io.storage import reading, suffixes
+from schemax.io.table_schema import TableSchema
 from schemax.messages import clipped, some_of
 
 _PLAIN: Mapping[type, Type] = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
-def kept_columns(source: Source, keep: Sequence[str]) -> tuple[Column, ...]:
+def kept_columns(source: InputFiles, keep: Sequence[str]) -> tuple[Column, ...]:
     """The columns of a source that are kept.
 
     As they are declared in Parquet and Arrow; text in CSV; else what all records have, which are
@@ -99,6 +101,29 @@ def tell_of_columns(there: Iterable[str], shown: Shown, schemas: Schemas) -> Non
     """Logs the notes, each once in a process."""
     for note in column_notes(there, shown, schemas):
         _tell(note)
+
+
+def checked_frame(
+    there: Sequence[str],
+    schemas: Schemas,
+    shown: Shown,
+    details: Details,
+    keep: Sequence[str] | None,
+    what: str = "the frame",
+) -> tuple[list[str], TableSchema]:
+    """The columns of a frame that are kept (None: all), and the table of results beside them.
+
+    Logs notes on the columns that are there. Raises InputError for columns that are named in vain
+    or twice.
+    """
+    check_details(details)
+    table = TableSchema.of(schemas, details=details)
+    shown.check(there, f"{what} has no column")
+    tell_of_columns(there, shown, schemas)
+    kept = [keep] if isinstance(keep, str) else list(there if keep is None else keep)
+    check_kept(kept, there, what)
+    table.check_beside(kept, what)
+    return kept, table
 
 
 @lru_cache(maxsize=256)

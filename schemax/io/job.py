@@ -31,7 +31,7 @@ from schemax.io.input_columns import kept_columns
 from schemax.io.known import Known, check_earlier, salt_of
 from schemax.io.lake import check_lake, is_lake
 from schemax.io.partitions import Layout, check_place
-from schemax.io.readers import Shard, Source
+from schemax.io.readers import InputFiles, Shard
 from schemax.io.records import STANDARD
 from schemax.io.resumable import ResumableRun
 from schemax.io.rows import check_kept
@@ -64,7 +64,7 @@ def source_of(
     limit: int | None = None,
     shard: Shard | None = None,
     keep: tuple[str, ...] = (),
-) -> Source:
+) -> InputFiles:
     """The records of some files. Raises InputError, also for columns that the options name in vain.
 
     options: those of `Extractor.stream`; keep: columns that are needed beside those. Every key in
@@ -74,13 +74,13 @@ def source_of(
     named = [[] if shown.id == "id" else [shown.id], shown.text, [category] if category else []]
     needed = None if shown.needed is None else (*shown.needed, *keep)
     files = [os.fspath(place) for place in inputs]
-    source = Source.of(files, needed, limit, shard, required=[*filter(None, named)])
+    source = InputFiles.of(files, needed, limit, shard, required=[*filter(None, named)])
     check_kept(keep, source.there, "the input")
     shown.check(source.there, f"cannot read {some_of(source.files)}: no column is called")
     return source
 
 
-def is_resumable(source: Source, output: str) -> bool:
+def is_resumable(source: InputFiles, output: str) -> bool:
     """Tells whether a run from there to here can be stopped and go on."""
     whole = is_replaceable(output) or is_table_folder(output)
     return output != STANDARD and not source.is_stdin and whole
@@ -101,7 +101,7 @@ class Job:
     """
 
     task: Task
-    source: Source
+    source: InputFiles
     output: str
     csv_formulas: Formulas = "keep"
     layout: Layout | None = None
@@ -279,7 +279,7 @@ class Job:
         RunRecord(summary, settings, model, table, category, self.command, known).write(scratch)
 
     def _tracked(
-        self, stream: Iterable[T], tally: Tally, source: Source, finished: int = 0
+        self, stream: Iterable[T], tally: Tally, source: InputFiles, finished: int = 0
     ) -> Iterable[T]:
         """The stream with progress, and the clock set; finished: rows that are done already."""
         total = source.count() if self.show_progress else None

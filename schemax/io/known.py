@@ -23,7 +23,7 @@ from schemax.io.storage import suffixes
 
 _BESIDE = ("id", "index", "kept", "schema")
 
-# Of the settings of a run, what no row's values depend on.
+# The settings of a run that no row's values depend on.
 _APART = ("limit", "shard", "keep", "id", "part rows", "part length", "retried", "repeats")
 _APART_KINDS = ("input", "outline")
 

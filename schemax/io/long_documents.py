@@ -26,9 +26,9 @@ TooLong = Literal["error", "truncate", "chunk"]
 Fits: TypeAlias = Callable[[str, str], bool]
 """Tells whether a document (category, text) fits, with its instruction, keys and budgets."""
 
-# Of a chunk that the next one repeats, so that a value at the seam is whole in one of them.
+# The share of a chunk that the next one repeats, so that a value at the seam is whole in one.
 _OVERLAP = 0.1
-# How far back the end of a chunk moves to stand between words.
+# Characters that the end of a chunk moves back at most, to stand between words.
 _WORD = 40
 
 

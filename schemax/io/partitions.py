@@ -33,7 +33,7 @@ ROWS_PER_FILE = 1_000_000
 
 _TYPES = ("string", "choice", "integer", "boolean", "date")
 _FILE = re.compile(r"part-\d+\.parquet")
-# What Hive escapes in names of folders.
+# Characters that Hive escapes in names of folders.
 _ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{}\\[\\]^]")
 
 

@@ -85,7 +85,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputFiles:
     """Files that are read one after the other; rows are numbered through all of them.
 
     files: places, or "-" alone for stdin, which holds JSON Lines.
@@ -111,7 +111,7 @@ class Source:
         limit: int | None = None,
         shard: Shard | None = None,
         required: Sequence[Sequence[str]] = (),
-    ) -> Source:
+    ) -> InputFiles:
         """Resolves wildcards.
 
         required: groups of columns; where a file has columns, it must have one of each group.

@@ -14,7 +14,7 @@ from schemax.documents import id_of
 from schemax.errors import InputError, ServerError
 from schemax.io.checkpoint import REMEDY, Checkpoint, OpenPart, digest, digest_of_all, to_line
 from schemax.io.known import Known, body_of
-from schemax.io.readers import Source
+from schemax.io.readers import InputFiles
 from schemax.io.records import Record
 from schemax.io.rows import Row, RowForm
 from schemax.io.shelf import Shelf
@@ -80,7 +80,7 @@ class ResumableRun:
         without its values, which `assemble` puts in.
     """
 
-    source: Source
+    source: InputFiles
     checkpoint: Checkpoint
     form: RowForm
     independent: bool

@@ -18,11 +18,11 @@ COSTS = ("computed", "seconds", "decoded", "passes", "tokens")
 
 _MOST_IDS = 10
 _MOST_KINDS = 5
-# What is remembered, so that memory stays bounded: ids, and kinds of errors.
+# The most ids and kinds of errors that are remembered, so that memory stays bounded.
 _MOST_KNOWN = 500_000
 _MOST_COUNTED = 10_000
 _OTHER = "of other kinds"
-# Of a message, what differs from row to row; of why a row failed, quotations tell what to mend.
+# The parts of a message that differ from row to row; quotations in reasons say what to mend.
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
 _NUMBERS = re.compile(r"\d[\d.,]*")
 _FILE = re.compile(r"^cannot read .{1,1000}?: ")

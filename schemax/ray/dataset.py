@@ -18,11 +18,10 @@ from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.io.columns import Schemas
 from schemax.io.dataframes import extract_frame
-from schemax.io.input_columns import tell_of_columns
+from schemax.io.input_columns import checked_frame
 from schemax.io.long_documents import shown_examples
 from schemax.io.resumable import PART_ROWS
-from schemax.io.rows import Details, check_details, check_kept
-from schemax.io.table_schema import TableSchema
+from schemax.io.rows import Details
 from schemax.ray.parcel import Parcel
 from schemax.ray.pool import Concurrency, Loaded, Pool, named_for_actors, ray_module
 from schemax.resources import resource_dir
@@ -83,14 +82,10 @@ def extract(
     if batch_rows < 1:
         raise ValueError(f"batch_rows must be at least 1, not {batch_rows}")
     settings = _checked(schema, options)
-    check_details(details)
-    shown, table = Shown.of_options(settings), TableSchema.of(schema, details=details)
-    if (columns := dataset.columns(fetch_if_missing=False)) is not None:
-        shown.check(columns, "the dataset has no column")
-        tell_of_columns(columns, shown, schema)
-        kept = list(columns if keep is None else keep)
-        check_kept(kept, columns, "the dataset")
-        table.check_beside(kept, "the dataset")
+    # Without known columns, the actors check them.
+    columns = dataset.columns(fetch_if_missing=False) or ()
+    wanted = keep if columns else ()
+    checked_frame(columns, schema, Shown.of_options(settings), details, wanted, "the dataset")
     pool = Pool.of(concurrency, num_gpus, num_cpus)
     if pool.is_greedy():
         warnings.warn(
