@@ -47,10 +47,8 @@ from schemax.messages import counted, misfit_of
 _VERSION = 1
 _RECORD = ".run.json"
 
-KEY_SIZE = 16
-"""Bytes of a key; in rows a key is written in twice as many digits."""
-
-_NO_KEY = bytes(KEY_SIZE)
+_KEY_SIZE = 16  # bytes of a key, which `fingerprint.digest` gives in twice as many digits
+_NO_KEY = bytes(_KEY_SIZE)
 
 
 def is_table(name: str) -> bool:
@@ -125,8 +123,8 @@ class RunRecord:
     schemas: Mapping[str, Any] = field(default_factory=dict)
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
-    def write(self, scratch: str) -> None:
-        """Puts the record beside the table. scratch: its name until all is written."""
+    def write(self, scratch: str | None = None) -> None:
+        """Puts the record beside the table. scratch: see `writing`."""
         data = {"version": _VERSION, **asdict(self)}
         with writing(record_name(self.summary.output), scratch) as handle:
             handle.write(json.dumps(data, indent=1, default=str).encode() + b"\n")
@@ -234,7 +232,7 @@ def add_key(keys: bytearray, key: str | None) -> None:
     keys += _NO_KEY if key is None else bytes.fromhex(key)
 
 
-def write_keys(output: str, keys: bytes, scratch: str) -> None:
+def write_keys(output: str, keys: bytes, scratch: str | None = None) -> None:
     """Keeps the keys of a finished table's rows, with a digest of the table that they belong to."""
     with writing(keys_name(output), scratch) as handle:
         handle.write(_digest_of(output) + keys)
@@ -246,8 +244,8 @@ def _keys_of(output: str) -> Iterator[str | None]:
     name = keys_name(output)
     if is_file(name) and is_table(output):
         with reading_whole(name) as handle:
-            if handle.read(KEY_SIZE) == _digest_of(output):
-                while len(key := handle.read(KEY_SIZE)) == KEY_SIZE:
+            if handle.read(_KEY_SIZE) == _digest_of(output):
+                while len(key := handle.read(_KEY_SIZE)) == _KEY_SIZE:
                     yield None if key == _NO_KEY else key.hex()
     yield from repeat(None)
 
@@ -257,8 +255,8 @@ def _digest_of(name: str) -> bytes:
     handle: Any
     if not is_table_folder(name):
         with reading_whole(name) as handle:
-            return file_digest(handle, lambda: blake2b(digest_size=KEY_SIZE)).digest()
-    whole = blake2b(digest_size=KEY_SIZE)
+            return file_digest(handle, lambda: blake2b(digest_size=_KEY_SIZE)).digest()
+    whole = blake2b(digest_size=_KEY_SIZE)
     for file in expand(name):
         whole.update(file.removeprefix(name).encode("utf-8", "surrogateescape"))
         whole.update(_digest_of(file))

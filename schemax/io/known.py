@@ -11,12 +11,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import blake2b
 from typing import Any
 
 from schemax.documents import Shown, shown_text
 from schemax.errors import InputError
-from schemax.io.finished import KEY_SIZE, is_table, keyed_results, read_run_record
+from schemax.io.fingerprint import digest
+from schemax.io.finished import is_table, keyed_results, read_run_record
 from schemax.io.records import Record
 from schemax.io.shelf import Shelf
 from schemax.io.storage import suffixes
@@ -35,8 +35,7 @@ def salt_of(settings: Mapping[str, Any]) -> str:
         for key, value in settings.items()
         if key not in _APART and key.partition(" ")[0] not in _APART_KINDS
     }
-    said = json.dumps(decisive, sort_keys=True, default=str)
-    return blake2b(said.encode(), digest_size=KEY_SIZE).hexdigest()
+    return digest(json.dumps(decisive, sort_keys=True, default=str))
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,8 @@ class Known:
         category = None
         if self.is_mixed and isinstance(record, Mapping):
             category = record.get(self.shown.category)
-        said = json.dumps([self.salt, None if category is None else str(category), text, texts])
-        return blake2b(said.encode(), digest_size=KEY_SIZE).hexdigest()
+        category = None if category is None else str(category)
+        return digest(json.dumps([self.salt, category, text, texts]))
 
     def body(self, key: str | None) -> dict[str, Any] | None:
         """The row of the earlier table with that key, without id and kept columns."""
@@ -78,9 +77,10 @@ class Known:
 
     def was_there(self, id: object) -> bool:
         """Tells whether the earlier table has that id; asked for all rows, before `gone`."""
-        if id is None or self.earlier is None or self._opened[1].get(_of_id(id)) is None:
+        key = digest(str(id))
+        if id is None or self.earlier is None or self._opened[1].get(key) is None:
             return False
-        self._opened[1].put(_of_id(id), "met")
+        self._opened[1].put(key, "met")
         return True
 
     def gone(self) -> int:
@@ -94,14 +94,10 @@ class Known:
         assert self.earlier is not None
         for row in keyed_results(self.earlier):
             if row["id"] is not None:
-                ids.add(_of_id(row["id"]))
+                ids.add(digest(str(row["id"])))
             if row["attributes"] is not None and (key := row.pop("key")) is not None:
                 bodies.put(key, json.dumps(body_of(row)))
         return bodies, ids
-
-
-def _of_id(id: object) -> bytes:
-    return blake2b(str(id).encode("utf-8", "surrogatepass"), digest_size=KEY_SIZE).digest()
 
 
 def body_of(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,7 @@ from schemax.io.finished import (
     RunRecord,
     add_key,
     keyed_results,
-    keys_name,
     read_run_record,
-    record_name,
     tables_of,
     write_keys,
 )
@@ -56,7 +54,6 @@ def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
             "differently; name an output of the same format"
         )
     tally, keys, last = Tally(), bytearray(), -1
-    scratch = f"{record_name(name)}.partial"
     with open_writer(name, record.table) as writer:
         for row in merge(*map(keyed_results, names), key=lambda row: row["index"]):
             if row["index"] == last:
@@ -69,8 +66,8 @@ def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
         summary = replace(tally.summary(record.summary.inputs, name), **costs)
         settings = {**_shared(record.settings), "shard": str(Shard())}
         command = _shared(record.command)
-        replace(record, summary=summary, settings=settings, command=command).write(scratch)
-    write_keys(name, bytes(keys), f"{keys_name(name)}.partial")
+        replace(record, summary=summary, settings=settings, command=command).write()
+    write_keys(name, bytes(keys))
     return summary
 
 
