@@ -12,11 +12,11 @@ from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile
 
 from schemax.errors import InputError
-from schemax.io.columns import at, cell_text, leaves
+from schemax.io.columns import cell_text
 from schemax.io.csv_in import check_header
 from schemax.io.records import Record
 from schemax.io.storage import optional
-from schemax.io.table_schema import SEPARATOR, TableSchema
+from schemax.io.table_schema import TableSchema
 from schemax.messages import counted
 
 logger = logging.getLogger(__name__)
@@ -88,21 +88,19 @@ class ExcelWriter:
         self._handle, self._table, self._name = handle, table, name
         self._cell_of = openpyxl.cell.WriteOnlyCell
         self._illegal = openpyxl.cell.cell.ILLEGAL_CHARACTERS_RE
-        self._paths = leaves(table.columns)
         self._book = openpyxl.Workbook(write_only=True)
         self._is_cut = False
         self._begin()
 
     def _begin(self) -> None:
         self._sheet = self._book.create_sheet()
-        self._sheet.append([self._cell(SEPARATOR.join(path)) for path in self._paths])
+        self._sheet.append(list(map(self._cell, self._table.flat_names)))
         self._left = MOST_ROWS - 1
 
     def write(self, row: Mapping[str, Any]) -> None:
         if not self._left:
             self._begin()
-        cells = self._table.cells(row)
-        self._sheet.append([self._cell(at(cells, path)) for path in self._paths])
+        self._sheet.append(list(map(self._cell, self._table.flat_cells(row))))
         self._left -= 1
 
     def close(self) -> None:

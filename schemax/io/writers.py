@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
 from schemax.errors import InputError
 from schemax.io.arrow import record_batch, schema_of
-from schemax.io.columns import Column, at, cell_text, leaves
+from schemax.io.columns import Column, cell_text
 from schemax.io.csv_in import DELIMITERS
 from schemax.io.excel import EXCEL, ExcelWriter
 from schemax.io.lake import adding, is_lake, lake_table
@@ -26,7 +26,7 @@ from schemax.io.partitions import Layout, Sorted, created, replacing
 from schemax.io.readers import ARROW, CSV, JSON, PARQUET, check_format
 from schemax.io.records import STANDARD
 from schemax.io.storage import is_replaceable, is_table_folder, optional, suffixes, writing
-from schemax.io.table_schema import SEPARATOR, TableSchema
+from schemax.io.table_schema import TableSchema
 
 # Rows that are held back to become one row group.
 _GROUP = 16_384
@@ -224,16 +224,14 @@ class CsvWriter:
         self._table = table
         self._delimiter = delimiter
         self._escapes = formulas == "escape"
-        self._paths = leaves(table.columns)
         self._handle = handle
-        header = [SEPARATOR.join(path) for path in self._paths]
+        header = table.flat_names
         # Readers tell what divides cells by the header, outside of quotes.
         is_clear = not set("".join(header)) & ({*DELIMITERS} - {delimiter})
         self._put(header, csv.QUOTE_MINIMAL if is_clear else csv.QUOTE_ALL)
 
     def write(self, row: Mapping[str, Any]) -> None:
-        cells = self._table.cells(row)
-        self._put([self._cell(at(cells, path)) for path in self._paths])
+        self._put(list(map(self._cell, self._table.flat_cells(row))))
 
     def _cell(self, value: Any) -> str:
         text = cell_text(value)
