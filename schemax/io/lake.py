@@ -42,16 +42,13 @@ class DeltaTable:
         optional("pyarrow", "a Delta table", "delta")
         self._place = name if is_remote(name) else str(local_path(name))
 
-    def _table(self) -> Any:
+    def table(self) -> Any:
+        """The table as it is now; None where there is none yet."""
         there = self._module.DeltaTable.is_deltatable(self._place)
         return self._module.DeltaTable(self._place) if there else None
 
-    def columns(self) -> list[str] | None:
-        table = self._table()
-        return None if table is None else [field.name for field in table.schema().fields]
-
     def has(self, run: str) -> bool:
-        table = self._table()
+        table = self.table()
         return table is not None and table.transaction_version(f"{_RUN}.{run}") is not None
 
     def append(self, batches: Any, run: str, by: Sequence[str]) -> None:
@@ -64,7 +61,7 @@ class DeltaTable:
 
     def files(self) -> list[str]:
         """The Parquet files of the table as it is now. Raises InputError if these are not all."""
-        table = self._table()
+        table = self.table()
         if table is None:
             raise InputError(f"cannot read {self.name}: it is no Delta table")
         features = table.protocol().reader_features or []
@@ -89,16 +86,13 @@ class IcebergTable:
             raise InputError(f"cannot write {name}: name it {ICEBERG}CATALOG/NAMESPACE.TABLE")
         self._catalog = module.load_catalog(catalog)
 
-    def _table(self) -> Any:
+    def table(self) -> Any:
+        """The table as it is now; None where there is none yet."""
         there = self._catalog.table_exists(self._table_name)
         return self._catalog.load_table(self._table_name) if there else None
 
-    def columns(self) -> list[str] | None:
-        table = self._table()
-        return None if table is None else [field.name for field in table.schema().fields]
-
     def has(self, run: str) -> bool:
-        table = self._table()
+        table = self.table()
         found = () if table is None else table.snapshots()
         return any((one.summary or {}).get(_RUN) == run for one in found)
 
@@ -121,7 +115,8 @@ def check_lake(name: str, columns: Sequence[Column], by: Sequence[str]) -> None:
     if by and isinstance(table, IcebergTable):
         raise InputError(f"cannot partition {name}: make the table with its partitions first")
     with _told(name):
-        there = table.columns()
+        found = table.table()
+        there = None if found is None else [field.name for field in found.schema().fields]
     names = [column.name for column in columns]
     if there is not None and set(there) != set(names):
         lacking = [one for one in names if one not in there]
@@ -146,16 +141,12 @@ def adding(
         handle.seek(0)
         reader = ipc.open_file(handle)
         schema = plain_schema(schema_of(columns))
-
-        def batches() -> Iterator[Any]:
-            for number in range(reader.num_record_batches):
-                whole = pyarrow.Table.from_batches([reader.get_batch(number)])
-                yield from whole.cast(schema).to_batches()
-
+        found = map(reader.get_batch, range(reader.num_record_batches))
+        batches = (batch.cast(schema) for batch in found)
         table = lake_table(name)
         with _told(name):
             if not table.has(run):
-                stream = pyarrow.RecordBatchReader.from_batches(schema, batches())
+                stream = pyarrow.RecordBatchReader.from_batches(schema, batches)
                 table.append(stream, run, by)
 
 
