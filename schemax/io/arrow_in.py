@@ -25,7 +25,7 @@ def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> 
     parquet = optional("pyarrow.parquet", name)
     # Read as it is needed, and not a whole row group ahead.
     file = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
-    wanted = _projected(columns, file.schema_arrow.names)
+    wanted = projected(columns, file.schema_arrow.names)
     rows = _rows_of(_bytes_of_row(file.metadata))
     for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
         yield from batch_records(batch)
@@ -33,7 +33,7 @@ def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> 
 
 def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
     opened = _open_arrow(handle, name)
-    wanted, batches = _projected(columns, opened.schema.names), opened
+    wanted, batches = projected(columns, opened.schema.names), opened
     if hasattr(opened, "get_batch"):
         batches = map(opened.get_batch, range(opened.num_record_batches))
     for batch in batches:
@@ -77,7 +77,7 @@ def _open_arrow(handle: BinaryIO, name: str) -> Any:
     return (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(handle)
 
 
-def _projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str] | None:
+def projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str] | None:
     """The needed columns in the order of the file; None for all, also if a row is to say why."""
     if columns is None:
         return None

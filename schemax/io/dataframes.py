@@ -13,7 +13,7 @@ from schemax.documents import Shown
 from schemax.errors import InputError
 from schemax.extractor import Extractor, loaded
 from schemax.io.arrow import plain_schema, record_batch
-from schemax.io.arrow_in import as_record, batch_records, holds_times, read_cells
+from schemax.io.arrow_in import as_record, batch_records, holds_times, projected, read_cells
 from schemax.io.columns import Schemas
 from schemax.io.input_columns import checked_frame
 from schemax.io.records import Record
@@ -143,17 +143,17 @@ def _while_read(reader: Any, read: Callable[[Any], Any], show_progress: bool) ->
 
 def _records(frame: Any, kind: str, wanted: tuple[str, ...] | None) -> Iterator[Record]:
     """Rows as mappings of plain values: what is missing is None."""
-    names = [name for name in _column_names(frame, kind) if wanted is None or name in wanted]
     if kind == "pandas":
         yield from _records_of_pandas(frame)
     elif kind == "datasets" and frame.format["type"] == "custom":  # a transform, which counts
         for row in frame:
             yield as_record(list(row), list(map(_shown, row.values())))
     elif kind == "datasets":
-        yield from _records_of_dataset(frame, names)
+        names = projected(wanted, frame.format["columns"])
+        yield from _records_of_dataset(frame, names or frame.format["columns"])
     else:
-        # If none of the wanted columns is there, all stay, so that rows can say what is there.
-        some = frame.select(names or _column_names(frame, kind))
+        there = _column_names(frame, kind)
+        some = frame.select(projected(wanted, there) or there)
         yield from batch_records(some.to_arrow() if kind == "polars" else some)
 
 
@@ -176,9 +176,7 @@ def _cells_of_pandas(series: Any) -> list[Any]:
 
 def _records_of_dataset(data: Any, names: Sequence[str]) -> Iterator[Record]:
     """Through Arrow, whatever the data set is formatted as, so that no picture is decoded."""
-    there = [name for name in data.format["columns"] if name in names]
-    # If none of the wanted columns is there, all stay, so that rows can say what is there.
-    data = data.with_format("arrow").select_columns(there or data.column_names)
+    data = data.with_format("arrow").select_columns(names)
     labels = {name: found for name, one in data.features.items() if (found := _label(one))}
     for some in data.iter(_BATCH):
         for record in batch_records(some):
