@@ -147,12 +147,6 @@ def headers_of(client: Client) -> Any:
     return client._http.headers
 
 
-def records_of_dataset(*arguments: Any) -> Any:
-    from schemax.io import dataframes
-
-    return dataframes._records_of_dataset(*arguments)
-
-
 def forget_formats(patch: pytest.MonkeyPatch) -> None:
     """Formats that are registered from now on are gone after the test."""
     patch.setattr(formats, "_FORMATS", dict(formats._FORMATS))

@@ -33,7 +33,7 @@ from schemax.cli import app
 from schemax.compiler import TextCodec
 from schemax.formats import get_format
 from schemax.io.document_files import read_document
-from schemax.io.readers import Source
+from schemax.io.readers import InputFiles
 from schemax.reading.file_text import FileText
 from schemax.report import pages
 from schemax.resources import resource_dir
@@ -356,7 +356,7 @@ def test_a_missing_package_is_named(
         monkeypatch.delitem(sys.modules, known)
     monkeypatch.setitem(sys.modules, module, None)  # which makes its import fail
     with pytest.raises(InputError, match=rf"needs {module}.*pip install '\.\[files\]'"):
-        Source.of([str(tmp_path / name)])
+        InputFiles.of([str(tmp_path / name)])
     assert len(list(load_documents(tmp_path / "b.txt"))) == 1
 
 
@@ -546,6 +546,6 @@ def test_documents_are_not_written(tmp_path: Path) -> None:
 def test_a_pdf_under_another_name_is_told(tmp_path: Path) -> None:
     (tmp_path / "scan").write_bytes(invoice())
     with pytest.raises(InputError, match=r"it is a PDF file; name it \.pdf"):
-        Source.of([str(tmp_path / "scan")])
+        InputFiles.of([str(tmp_path / "scan")])
     with pytest.raises(InputError, match="it is no document"):
         load_document(jsonl(tmp_path / "a.jsonl", [{"a": 1}]))

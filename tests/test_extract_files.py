@@ -17,6 +17,7 @@ from schemax.cli import app
 from schemax.compiler import TextCodec
 from schemax.declarations import read_schemas
 from schemax.errors import ModelError, SchemaError
+from schemax.io.rows import RowForm
 from schemax.io.stream import MOST_AHEAD, in_order, stream_rows
 from schemax.results import failed
 
@@ -226,10 +227,10 @@ def numbered(count: int, pulled: list[int]) -> Iterator[tuple[int, str]]:
 def test_a_straggler_holds_back_a_bounded_number_of_rows() -> None:
     pulled: list[int] = []
     extract = Straggler()
-    rows = in_order(extract, numbered(MOST_AHEAD + 5000, pulled))
-    assert next(rows).index == 0
+    rows = in_order(extract, RowForm(), numbered(MOST_AHEAD + 5000, pulled))
+    assert next(rows)[0].index == 0
     assert len(pulled) == MOST_AHEAD
-    assert [item.index for item in rows] == list(range(1, MOST_AHEAD + 5000))
+    assert [item.index for item, _ in rows] == list(range(1, MOST_AHEAD + 5000))
     assert extract.streams == 2
 
 

@@ -16,7 +16,7 @@ from schemax.compiler import TextCodec
 from schemax.documents import MOST_CHARACTERS
 from schemax.io.estimate import estimate
 from schemax.io.long_documents import TooLong
-from schemax.io.readers import Source
+from schemax.io.readers import InputFiles
 from schemax.io.task import Task
 
 # A regular expression that backtracks until it gives up.
@@ -80,7 +80,7 @@ def test_a_panic_over_a_long_document_is_the_error_of_its_row(
 
 
 def test_an_estimate_counts_what_panics_as_unreadable(extractor: Extractor, tmp_path: Path) -> None:
-    source = Source.of([jsonl(tmp_path / "in.jsonl", ["LG OLED C3", HOSTILE])])
+    source = InputFiles.of([jsonl(tmp_path / "in.jsonl", ["LG OLED C3", HOSTILE])])
     found = [*estimate(source, Task(Small, {}, lambda: extractor, None))]
     assert "sample: 2 rows out of all rows" in found
     assert "fit the context: 1 of 1; cannot be read: 1" in found

@@ -21,8 +21,7 @@ import schemax.ray
 from schemax import AttrSchema, InputError, SchemaError
 from schemax.commands.extract_options import Reader as ReaderOptions
 from schemax.documents import Shown, read_documents
-from schemax.io.table_schema import TableSchema
-from schemax.ray.dataset import Load, Reader
+from schemax.io import dataframes
 from schemax.ray.pool import Pool
 
 ray = pytest.importorskip("ray")
@@ -236,10 +235,7 @@ def test_machines_without_cpus_do_not_count(
 def test_a_record_is_shown_as_that_of_a_file() -> None:
     day = date(2026, 1, 31)
     batch = pyarrow.table({"t": [b"LG", b"\xff"], "x": [{"made": [day], "by": b"K"}, None]})
-    reader = Reader(
-        Load(None, "cpu", "auto"), declared(), {}, TableSchema.of(declared()), False, None
-    )
-    good, broken = reader.records(batch)
+    good, broken = dataframes.records_of(batch, "pyarrow", None)
     assert good == {"t": "LG", "x": {"made": ["2026-01-31"], "by": "K"}}
     (document,) = read_documents([broken], Shown())
     assert "UTF-8" in (document.problem or "")

@@ -120,6 +120,30 @@ def test_kept_columns_of_every_type_are_kept_as_they_are(run: Run, tmp_path: Pat
     assert kept["bytes"] == {"base64": "/wA="}
 
 
+def test_kept_columns_stay_as_they_are_when_shards_are_merged_and_rows_retried(
+    run: Run, tmp_path: Path
+) -> None:
+    columns = {
+        "list": pyarrow.array([[1], [2, None], [], None], pyarrow.list_(pyarrow.int64())),
+        "ns": pyarrow.array([1, 2, None, 4], pyarrow.timestamp("ns", "Europe/Berlin")),
+        "bytes": pyarrow.array([b"\xff\x00", b"text", None, b""], pyarrow.binary()),
+        "double": pyarrow.array([math.inf, 1.5, None, 0.0]),
+        "map": pyarrow.array([[("k", 1)], None, [], []], pyarrow.map_("string", pyarrow.int32())),
+    }
+    texts = ["LG true 4K", "LG hard true 4K", "Sony true 4K", "TCL true 4K"]
+    pyarrow.parquet.write_table(pyarrow.table({**columns, "t": texts}), tmp_path / "in.parquet")
+    args = ("extract", SCHEMA, "in.parquet", "--text", "t", "--keep", ",".join(columns))
+    for shard in range(2):
+        run(*args, "-o", f"s{shard}.parquet", "--shard", f"{shard}/2")
+    result = run("merge", "s0.parquet", "s1.parquet", "-o", "out.parquet")
+    assert "4 rows, 1 failed" in result.stderr, result.output
+    result = run("extract", "--retry-failed", "out.parquet", "--format", "yaml")
+    assert "4 rows, 0 failed" in result.stderr, result.output
+    found = table(tmp_path / "out.parquet")
+    for name, column in columns.items():
+        assert found[name].combine_chunks() == column, name
+
+
 def test_kept_values_of_several_types_are_texts_and_none_is_changed(
     run: Run, tmp_path: Path
 ) -> None:

@@ -32,7 +32,7 @@ from schemax.documents import Shown
 from schemax.errors import InputError, SchemaError
 from schemax.formats import get_format
 from schemax.io.long_documents import fitted
-from schemax.io.readers import Shard, Source, read_file
+from schemax.io.readers import InputFiles, Shard, read_file
 from schemax.io.table_schema import TableSchema
 from schemax.io.writers import open_writer
 from schemax.results import SlotText, build, failed
@@ -223,7 +223,7 @@ def test_several_files_of_any_kind_are_one_input(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl.zst").write_bytes(zstd(b'{"t": "6"}\n') * 2)
     table = pyarrow.table({"t": ["8"], "day": [date(2026, 1, 2)], "x": [[1, None]]})
     pyarrow.parquet.write_table(table, tmp_path / "e.parquet")
-    found = list(Source.of([str(tmp_path / "*")]).rows())
+    found = list(InputFiles.of([str(tmp_path / "*")]).rows())
     assert [index for index, _ in found] == list(range(9))
     records = [record for _, record in found]
     assert isinstance(records[1], InputError)
@@ -245,7 +245,7 @@ def test_shards_are_disjoint_and_complete(tmp_path: Path, file: str) -> None:
     header = "t\n" if file == "in.csv" else ""
     (tmp_path / file).write_text(header + "".join(f'"{n}"\n' for n in range(10)))
     place = str(tmp_path / file)
-    shards = [Source.of([place], limit=8, shard=Shard(n, 3)) for n in range(3)]
+    shards = [InputFiles.of([place], limit=8, shard=Shard(n, 3)) for n in range(3)]
     found = [[index for index, _ in shard.rows()] for shard in shards]
     assert found == [[0, 3, 6], [1, 4, 7], [2, 5]]
     assert [shard.count() for shard in shards] in ([3, 3, 2], [None] * 3)
@@ -290,23 +290,23 @@ def test_remote_files_are_read_and_written() -> None:
     for name in ("memory://t/a.csv", "memory://t/b.parquet", "memory://t/c.jsonl.gz"):
         write(name)
     assert sorted(memory.ls("/t", detail=False)) == ["/t/a.csv", "/t/b.parquet", "/t/c.jsonl.gz"]
-    assert len(list(Source.of(["memory://t/*"]).rows())) == 9
+    assert len(list(InputFiles.of(["memory://t/*"]).rows())) == 9
     with pytest.raises(InputError, match="cannot reach nowhere://"):
-        Source.of(["nowhere://a.jsonl"])
+        InputFiles.of(["nowhere://a.jsonl"])
     memory.rm("/t", recursive=True)
 
 
 def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file matches"):
-        Source.of([str(tmp_path / "*.csv")])
+        InputFiles.of([str(tmp_path / "*.csv")])
     with pytest.raises(InputError, match="stdin"):
-        Source.of(["-", "-"])
+        InputFiles.of(["-", "-"])
     os.mkfifo(tmp_path / "pipe.jsonl")  # like that of <(zcat in.jsonl.gz)
     with pytest.raises(InputError, match=r"pipe\.jsonl: it is a pipe.*name the input -"):
-        list(Source.of([str(tmp_path / "pipe.jsonl")]).rows())
+        list(InputFiles.of([str(tmp_path / "pipe.jsonl")]).rows())
     (tmp_path / "in.parquet.gz").touch()
     with pytest.raises(InputError, match=r"compressed inside; leave \.gz out"):
-        Source.of([str(tmp_path / "in.parquet.gz")])
+        InputFiles.of([str(tmp_path / "in.parquet.gz")])
 
 
 def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,7 +316,7 @@ def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.M
     for place in ("in.parquet", "in.jsonl.zst"):
         (tmp_path / place).touch()
         with pytest.raises(InputError, match=r"pip install '\.\[tables\]'"):
-            Source.of([str(tmp_path / place)])
+            InputFiles.of([str(tmp_path / place)])
 
 
 def test_importing_schemax_imports_no_table_package(tmp_path: Path) -> None:

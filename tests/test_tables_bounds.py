@@ -21,7 +21,7 @@ from command_line import SCHEMA, Run, jsonl, rows, stand_in_runner
 from schemax.errors import InputError
 from schemax.io import resumable
 from schemax.io.checkpoint import Checkpoint
-from schemax.io.readers import Source, read_file
+from schemax.io.readers import InputFiles, read_file
 from schemax.io.records import LONGEST, bounded_lines
 from schemax.io.resumable import ResumableRun
 from schemax.io.rows import RowForm
@@ -153,7 +153,7 @@ def test_parts_are_bounded_by_what_their_records_say(
 ) -> None:
     monkeypatch.setattr(resumable, "PART_LENGTH", 2000)
     made = [{"id": n, "t": "x" * (1500 if n in (3, 4) else 10)} for n in range(300)]
-    source = Source.of([jsonl(tmp_path / "in.jsonl", made)])
+    source = InputFiles.of([jsonl(tmp_path / "in.jsonl", made)])
     run = ResumableRun(source, Checkpoint(str(tmp_path / "out.jsonl")), RowForm(), True, 100)
     parts = list(run.parts({}))
     rows_of = [[row.index for row in part.pending] for part in parts]

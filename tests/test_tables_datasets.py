@@ -10,12 +10,12 @@ import datasets
 import pyarrow
 import pytest
 from pydantic import BaseModel
-from seams import records_of_dataset
 from stand_in import StandIn
 
 import schemax
 from schemax.attributes import attr
 from schemax.errors import InputError
+from schemax.io.dataframes import records_of_dataset
 from schemax.schema import AttrSchema
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the package, about itself
@@ -94,7 +94,7 @@ def test_a_data_set_gives_a_data_set(data: Any, tmp_path: Path) -> None:
 
 def test_every_type_is_shown_as_text(data: Any) -> None:
     names = ("t", "words", "days", "kind", "kinds", "at")
-    first = next(iter(records_of_dataset(data, names)))
+    first = next(iter(records_of_dataset(data, list(names))))
     assert first == {
         "t": "Crocs 7 true red x cm",
         "words": ["a", None],

@@ -15,7 +15,7 @@ from rich.console import Console
 from schemax.catalog import load_schemas
 from schemax.commands.console import UsageError, table
 from schemax.errors import InputError
-from schemax.io.readers import Shard, Source
+from schemax.io.readers import InputFiles, Shard
 from schemax.messages import counted, say, some_of
 from schemax.ready_made import Match, match_of
 
@@ -41,7 +41,9 @@ _COLUMNS: Mapping[str, Callable[[_Line], Any]] = {
 }
 
 
-def schemas_by_category(source: Source, key: str, *, quiet: bool) -> Mapping[str, type[BaseModel]]:
+def schemas_by_category(
+    source: InputFiles, key: str, *, quiet: bool
+) -> Mapping[str, type[BaseModel]]:
     """Ready-made schemas by the categories of the first million records, all shards together.
 
     Says on stderr, as a table, which category has got which. Raises UsageError where the input
@@ -67,7 +69,7 @@ def schemas_by_category(source: Source, key: str, *, quiet: bool) -> Mapping[str
     return schemas
 
 
-def _counted(source: Source, key: str) -> Counter[str]:
+def _counted(source: InputFiles, key: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     with suppress(InputError):  # of a file that breaks off, as the run itself will say
         for _, record in islice(source.rows(), _LOOKED_AT):

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from schemax.commands.console import plain_warnings
 from schemax.commands.option_groups import Options, argument, option, verb
-from schemax.io.finished import read_run_record
+from schemax.io.finished import read_run_record, tables_of
 from schemax.io.merging import common_record
-from schemax.io.outputs import tables_of
 from schemax.messages import say
 from schemax.report import open_report
 from schemax.report.overview import facts_of

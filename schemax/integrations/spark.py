@@ -13,10 +13,9 @@ from schemax.errors import InputError
 from schemax.io.arrow import plain_schema, schema_of
 from schemax.io.columns import Schemas
 from schemax.io.dataframes import extract_frame
-from schemax.io.input_columns import tell_of_columns
-from schemax.io.rows import Details, check_details, check_kept
+from schemax.io.input_columns import checked_frame
+from schemax.io.rows import Details
 from schemax.io.storage import optional
-from schemax.io.table_schema import TableSchema
 
 
 def extract(
@@ -52,14 +51,8 @@ def extract(
     if not hasattr(frame, "mapInArrow"):
         raise InputError(f"spark.extract takes a DataFrame of Spark, not {type(frame).__name__}")
     check_options("extract", options)
-    check_details(details)
     shown = Shown.of_options(options)
-    shown.check(frame.columns, "the frame has no column")
-    tell_of_columns(frame.columns, shown, schema)
-    keep = [keep] if isinstance(keep, str) else list(keep)
-    check_kept(keep, frame.columns, "the frame")
-    table = TableSchema.of(schema, details=details)
-    table.check_beside(keep, "the frame")
+    keep, table = checked_frame(frame.columns, schema, shown, details, keep)
     results = arrow.from_arrow_schema(plain_schema(schema_of(table.results)), True)
     given = types.StructType([*(frame.schema[name] for name in keep), *results])
     read = partial(extract_frame, schema=schema, details=details, keep=keep, **options)

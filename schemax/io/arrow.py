@@ -1,17 +1,28 @@
-"""Columns in pyarrow: types, arrays, and the schema of a table."""
+"""Columns in pyarrow: types, arrays, and the schema of a table.
+
+Kept columns have their own types, whose values come back from the form that JSON has for them.
+"""
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
-from schemax.io.arrow_out import native_array
-from schemax.io.columns import Column, Schemas
+from schemax.errors import InputError
+from schemax.io.columns import Column, Schemas, Type
 from schemax.io.rows import Details
 from schemax.io.storage import optional
 from schemax.io.table_schema import TableSchema
+
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FRACTION = re.compile(r"\.(\d+)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def arrow_schema(schema: Schemas, *, details: Details = False) -> Any:
@@ -66,11 +77,11 @@ def arrow_type(column: Column) -> Any:
 def _item_type(column: Column) -> Any:
     pyarrow = _pyarrow()
     if column.type == "native":
-        return column.native
+        return _type_in(column.native)
     if column.type == "struct":
         return pyarrow.struct([(child.name, arrow_type(child)) for child in column.children])
     if column.type == "choice":
-        # Of all choices, since the batches of an Arrow file must share one dictionary.
+        # The batches of an Arrow file must share one dictionary, so it has all choices.
         return pyarrow.dictionary(pyarrow.int32(), pyarrow.array(column.choices).type)
     if column.type == "decimal":
         return pyarrow.decimal128(*column.digits)
@@ -87,10 +98,34 @@ def _item_type(column: Column) -> Any:
     return types[column.type]
 
 
+def column_of(field: Any) -> Column:
+    """The column of an Arrow field, as which a column of the input is kept."""
+    types, kind = _pyarrow().types, field.type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision:
+        return Column(field.name, "decimal", digits=(kind.precision, kind.scale))
+    if types.is_timestamp(kind) and kind.unit == "us" and kind.tz in (None, "UTC"):
+        return Column(field.name, "instant" if kind.tz else "datetime")
+    plain: list[tuple[bool, Type]] = [
+        (types.is_integer(kind) and not types.is_uint64(kind), "integer"),
+        (types.is_floating(kind), "number"),
+        (types.is_boolean(kind), "boolean"),
+        (types.is_date(kind), "date"),
+        (types.is_string(kind) or types.is_large_string(kind), "string"),
+    ]
+    if found := next((name for fits, name in plain if fits), None):
+        return Column(field.name, found)
+    if _is_native(kind):
+        return Column(field.name, "native", native=_written(kind))
+    return Column(field.name, "json" if types.is_nested(kind) else "string")
+
+
 def _array(column: Column, values: Sequence[Any]) -> Any:
     """Choices stand in front until the array is made, so that all arrays share one dictionary."""
     if column.type == "native":
-        return native_array(column.native, values)
+        kind = _type_in(column.native)
+        return _pyarrow().array([_native(kind, value) for value in values], kind)
     first = _all_choices(column)
     return _pyarrow().array([*first, *values], arrow_type(column)).slice(len(first))
 
@@ -103,6 +138,79 @@ def _all_choices(column: Column) -> list[Any]:
         parts = zip_longest(*map(_all_choices, column.children))
         items = [dict(zip(names, part, strict=True)) for part in parts]
     return [items] if column.is_list and items else items
+
+
+def _type_in(text: str) -> Any:
+    """The type that `_written` gives a text for. Raises InputError for another text."""
+    try:
+        return _pyarrow().ipc.read_schema(_pyarrow().py_buffer(b64decode(text))).field(0).type
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"a column of type {text} was kept by an older version of schemax; do all rows again"
+        ) from error
+
+
+def _written(kind: Any) -> str:
+    """A type as a text, so that records of finished tables can hold it."""
+    return b64encode(_pyarrow().schema([("", kind)]).serialize()).decode()
+
+
+def _native(kind: Any, value: Any) -> Any:
+    types = _pyarrow().types
+    if value is None:
+        return None
+    if types.is_struct(kind):
+        return {field.name: _native(field.type, value.get(field.name)) for field in kind}
+    if types.is_map(kind):
+        return [(_native(kind.key_type, k), _native(kind.item_type, v)) for k, v in value]
+    if types.is_nested(kind):
+        return [_native(kind.value_type, item) for item in value]
+    if types.is_decimal(kind):
+        return Decimal(value)
+    if types.is_floating(kind):
+        return float(value)
+    if types.is_date(kind):
+        return date.fromisoformat(value[:10])
+    if types.is_timestamp(kind):
+        return _moment(value, _TICKS[kind.unit])
+    if types.is_time(kind):
+        return _moment(f"1970-01-01T{value}", _TICKS[kind.unit])
+    if types.is_duration(kind):
+        return int(Decimal(value.removeprefix("PT").removesuffix("S")) * _TICKS[kind.unit])
+    if _is_binary(kind) and not isinstance(value, bytes):
+        return b64decode(value["base64"]) if isinstance(value, dict) else value.encode()
+    return value
+
+
+def _is_binary(kind: Any) -> bool:
+    types = _pyarrow().types
+    return bool(
+        types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    )
+
+
+def _moment(text: str, ticks: int) -> int:
+    """Ticks since 1970 of an ISO text, with as many digits of a second as it has."""
+    fraction = _FRACTION.search(text)
+    moment = datetime.fromisoformat(_FRACTION.sub("", text))
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
+    whole = (since.days * 86_400 + since.seconds) * ticks
+    return whole + int(Decimal(f"0.{fraction[1]}") * ticks) if fraction else whole
+
+
+def _is_native(kind: Any) -> bool:
+    """Tells whether all values of a type come back from the form that JSON has for them."""
+    types = _pyarrow().types
+    if types.is_map(kind):
+        return _is_native(kind.key_type) and _is_native(kind.item_type)
+    if types.is_struct(kind):
+        names = [field.name for field in kind]
+        return len(set(names)) == len(names) and all(_is_native(field.type) for field in kind)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _is_native(kind.value_type)
+    plain = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
+    timed = (types.is_date, types.is_timestamp, types.is_time, types.is_duration, _is_binary)
+    return any(is_one(kind) for is_one in (*plain, *timed, types.is_string, types.is_large_string))
 
 
 def _pyarrow() -> Any:

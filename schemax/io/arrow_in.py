@@ -25,7 +25,7 @@ def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> 
     parquet = optional("pyarrow.parquet", name)
     # Read as it is needed, and not a whole row group ahead.
     file = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
-    wanted = _projected(columns, file.schema_arrow.names)
+    wanted = projected(columns, file.schema_arrow.names)
     rows = _rows_of(_bytes_of_row(file.metadata))
     for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
         yield from batch_records(batch)
@@ -33,7 +33,7 @@ def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> 
 
 def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
     opened = _open_arrow(handle, name)
-    wanted, batches = _projected(columns, opened.schema.names), opened
+    wanted, batches = projected(columns, opened.schema.names), opened
     if hasattr(opened, "get_batch"):
         batches = map(opened.get_batch, range(opened.num_record_batches))
     for batch in batches:
@@ -55,8 +55,8 @@ def _rows_of(bytes_of_row: float) -> int:
 
 
 def _bytes_of_row(metadata: Any) -> float:
-    """Of the row group with the longest rows, as it is encoded, all columns together: pyarrow ends
-    the process where the record of a single column is damaged."""
+    """The size of a row, as it is encoded, in the row group with the longest rows; of all columns
+    together, since pyarrow ends the process where the record of a single column is damaged."""
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     sizes = (group.total_byte_size / max(1, group.num_rows) for group in groups)
     return max(sizes, default=0.0)
@@ -77,7 +77,7 @@ def _open_arrow(handle: BinaryIO, name: str) -> Any:
     return (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(handle)
 
 
-def _projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str] | None:
+def projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str] | None:
     """The needed columns in the order of the file; None for all, also if a row is to say why."""
     if columns is None:
         return None
@@ -94,7 +94,7 @@ def read_cells(column: Any) -> list[Any]:
     """
     is_timed = holds_times(column.type)
     with suppress(ValueError, OverflowError):
-        # Of dates and times themselves, validity is a matter of the calendar.
+        # The validity of dates and times is a matter of the calendar, and judged cell by cell.
         if not optional("pyarrow", "a table").types.is_temporal(column.type):
             column.validate(full=True)
         if not is_timed:
@@ -175,7 +175,7 @@ def time_text(scalar: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def holds_times(kind: Any) -> bool:
-    """Whether values of an Arrow type are dates or times, or have such in them."""
+    """Tells whether values of an Arrow type are dates or times, or have such in them."""
     types = optional("pyarrow", "a table").types
     if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
         return True
@@ -189,7 +189,7 @@ def holds_times(kind: Any) -> bool:
 
 
 def _iso(scalar: Any) -> str:
-    """With no digits of a second, six, or nine where six are too few, as pandas writes them."""
+    """ISO 8601 with no digits of a second, six, or nine where six are too few, as of pandas."""
     pyarrow, kind = optional("pyarrow", "a table"), scalar.type
     is_time, nanoseconds, rest = pyarrow.types.is_time(kind), 0, timedelta()
     unit = kind.unit if is_time or pyarrow.types.is_timestamp(kind) else ""

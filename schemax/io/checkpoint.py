@@ -3,7 +3,7 @@
     manifest.json              what the rows depend on; written first
     part-00000-DIGEST.jsonl    rows of the first N records, in the order in which they finished;
                                DIGEST is one of these records
-    open-00001.jsonl           the same, of a part that is not complete
+    open-00001.jsonl           rows of a part that is not complete
 
 A line is [digest of the line's rest, digest of the record, row]. The names alone say what is done,
 so no two files have to agree: a part that is complete and on the disk is renamed from open to part.
@@ -21,37 +21,35 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 from schemax.errors import InputError
 from schemax.io.fingerprint import differences
 from schemax.io.records import Record
+from schemax.io.rows import Row
 from schemax.io.storage import ICEBERG, Folder, is_remote, sidecar
-
-Row: TypeAlias = Mapping[str, Any]
 
 REMEDY = "start anew with --overwrite (overwrite=True)"
 
 _MANIFEST = "manifest.json"
-_WHOLE, _RECORD, _KEYS = "whole.tmp", "record.tmp", "keys.tmp"
 _PART = re.compile(r"part-(\d{5,})-([0-9a-f]{16})\.jsonl")
 _OPEN = re.compile(r"open-(\d{5,})\.jsonl")
-# What runs write into the folder: these files, and these while they are written.
+# Names of files that runs write into the folder, also while they are written.
 _OWN = re.compile(
-    rf"({_MANIFEST}|{_PART.pattern})(\.tmp)?|{_OPEN.pattern}|{_WHOLE}|{_RECORD}|{_KEYS}"
+    rf"({_MANIFEST}|{_PART.pattern})(\.tmp)?|{_OPEN.pattern}|(whole|record|keys)\.tmp"
 )
 
 
 def digest(record: Record) -> tuple[str, int]:
-    """Of all that a record says, whatever kind of file it came from; and the length of that."""
+    """The digest and the length of a record, whatever kind of file it came from."""
     said = str(record) if isinstance(record, InputError) else record
     text = json.dumps(said, sort_keys=True, default=str)
     return _digest(text.encode()), len(text)
 
 
 def digest_of_all(digests: Iterable[str]) -> str:
-    """Of several records, in order, by the digests of each."""
+    """The digest of several records, in order, by the digests of each."""
     return _digest("".join(digests).encode())
 
 
@@ -59,7 +57,7 @@ def _digest(data: bytes) -> str:
     return blake2b(data, digest_size=8).hexdigest()
 
 
-def to_line(record_digest: str, row: Row) -> bytes:
+def to_line(record_digest: str, row: Mapping[str, Any]) -> bytes:
     """A row as parts hold it."""
     text = json.dumps([record_digest, row], separators=(",", ":"), allow_nan=False)
     return _with_digest(text[1:].encode() + b"\n")
@@ -84,25 +82,16 @@ class Checkpoint:
         if not is_remote(name) and os.path.islink(name):
             name = os.path.realpath(name)  # where the whole can be put in place by renaming it
         self._use(sidecar(name, ".parts"))
-        if not name.startswith(ICEBERG) and not self.has_rows():
-            self._use_older(f"{name}.parts")
+        older = Folder(f"{name}.parts") if not name.startswith(ICEBERG) else None
+        # The folder of a run that has begun before the name began with `_`, and of nobody else.
+        if older is not None and not self.has_rows() and _is_of_a_run(older):
+            self._use(older.name)
 
     def _use(self, name: str) -> None:
         self.name, self.folder = name, Folder(name)
 
-    def _use_older(self, name: str) -> None:
-        """Goes on in the folder of a run that has begun before the name began with `_`."""
-        newer = self.name
-        self._use(name)
-        try:
-            is_run = self.manifest() is not None
-        except InputError:  # somebody else's
-            is_run = False
-        if not is_run:
-            self._use(newer)
-
     def can_go_on(self, now: Mapping[str, Any]) -> bool:
-        """Whether there is an unfinished run to go on with.
+        """Tells whether there is an unfinished run to go on with.
 
         Raises InputError if that has other settings or another input, and names what differs; and
         for a manifest that no run has written.
@@ -119,8 +108,8 @@ class Checkpoint:
     def opened(self, manifest: Mapping[str, Any], *, overwrite: bool = False) -> Iterator[bool]:
         """Makes the folder where there is none, keeps others out, and says whether to go on.
 
-        It goes again if an error ends the run before a row is finished: then there is nothing to
-        go on with. Raises InputError, also for a folder that holds what no run has written.
+        The folder goes again if an error ends the run before a row is finished. Raises InputError,
+        also for a folder that holds what no run has written.
         """
         with self.folder.locked():
             self.manifest()
@@ -142,7 +131,7 @@ class Checkpoint:
                 raise
 
     def has_rows(self) -> bool:
-        """Whether a run has finished any, so that there is something to go on with."""
+        """Tells whether a run has finished any, so that there is something to go on with."""
         names, path = self.folder.names(), self.folder.path
         for name in filter(_OPEN.fullmatch, names if path else ()):
             with suppress(FileNotFoundError):  # it became a part at this very moment
@@ -151,12 +140,12 @@ class Checkpoint:
         return any(map(_PART.fullmatch, names))
 
     def remove(self) -> None:
-        """All that runs have written, and the folder, unless something else is in it."""
+        """Removes all that runs have written, and the folder, unless something else is in it."""
         self._clear()
         self.folder.remove()
 
     def _clear(self) -> None:
-        """The manifest first: what a kill leaves of the rest is nothing to go on with."""
+        """Deletes the manifest first: what a kill leaves of the rest is nothing to go on with."""
         own = list(filter(self._is_own, self.folder.names()))
         self.folder.delete([name for name in own if name == _MANIFEST])
         self.folder.delete([name for name in own if name != _MANIFEST])
@@ -171,7 +160,7 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         except ValueError:
-            raise self._not_ours(_MANIFEST) from None
+            found = None
         if not isinstance(found, dict) or "part rows" not in found:
             raise self._not_ours(_MANIFEST)
         return found
@@ -181,20 +170,9 @@ class Checkpoint:
             f"cannot write {self.name}: {name} in it was not written by a run; move it elsewhere"
         )
 
-    @property
-    def scratch(self) -> str:
-        """A place for what is being written: whatever stays of it goes with the parts."""
-        return f"{self.name}/{_WHOLE}"
-
-    @property
-    def record_scratch(self) -> str:
-        """The same for the record of the run, which is written beside the whole."""
-        return f"{self.name}/{_RECORD}"
-
-    @property
-    def keys_scratch(self) -> str:
-        """The same for the keys of the whole's rows."""
-        return f"{self.name}/{_KEYS}"
+    def scratch(self, what: str) -> str:
+        """A place for what is being written (whole, record or keys), which goes with the parts."""
+        return f"{self.name}/{what}.tmp"
 
     def finished(self) -> dict[int, str]:
         """The digests of the parts that are complete, by number."""
@@ -202,20 +180,20 @@ class Checkpoint:
         return {int(match[1]): match[2] for match in found if match}
 
     def finished_rows(self) -> int:
-        """How many rows are kept, in complete parts and open ones. Raises what `rows` raises."""
+        """The number of kept rows, of complete and open parts. Raises what `rows` raises."""
         there = self.finished()
         complete = sum(len(self.rows(*part)) for part in there.items())
         opened = {int(match[1]) for match in map(_OPEN.fullmatch, self.folder.names()) if match}
         return complete + sum(len(self.open_rows(number)) for number in opened - there.keys())
 
     def rows(self, number: int, part_digest: str) -> list[Row]:
-        """Of a complete part, in the order of the input.
+        """The rows of a complete part, in the order of the input.
 
         Raises InputError if these are not the rows of the records that the digest stands for.
         """
-        lines = self.folder.read(_name(number, part_digest)).splitlines(keepends=True)
         try:
-            found = sorted(map(_read_line, lines), key=lambda line: line[1]["index"])
+            lines = map(_read_line, self._lines(number, part_digest))
+            found = sorted(lines, key=lambda line: line[1]["index"])
         except ValueError:
             found = []
         if digest_of_all(record for record, _ in found) != part_digest:
@@ -226,9 +204,11 @@ class Checkpoint:
         return [row for _, row in found]
 
     def rows_with(self, mark: bytes, number: int, part_digest: str) -> Iterator[Row]:
-        """Of a complete part those rows whose lines have the mark in them, in any order."""
-        lines = self.folder.read(_name(number, part_digest)).splitlines(keepends=True)
-        return (_read_line(line)[1] for line in lines if mark in line)
+        """The rows of a complete part whose lines have the mark in them, in any order."""
+        return (_read_line(line)[1] for line in self._lines(number, part_digest) if mark in line)
+
+    def _lines(self, number: int, part_digest: str) -> list[bytes]:
+        return self.folder.read(_name(number, part_digest)).splitlines(keepends=True)
 
     def open_rows(self, number: int) -> dict[int, str]:
         """The digests of the records whose rows an open part holds, by the index of the row."""
@@ -260,16 +240,24 @@ class Checkpoint:
         return OpenPart(self, number, part_digest, missing, handle)
 
     def write_part(self, number: int, part_digest: str, lines: Iterable[bytes]) -> None:
-        """Completes a part at once: with these rows, and with those of the open part, if any.
-
-        lines: as `to_line` gives them. Leaves a part that is complete as it is.
-        """
+        """Completes a part at once, unless it is: with these lines, and those of the open part."""
         if self.finished().get(number) == part_digest:
             return
         before = self.folder.read(_open_name(number)) if self.open_rows(number) else b""
         self.folder.write(_name(number, part_digest), before + b"".join(lines))
         if _open_name(number) in self.folder.names():
             self.folder.delete([_open_name(number)])
+
+    def complete(self, number: int, part_digest: str) -> None:
+        """Gives an open part, all of whose rows are on the disk, the name of a complete one."""
+        self.folder.rename(_open_name(number), _name(number, part_digest))
+
+
+def _is_of_a_run(folder: Folder) -> bool:
+    try:
+        return "part rows" in json.loads(folder.read(_MANIFEST))
+    except (FileNotFoundError, ValueError, TypeError):
+        return False
 
 
 @dataclass(slots=True, eq=False)
@@ -304,8 +292,7 @@ class OpenPart:
             return
         with self.handle:
             os.fsync(self.handle.fileno())
-        whole = _name(self.number, self.digest)
-        self.checkpoint.folder.rename(_open_name(self.number), whole)
+        self.checkpoint.complete(self.number, self.digest)
 
     def close(self) -> None:
         """Leaves the part open, for the next run."""

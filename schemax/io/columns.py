@@ -31,13 +31,13 @@ Schemas: TypeAlias = Model | Mapping[str, Model]
 
 
 def named_schemas(schemas: Schemas) -> Mapping[str, Model]:
-    """By category; a single one under ""."""
+    """The schemas by category; a single one under ""."""
     return schemas if isinstance(schemas, Mapping) else {"": schemas}
 
 
 Type = ColumnType | Literal["decimal", "instant", "struct", "json", "native"]
 
-# What a decimal holds whose field does not say how many digits it has: (digits, places).
+# (digits, places) of a decimal whose field does not say how many digits it has.
 _DIGITS = (38, 9)
 _MOST_DIGITS = 38
 
@@ -46,14 +46,14 @@ _MOST_DIGITS = 38
 class Column:
     """One field of a row.
 
-    type: of a value, or of an item of a list. "instant" is a datetime with a time zone, "json"
-        what no other type holds, written as JSON; "native" what a column of the input holds that
-        no other type keeps as it is, in the form that JSON has for it.
+    type: the type of a value, or of an item of a list. "instant" is a datetime with a time zone,
+        "json" a value that no other type holds, written as JSON; "native" a value of a column of
+        the input that no other type keeps as it is, in the form that JSON has for it.
     choices: the texts of a "choice"; one of numbers has their type.
-    is_one_or_several: of a list, whether a value may be an item, which is a list of one here.
-    children: of a "struct".
-    digits: of a "decimal": how many in all, and how many after the point.
-    native: of a "native" column, its type in pyarrow.
+    is_one_or_several: whether a value of a list may be an item, which is a list of one here.
+    children: the fields of a "struct".
+    digits: the digits of a "decimal": in all, and after the point.
+    native: for a "native" column, its type in pyarrow, as `arrow.py` writes it down.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Column:
     children: tuple[Column, ...] = ()
     digits: tuple[int, int] = _DIGITS
     is_one_or_several: bool = False
-    native: Any = None
+    native: str = ""
 
     def cell(self, value: Any) -> Any:
         """A value of a JSON row as the column holds it.
@@ -120,7 +120,7 @@ def _columns(model: Model, around: tuple[Model, ...]) -> tuple[Column, ...]:
 
 
 def _columns_of_kinds(models: Sequence[Model], around: tuple[Model, ...]) -> tuple[Column, ...]:
-    """Of a union: the fields of all models, as JSON where they differ in type."""
+    """The columns of a union: the fields of all models, as JSON where they differ in type."""
     found: dict[str, Column] = {}
     for column in (column for model in models for column in _columns(model, around)):
         try:
@@ -181,7 +181,7 @@ def _digits(shape: FieldType) -> tuple[int, int]:
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
-    """Whether a type stands somewhere in an annotation, aliases and NewTypes looked through."""
+    """Tells whether a type stands in an annotation, aliases and NewTypes looked through."""
     inner = getattr(annotation, "__value__", getattr(annotation, "__supertype__", None))
     parts = (inner,) if inner is not None else get_args(annotation)
     return annotation is wanted or any(_mentions(part, wanted) for part in parts)
@@ -210,11 +210,11 @@ def leaves(columns: Iterable[Column], path: tuple[str, ...] = ()) -> list[tuple[
 
 
 def at(value: Any, path: Sequence[str]) -> Any:
-    """What a row has at a path; None where a struct around it is None."""
+    """The value of a row at a path; None where a struct around it is None."""
     return reduce(lambda found, name: None if found is None else found.get(name), path, value)
 
 
-# A cell of each type, from what JSON has for it. All raise ValueError for what does not fit.
+# A cell of each type, from its JSON. All raise ValueError for a value that does not fit.
 
 
 def printable(value: str) -> str:

@@ -1,7 +1,7 @@
 """CSV in: text in UTF-8 with a header, row by row.
 
 Cells are divided by commas, or by semicolons or tabs where the header has more of these, as
-spreadsheets of many countries write them; those of .tsv by tabs.
+spreadsheets of many countries write them; cells of .tsv by tabs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain
@@ -26,10 +26,6 @@ _QUOTED_CELL = re.compile(r'(?:^|(?<=[,;\t]))"[^"]*(?:""[^"]*)*"')
 # Lines that are looked at for the end of the header, as its cells may hold line breaks.
 _HEADER_LINES = 100
 _LINE_ENDS = ("\r", "\n")
-# Where a reader is: before a cell, in one, in one in quotes, behind a quote in such a one, which
-# ends the cell unless another quote follows. A state is a text that leads to it.
-_START, _PLAIN, _QUOTED, _CLOSED = "", "x", '"', '""'
-_CELLS = r'"[^"]*"?|[^"{0}][^{0}]*|{0}'
 
 
 def read_header(handle: BinaryIO, name: str) -> list[str]:
@@ -39,7 +35,7 @@ def read_header(handle: BinaryIO, name: str) -> list[str]:
 
 
 def read_csv(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    """Every cell is text, as ids such as 0042 need it; an empty one is None.
+    """Every cell as text, as ids such as 0042 need it; an empty one as None.
 
     Raises InputError for a header that cannot be one, and for a quote that is never closed.
     """
@@ -62,79 +58,80 @@ def _record(header: Sequence[str], cells: Sequence[str] | None, line: int) -> Re
 
 
 def _rows(handle: BinaryIO, name: str) -> Generator[tuple[int, list[str] | None], None, None]:
-    """(last line, cells) of the header and of all rows; None for a row that is too long.
-
-    Blank lines are left out.
-    """
+    """(last line, cells) of the header and of all rows but blank ones; None for a row too long."""
     csv.field_size_limit(LONGEST)  # of a row, which is no longer
     # Bytes that are no UTF-8 come through as lone surrogates, and cost their row only.
     text = io.TextIOWrapper(handle, "utf-8-sig", errors="surrogateescape", newline="")
-    lines = iter(partial(text.readline, LONGEST), "")
+    pieces = iter(partial(text.readline, LONGEST), "")
     try:
         ahead: list[str] = []
         taken = quotes = length = 0
-        for line in lines:
-            ahead.append(line)
-            taken += bool(taken or line.strip())
-            quotes += line.count('"')
-            length += len(line)
+        for piece in pieces:
+            ahead.append(piece)
+            taken += bool(taken or piece.strip())
+            quotes += piece.count('"')
+            length += len(piece)
             if taken and (quotes % 2 == 0 or taken == _HEADER_LINES or length > LONGEST):
                 break
         delimiter = _delimiter("".join(ahead[len(ahead) - taken :]), name)
+        lines = _Lines(chain(ahead, pieces))
         header: list[str] | None = None
-        for number, row in _split(chain(ahead, lines), delimiter, name):
-            cells = None if row is None else next(csv.reader((row,), delimiter=delimiter), [])
+        for row in csv.reader(lines, delimiter=delimiter):
+            if lines.is_open:  # the module takes the end of a file for the end of a quote
+                raise InputError(
+                    f"cannot read {name} any further: a quote in line {lines.first} is not closed"
+                )
+            cells = None if lines.is_long else row
             if header is None and cells != []:
                 header = cells
                 check_header(header, name)
             if cells != []:
-                yield number, cells
+                yield lines.number, cells
+            lines.begin_row()
     finally:
         text.detach()
 
 
-def _split(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, str | None]]:
-    """(last line, text) of all rows, with their line breaks in quotes; None for a row too long.
+class _Lines:
+    """Lines for the csv module: never more of a row than a row may have.
 
-    lines: or pieces of them, where they are too long. Raises InputError for a quote left open.
+    pieces: lines, or pieces of those that are too long.
+    number: of the last line; first: of the first line of the row.
+    is_long: whether the row is too long. Such a row ends with the first line behind which as many
+        quotes are open as closed. is_open: whether the file has ended inside of quotes.
     """
-    pieces: list[str] = []
-    length, number, first = 0, 1, 1
-    state = _START
-    for line in lines:
-        is_end = line.endswith(_LINE_ENDS)
-        if state != _START or '"' in line or not is_end:
-            state = _state_after(line, state, delimiter)
-        length += len(line)
-        if length <= LONGEST:
-            pieces.append(line)
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        self._pieces, self.number, self._is_new, self.is_open = pieces, 0, True, False
+        self.begin_row()
+
+    def begin_row(self) -> None:
+        self.first, self._length, self._quotes, self.is_long = self.number + 1, 0, 0, False
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        is_begun = self._length > 0  # then the module is inside of quotes
+        for piece in self._pieces:
+            self.number += self._is_new
+            self._is_new = piece.endswith(_LINE_ENDS)
+            self._length += len(piece)
+            self._quotes += piece.count('"')
+            if self._length < LONGEST:
+                return piece
+            self.is_long = True
+            if self._is_new and self._quotes % 2 == 0:
+                break
         else:
-            pieces.clear()
-        if is_end:
-            if state != _QUOTED:
-                yield number, "".join(pieces) if length <= LONGEST else None
-                pieces, length, first, state = [], 0, number + 1, _START
-            number += 1
-    if state == _QUOTED:
-        raise InputError(f"cannot read {name} any further: a quote in line {first} is not closed")
-    if length:
-        yield number, "".join(pieces) if length <= LONGEST else None
-
-
-def _state_after(text: str, state: str, delimiter: str) -> str:
-    """Where a piece of a row leaves its reader, who was in that state before."""
-    last = ""
-    for found in re.finditer(_CELLS.format(delimiter), state + text):
-        last = found[0]
-    if last in ("", delimiter):
-        return _START
-    if last[0] != '"':
-        return _PLAIN
-    return _CLOSED if len(last) > 1 and last[-1] == '"' else _QUOTED
+            self.is_open = self._quotes % 2 == 1 if self.is_long else is_begun
+            if not self.is_long:
+                raise StopIteration
+        return '"\n' if is_begun else "x\n"
 
 
 def _delimiter(start: str, name: str) -> str:
-    """What stands in the header most often, but in cells in quotes; of .tsv, the tab."""
+    """The delimiter that the header has most of outside of quotes; of .tsv, the tab."""
     if suffixes(name)[0] == ".tsv":
         return "\t"
     header = re.split(r"[\r\n]", _QUOTED_CELL.sub("", start), maxsplit=1)[0]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib import import_module
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -14,18 +12,16 @@ from schemax.calls import Options
 from schemax.documents import Shown
 from schemax.errors import InputError
 from schemax.extractor import Extractor, loaded
-from schemax.io.arrow import record_batch
-from schemax.io.arrow_in import as_record, batch_records, holds_times, read_cells
+from schemax.io.arrow import plain_schema, record_batch
+from schemax.io.arrow_in import as_record, batch_records, holds_times, projected, read_cells
 from schemax.io.columns import Schemas
-from schemax.io.input_columns import tell_of_columns
+from schemax.io.input_columns import checked_frame
 from schemax.io.records import Record
 from schemax.io.resumable import PART_ROWS
-from schemax.io.rows import Details, RowForm, check_details, check_kept
+from schemax.io.rows import Details, RowForm
 from schemax.io.storage import optional
 from schemax.io.stream import in_order
-from schemax.io.table_schema import TableSchema
 from schemax.progress import track
-from schemax.results import Extraction
 
 _BATCH = 1024
 _KINDS = (
@@ -82,58 +78,49 @@ def extract_frame(
         )
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
-    check_details(details)
     pyarrow = optional("pyarrow", "extract_frame")
     shown = Shown.of_options(options)
-    there = _column_names(frame, kind)
-    shown.check(there, "the frame has no column")
-    tell_of_columns(there, shown, schema)
-    keep = [keep] if isinstance(keep, str) else list(keep)
-    check_kept(keep, there, "the frame")
+    keep, table = checked_frame(_column_names(frame, kind), schema, shown, details, keep)
     form = RowForm.of(schema, shown, details, ())
-    table_schema = TableSchema.of(schema, details=details)
-    table_schema.check_beside(keep, "the frame")
     if extractor is None:
         extractor = Extractor.default() if model is None else loaded(str(model))
     if name == "RecordBatchReader":
         one = partial(extract_frame, schema=schema, extractor=extractor, details=details, keep=keep)
         return _while_read(frame, partial(one, **options), show_progress)
-    if name != "Table" and kind in ("pyarrow", "duckdb"):
-        frame = pyarrow.table(frame)
-    records = _records(frame, kind, shown.needed)
+    if kind == "duckdb":
+        frame, kind = pyarrow.table(frame), "pyarrow"
     extract = partial(extractor.stream, schema=schema, **options)
-    besides: deque[dict[str, Any]] = deque()  # of the rows that are under way, in order
-
-    def numbered() -> Iterator[tuple[int, Record]]:
-        for index, record in enumerate(records):
-            besides.append(form.beside(record))
-            yield index, record
-
-    stream: Iterator[Extraction[Any]] = in_order(extract, numbered())
+    rows: Iterator[Any] = in_order(extract, form, enumerate(records_of(frame, kind, shown.needed)))
     if show_progress:
-        stream = track(stream, total=len(frame), unit="rows")
-    cells = (table_schema.cells(form.row(item, besides.popleft())[1]) for item in stream)
-    columns = table_schema.results
+        rows = track(rows, total=len(frame), unit="rows")
+    cells = (table.cells(row) for _, row in rows)
     gathered = iter(lambda: list(islice(cells, _BATCH)), [])
-    batches = [record_batch(columns, some) for some in gathered]
-    # One batch at least: `datasets` cannot cast a table of none.
-    table = pyarrow.Table.from_batches(batches or [record_batch(columns, [])])
-    if kind in ("pyarrow", "duckdb"):
-        kept_columns = frame.select(keep)
-        fields = [*kept_columns.schema, *table.schema]
-        arrays = [*kept_columns.columns, *table.columns]
-        found = pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
-        return _to_batch(found) if name == "RecordBatch" else found
+    batches = [record_batch(table.results, some) for some in gathered]
+    # At least one batch: `datasets` cannot cast a table of none.
+    found = pyarrow.Table.from_batches(batches or [record_batch(table.results, [])])
+    return _in_kind(found, frame, kind, keep)
+
+
+def _in_kind(found: Any, frame: Any, kind: str, keep: list[str]) -> Any:
+    """The results as a frame of the same kind, with the kept columns in front."""
+    if kind == "pyarrow":
+        kept = frame.select(keep)
+        schema = optional("pyarrow", "extract_frame").schema([*kept.schema, *found.schema])
+        if hasattr(frame, "to_batches"):
+            return found.from_arrays([*kept.columns, *found.columns], schema=schema)
+        columns = [column.combine_chunks() for column in found.columns]
+        return kept.from_arrays([*kept.columns, *columns], schema=schema)
     module = optional(kind, "extract_frame")
     if kind == "datasets":
-        found = _to_dataset(table)
-        parts = [frame.with_format(None).select_columns(keep), found]
-        return module.concatenate_datasets(parts, axis=1) if keep else found
+        # Choices become strings, the type that `features` tells of dictionaries as well.
+        data = module.Dataset(found.cast(plain_schema(found.schema)))
+        parts = [frame.with_format(None).select_columns(keep), data]
+        return module.concatenate_datasets(parts, axis=1) if keep else data
     if kind == "polars":
-        found = module.from_arrow(table)
-        return frame.select(keep).hstack(found) if keep else found
-    found = _to_pandas(table).set_index(frame.index)
-    return module.concat([frame[keep], found], axis=1) if keep else found
+        results = module.from_arrow(found)
+        return frame.select(keep).hstack(results) if keep else results
+    results = _to_pandas(found).set_index(frame.index)
+    return module.concat([frame[keep], results], axis=1) if keep else results
 
 
 def _column_names(frame: Any, kind: str) -> list[str]:
@@ -154,27 +141,20 @@ def _while_read(reader: Any, read: Callable[[Any], Any], show_progress: bool) ->
     return pyarrow.RecordBatchReader.from_batches(schema, map(read, parts))
 
 
-def _to_batch(table: Any) -> Any:
-    pyarrow = optional("pyarrow", "extract_frame")
-    arrays = [column.combine_chunks() for column in table.columns]
-    return pyarrow.record_batch(arrays, schema=table.schema)
-
-
-def _records(frame: Any, kind: str, wanted: tuple[str, ...] | None) -> Iterator[Record]:
+def records_of(frame: Any, kind: str, wanted: tuple[str, ...] | None) -> Iterator[Record]:
     """Rows as mappings of plain values: what is missing is None."""
-    if kind == "datasets":
-        yield from _records_of_dataset(frame, wanted)
-    elif kind in ("pyarrow", "duckdb"):
-        names = [name for name in frame.column_names if wanted is None or name in wanted]
-        # Without any, all stay, so that the rows can say what is there.
-        yield from batch_records(frame.select(names or frame.column_names))
-    elif kind == "polars":
-        for some in frame.iter_slices(_BATCH):
-            columns = [_cells_of_polars(series) for series in some]
-            for row in range(len(some)):
-                yield as_record(some.columns, [cells[row] for cells in columns])
-    else:
+    if kind == "pandas":
         yield from _records_of_pandas(frame)
+    elif kind == "datasets" and frame.format["type"] == "custom":  # a transform, which counts
+        for row in frame:
+            yield as_record(list(row), list(map(_shown, row.values())))
+    elif kind == "datasets":
+        names = projected(wanted, frame.format["columns"])
+        yield from records_of_dataset(frame, names or frame.format["columns"])
+    else:
+        there = _column_names(frame, kind)
+        some = frame.select(projected(wanted, there) or there)
+        yield from batch_records(some.to_arrow() if kind == "polars" else some)
 
 
 def _records_of_pandas(frame: Any) -> Iterator[Record]:
@@ -194,43 +174,15 @@ def _cells_of_pandas(series: Any) -> list[Any]:
     return [_shown(_plain(value, pandas.isna)) for value in series]
 
 
-def _cells_of_polars(series: Any) -> list[Any]:
-    """Through Arrow where there are dates, which polars panics at if they are too far away."""
-    if series.dtype.is_temporal() or series.dtype.is_nested():
-        return read_cells(series.to_arrow())
-    found: list[Any] = series.to_list()
-    return found
-
-
-def _records_of_dataset(data: Any, wanted: tuple[str, ...] | None) -> Iterator[Record]:
-    """Whatever the data set is formatted as, but for a transform of one's own, which counts.
-
-    Columns that are not needed are not decoded: they may be pictures.
-    """
-    timed: dict[str, Iterator[Any]] = {}
-    if data.format["type"] != "custom":
-        names = [name for name in data.format["columns"] if wanted is None or name in wanted]
-        # Without any, all stay, so that the rows can say what is there.
-        data = data.with_format(None).select_columns(names or data.column_names)
-        timed = {
-            field.name: _times_of_dataset(data, field.name)
-            for field in data.features.arrow_schema
-            if holds_times(field.type)
-        }
+def records_of_dataset(data: Any, names: Sequence[str]) -> Iterator[Record]:
+    """Through Arrow, whatever the data set is formatted as, so that no picture is decoded."""
+    data = data.with_format("arrow").select_columns(names)
     labels = {name: found for name, one in data.features.items() if (found := _label(one))}
-    others = data.remove_columns(list(timed)) if timed else data
-    rows = others if others.column_names else repeat({})
-    for _, row in zip(range(len(data)), rows, strict=False):
-        found = {key: _shown(_named(value, labels.get(key))) for key, value in row.items()}
-        found |= {key: next(cells) for key, cells in timed.items()}
-        names = data.column_names if timed else list(found)
-        yield as_record(names, [found[name] for name in names])
-
-
-def _times_of_dataset(data: Any, name: str) -> Iterator[Any]:
-    """A column through Arrow, since Python has no dates that are too far away."""
-    for some in data.select_columns(name).with_format("arrow").iter(_BATCH):
-        yield from read_cells(some[name])
+    for some in data.iter(_BATCH):
+        for record in batch_records(some):
+            if isinstance(record, dict):
+                record |= {name: _named(record[name], label) for name, label in labels.items()}
+            yield record
 
 
 def _label(feature: Any) -> Any:
@@ -246,14 +198,6 @@ def _named(value: Any, label: Any) -> Any:
     if isinstance(value, list):
         return [_named(item, label) for item in value]
     return label.int2str(value) if isinstance(value, int) and value >= 0 else value
-
-
-def _to_dataset(table: Any) -> Any:
-    """Choices become strings, the type that `features` tells of dictionaries as well."""
-    datasets: Any = import_module("datasets")
-    features = datasets.Features.from_arrow_schema(table.schema)
-    plain = datasets.table.table_cast(table, features.arrow_schema)
-    return datasets.Dataset(datasets.table.InMemoryTable(plain))
 
 
 def _plain(value: Any, isna: Any) -> Any:

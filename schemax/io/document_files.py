@@ -12,11 +12,11 @@ from typing import Any, BinaryIO
 
 from schemax.documents import MOST_CHARACTERS
 from schemax.errors import InputError
-from schemax.io.docx import docx_for, read_docx
-from schemax.io.html import decoded, parser_for, read_html
-from schemax.io.pdf import pdfium_for, read_pdf
+from schemax.io.docx import read_docx
+from schemax.io.html import decoded, read_html
+from schemax.io.pdf import read_pdf
 from schemax.io.records import Record, Unreadable
-from schemax.io.storage import suffixes
+from schemax.io.storage import optional, suffixes
 from schemax.messages import reason_of
 from schemax.reading.file_text import FileText
 
@@ -26,7 +26,7 @@ COLUMNS = ("id", "text")
 """The keys of a record: the file's path or address, and its text."""
 
 MOST_BYTES = 256 << 20
-"""Of a file, which is in memory as a whole."""
+"""The largest size of a file, which is in memory as a whole."""
 
 _PDF, _DOCX, _HTML, _TEXT = (".pdf",), (".docx",), (".html", ".htm", ".xhtml"), (".txt", ".md")
 # Documents all the same, of which each row says that it cannot be read, and what to do.
@@ -47,16 +47,16 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def is_document(name: str) -> bool:
-    """Whether a file is one document, by its suffix."""
+    """Tells whether a file is one document, by its suffix."""
     return suffixes(name)[0] in SUFFIXES
 
 
 def check_packages(name: str) -> None:
     """Raises InputError where the package is not there that reads files of this suffix."""
     suffix = suffixes(name)[0]
-    for known, check in ((_PDF, pdfium_for), (_DOCX, docx_for), (_HTML, parser_for)):
+    for known, package in ((_PDF, "pypdfium2"), (_DOCX, "docx"), (_HTML, "selectolax.lexbor")):
         if suffix in known:
-            check(f"a {suffix} file")
+            optional(package, f"a {suffix} file", "files")
 
 
 def load_document(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -91,10 +91,10 @@ def load_documents(
 
     Raises InputError for paths that match nothing, and for a file that is no document.
     """
-    from schemax.io.readers import Source
+    from schemax.io.readers import InputFiles
 
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    source = Source.of([os.fspath(name) for name in names])
+    source = InputFiles.of([os.fspath(name) for name in names])
     for file in source.files:
         if not is_document(file):
             raise InputError(f"cannot read {file}: it is no document ({' '.join(_READ)})")
@@ -118,7 +118,7 @@ def read_document(handle: BinaryIO, name: str) -> Record:
 
 
 def unreadable(name: str, reason: str) -> Unreadable:
-    """In the place of the record of a file."""
+    """An error that stands in the place of the record of a file."""
     return Unreadable(f"cannot read {name}: {reason}", {"id": name})
 
 

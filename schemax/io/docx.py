@@ -10,18 +10,12 @@ from typing import Any
 from schemax.io.storage import optional
 from schemax.reading.file_text import tidied
 
-EXTRA = "files"
-
-# Of a file, unpacked: XML takes some ten times as much memory as a tree.
+# Bounds of an unpacked file: XML takes some ten times as much memory as a tree.
 _MOST_XML, _MOST_BYTES, _MOST_PARTS = 64 << 20, 512 << 20, 10_000
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _COPIES = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _SIGNS = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
-
-
-def docx_for(name: str) -> Any:
-    return optional("docx", name, EXTRA)
 
 
 def read_docx(data: bytes) -> str:
@@ -31,12 +25,12 @@ def read_docx(data: bytes) -> str:
     python-docx raise for a damaged one.
     """
     _check_size(data)
-    document = docx_for("a DOCX file").Document(BytesIO(data))
+    document = optional("docx", "a DOCX file", "files").Document(BytesIO(data))
     return tidied("\n".join(_text(root) for root in _roots(document)))
 
 
 def _check_size(data: bytes) -> None:
-    """By what the archive says of its parts, of which zipfile unpacks no more than that."""
+    """Compares the sizes that the archive states, beyond which zipfile unpacks nothing."""
     with zipfile.ZipFile(BytesIO(data)) as archive:
         parts = archive.infolist()
         xml = sum(one.file_size for one in parts if one.filename.endswith((".xml", ".rels")))
@@ -92,5 +86,5 @@ def _text(root: Any) -> str:
 
 
 def _within(cells: list[bool], sign: str) -> str:
-    """What separates lines and columns does not do so inside a cell of several."""
+    """The sign, or a blank inside a cell of several, where no sign separates lines and columns."""
     return sign if not cells or cells[-1] else " "

@@ -1,4 +1,4 @@
-"""What a run would take, from a look at its input and from reading some of it."""
+"""An estimate of what a run would take, from a look at its input and from reading some of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from schemax.documents import Document, read_documents
 from schemax.errors import InputError
 from schemax.io.long_documents import compiled_schemas, fits_model
-from schemax.io.readers import Source
+from schemax.io.readers import InputFiles
 from schemax.io.records import Record
 from schemax.io.summary import Duplicates
 from schemax.io.task import Task
@@ -34,7 +34,7 @@ _UNCERTAINTY = 0.25  # of a machine's speed from one minute to the next
 
 @dataclass(slots=True)
 class _Look:
-    """What a look at the rows has found. all_of_them: whether it has reached the end."""
+    """The findings of a look at the rows. all_of_them: whether it has reached the end."""
 
     rows: int = 0
     repeats: int = 0
@@ -43,7 +43,7 @@ class _Look:
     blocks: list[list[tuple[Record, Document]]] = field(default_factory=list)
 
 
-def estimate(source: Source, task: Task, price_per_hour: float | None = None) -> Iterator[str]:
+def estimate(source: InputFiles, task: Task, price_per_hour: float | None = None) -> Iterator[str]:
     """Lines of figures: counts, and the time as a range, by extracting from a sample of all rows.
 
     Raises what `Extractor.stream` raises.
@@ -94,7 +94,7 @@ def estimate(source: Source, task: Task, price_per_hour: float | None = None) ->
         yield f"expected cost: {' to '.join(costs)}"
 
 
-def _look(source: Source, task: Task) -> _Look:
+def _look(source: InputFiles, task: Task) -> _Look:
     """Reads the input, for half a minute at most, and draws blocks of it, each as probable."""
     found, drawn, texts = _Look(), random.Random(0), set[int]()
     started = time.monotonic()

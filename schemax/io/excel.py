@@ -12,11 +12,11 @@ from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile
 
 from schemax.errors import InputError
-from schemax.io.columns import at, cell_text, leaves
+from schemax.io.columns import cell_text
 from schemax.io.csv_in import check_header
 from schemax.io.records import Record
 from schemax.io.storage import optional
-from schemax.io.table_schema import SEPARATOR, TableSchema
+from schemax.io.table_schema import TableSchema
 from schemax.messages import counted
 
 logger = logging.getLogger(__name__)
@@ -24,15 +24,11 @@ logger = logging.getLogger(__name__)
 EXCEL = (".xlsx",)
 
 MOST_ROWS = 1_048_576
-"""Of a sheet, its header among them."""
+"""Rows of a sheet, its header among them."""
 
 _MOST_CHARACTERS = 32_767  # of a cell
 _MOST_DIGITS = 15  # of a number
 _FIRST_YEAR = 1900
-
-
-def openpyxl_for(name: str) -> Any:
-    return optional("openpyxl", name, "excel")
 
 
 def read_sheet_header(handle: BinaryIO, name: str) -> list[str]:
@@ -56,7 +52,7 @@ def read_excel(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> It
 
 def _rows(handle: BinaryIO, name: str) -> Iterator[list[Any]]:
     """The header, as texts, and all rows that are not empty, without what is empty at their end."""
-    openpyxl = openpyxl_for(name)
+    openpyxl = optional("openpyxl", name, "excel")
     try:
         book = openpyxl.load_workbook(handle, read_only=True, data_only=True)
         sheet = book.worksheets[0]
@@ -88,32 +84,30 @@ class ExcelWriter:
     """A cell per value, as in CSV, but typed; further sheets for rows that one does not hold."""
 
     def __init__(self, handle: BinaryIO, table: TableSchema, name: str) -> None:
-        openpyxl = openpyxl_for(name)
+        openpyxl = optional("openpyxl", name, "excel")
         self._handle, self._table, self._name = handle, table, name
         self._cell_of = openpyxl.cell.WriteOnlyCell
         self._illegal = openpyxl.cell.cell.ILLEGAL_CHARACTERS_RE
-        self._paths = leaves(table.columns)
         self._book = openpyxl.Workbook(write_only=True)
         self._is_cut = False
         self._begin()
 
     def _begin(self) -> None:
         self._sheet = self._book.create_sheet()
-        self._sheet.append([self._cell(SEPARATOR.join(path)) for path in self._paths])
+        self._sheet.append(list(map(self._cell, self._table.flat_names)))
         self._left = MOST_ROWS - 1
 
     def write(self, row: Mapping[str, Any]) -> None:
         if not self._left:
             self._begin()
-        cells = self._table.cells(row)
-        self._sheet.append([self._cell(at(cells, path)) for path in self._paths])
+        self._sheet.append(list(map(self._cell, self._table.flat_cells(row))))
         self._left -= 1
 
     def close(self) -> None:
         self._book.save(self._handle)
 
     def _cell(self, value: Any) -> Any:
-        """What Excel cannot hold as it is becomes text, of which nothing is computed."""
+        """A cell: a text, of which nothing is computed, where Excel has no such value."""
         if value is None or value == []:
             return None
         if isinstance(value, float) and not isfinite(value):

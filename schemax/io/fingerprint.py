@@ -1,4 +1,4 @@
-"""What the rows of a run depend on, in a form that can be written down and compared."""
+"""Settings and inputs that the rows of a run depend on, to be written down and compared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, fields
 from hashlib import blake2b, file_digest
 from os import SEEK_END
@@ -25,10 +25,9 @@ from schemax.compiler import as_codec
 from schemax.compiler.few_shot import FewShotExamples
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
-from schemax.errors import InputError
 from schemax.formats import OutputFormat
 from schemax.io.columns import Schemas, named_schemas
-from schemax.io.storage import reading
+from schemax.io.storage import reading_whole
 from schemax.prompt_file import PromptFile
 from schemax.trained import FILE as TRAINED
 
@@ -52,7 +51,7 @@ def of_files(files: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _of_file(name: str) -> dict[str, Any]:
-    with reading(name) as handle, _readable(name):
+    with reading_whole(name) as handle:
         size = handle.seek(0, SEEK_END)
         handle.seek(0)
         edges = blake2b(handle.read(_EDGE), digest_size=8)
@@ -60,14 +59,6 @@ def _of_file(name: str) -> dict[str, Any]:
             handle.seek(max(_EDGE, size - _EDGE))
             edges.update(handle.read())
     return {"bytes": size, "digest": edges.hexdigest()}
-
-
-@contextmanager
-def _readable(name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror or error}") from error
 
 
 def of_schemas(schemas: Schemas) -> dict[str, Any]:
@@ -85,7 +76,7 @@ def of_schemas(schemas: Schemas) -> dict[str, Any]:
 
 
 def _outline(schema: type[Any]) -> dict[str, dict[str, str]]:
-    """What every field is declared as, in words."""
+    """The declaration of every field, in words."""
     return {
         attribute.name: {
             part.name: _plain(getattr(attribute, part.name))
@@ -205,7 +196,7 @@ def of_weights(model: Any, tokenizer: Any, eos_ids: Sequence[int]) -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What has changed since an unfinished run, so that it cannot go on: a phrase for each."""
+    """The changes since an unfinished run, by which it cannot go on: a phrase for each."""
     found = []
     for key, value in now.items():
         if key.partition(" ")[0] == _OUTLINE:
@@ -223,7 +214,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _in_outline(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Of a schema that changed, what did: " (brand is new)"."""
+    """The changes of a schema: " (brand is new)"."""
     outline = key.replace("schema", _OUTLINE, 1)
     if not key.startswith("schema") or outline not in before or outline not in now:
         return ""
@@ -241,7 +232,7 @@ def _in_outline(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 
 
 def digest(text: str) -> str:
-    """Of a text, in 32 digits."""
+    """A digest of a text, in 32 digits."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

@@ -1,58 +1,92 @@
 """A finished table: its rows, which are read back, and those that failed, which are done again.
 
-_OUT.run.json says what it was made with, and what became of its rows.
+_OUT.run.json says what the table was made with, and what became of its rows. _OUT.keys holds the
+keys of its rows, in their order, behind a digest of the table, without which keys and rows might be
+of different runs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Required
+from hashlib import blake2b, file_digest
+from itertools import repeat
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from schemax.errors import InputError
 from schemax.io import fingerprint
-from schemax.io.checkpoint import Checkpoint, Row
+from schemax.io.checkpoint import Checkpoint
 from schemax.io.columns import Column
 from schemax.io.document_files import is_document
-from schemax.io.keys import keys_of
-from schemax.io.outputs import RECORD, is_lake, is_table, is_table_folder
+from schemax.io.lake import is_lake
 from schemax.io.partitions import in_order, values_in
 from schemax.io.readers import read_file
-from schemax.io.records import Record
-from schemax.io.storage import expand, is_file, reading, remove_file, sidecar, writing
+from schemax.io.rows import Row
+from schemax.io.storage import (
+    expand,
+    is_file,
+    is_table_folder,
+    reading,
+    reading_whole,
+    remove_file,
+    sidecar,
+    writing,
+)
 from schemax.io.summary import Summary
 from schemax.io.table_schema import SEPARATOR, TableSchema
 from schemax.io.writers import is_typed
 from schemax.messages import counted, misfit_of
 
 _VERSION = 1
+_RECORD = ".run.json"
+
+_KEY_SIZE = 16  # bytes of a key, which `fingerprint.digest` gives in twice as many digits
+_NO_KEY = bytes(_KEY_SIZE)
+
+
+def is_table(name: str) -> bool:
+    """Tells whether a file, a local folder or a table of a lake is there."""
+    return is_lake(name) or is_table_folder(name) or is_file(name)
+
+
+def tables_of(name: str) -> list[str]:
+    """The tables that a name stands for: the files that `expand` gives, or a folder in partitions,
+    beside which lies the record of its run. Raises InputError for no match."""
+    is_one = is_table_folder(name) and is_file(record_name(name))
+    return [name] if is_one else expand(name)
 
 
 def record_name(output: str) -> str:
-    return sidecar(output, RECORD)
+    return sidecar(output, _RECORD)
 
 
-def _older_name(output: str) -> str:
-    """Of the record of a run that was finished before the name began with `_`."""
-    return record_name(output) if is_lake(output) else f"{output}{RECORD}"
+def keys_name(output: str) -> str:
+    return sidecar(output, ".keys")
+
+
+def _found_record(output: str) -> str | None:
+    """The place of a record, which had no `_` in front in older versions; None without any."""
+    older = [] if is_lake(output) else [f"{output}{_RECORD}"]
+    return next(filter(is_file, (record_name(output), *older)), None)
 
 
 @with_config(ConfigDict(extra="allow"))
-class _Settings(TypedDict, total=False):
-    """Those that say which records a run has read."""
+class _Settings(TypedDict):
+    """The settings that say which records a run has read."""
 
-    text: Required[list[str] | None]
-    id: Required[str | None]
-    category: Required[str | None]
-    html: Required[Literal["strip", "keep"]]
-    limit: Required[Annotated[int, Field(ge=0, lt=2**63)] | None]
-    shard: Required[Annotated[str, Field(pattern=r"^\d+/\d+$")]]
+    text: list[str] | None
+    id: str | None
+    category: str | None
+    html: Literal["strip", "keep"]
+    limit: Annotated[int, Field(ge=0, lt=2**63)] | None
+    shard: Annotated[str, Field(pattern=r"^\d+/\d+$")]
 
 
 @with_config(ConfigDict(extra="allow"))
@@ -89,21 +123,19 @@ class RunRecord:
     schemas: Mapping[str, Any] = field(default_factory=dict)
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
-    def write(self, scratch: str) -> None:
-        """scratch: its name until all is written."""
+    def write(self, scratch: str | None = None) -> None:
+        """Puts the record beside the table. scratch: see `writing`."""
         data = {"version": _VERSION, **asdict(self)}
         with writing(record_name(self.summary.output), scratch) as handle:
             handle.write(json.dumps(data, indent=1, default=str).encode() + b"\n")
-        if (older := _older_name(self.summary.output)) != record_name(self.summary.output):
-            remove_file(older)
+        if not is_lake(self.summary.output):
+            remove_file(f"{self.summary.output}{_RECORD}")
 
 
 def read_run_record(output: str) -> RunRecord:
-    """Raises InputError for a table that no run over files has made, and says so."""
-    name = record_name(output)
+    """The record of a table. Raises InputError for one that no run over files has made."""
+    name = _found_record(output) or record_name(output)
     try:
-        if not is_file(name) and is_file(_older_name(output)):
-            name = _older_name(output)
         with reading(name) as handle:
             data = json.load(handle)
     except InputError as error:
@@ -127,14 +159,12 @@ def read_run_record(output: str) -> RunRecord:
 
 
 def finished_note(output: str, known: Mapping[str, Any]) -> str | None:
-    """What a user should know before a run replaces a finished table; None where there is none.
+    """A note for the user before a run replaces a finished table; None where there is none.
 
     known: what the rows of the run depend on, as far as it is known before a model is loaded.
     """
     try:
-        if not is_table(output) or not (
-            is_file(record_name(output)) or is_file(_older_name(output))
-        ):
+        if not is_table(output) or _found_record(output) is None:
             return None
         record = read_run_record(output)
     except InputError:  # what cannot be read is replaced
@@ -149,7 +179,7 @@ def finished_note(output: str, known: Mapping[str, Any]) -> str | None:
     )
 
 
-def read_results(name: str, table: TableSchema | None) -> Generator[dict[str, Any], None, None]:
+def read_results(name: str, table: TableSchema | None) -> Generator[Row, None, None]:
     """The rows of a file that `schemax extract` has written, in its order.
 
     table: its columns, which JSON Lines need not have. Raises InputError for a file that cannot be
@@ -161,30 +191,26 @@ def read_results(name: str, table: TableSchema | None) -> Generator[dict[str, An
             "and pages take files and folders"
         )
     if is_table_folder(name):
-        yield from in_order(_rows_of_folder(name, table))
-        return
-    yield from _checked(read_file(name), name, table if is_typed(name) else None)
+        files = expand(name)
+        start = name if name.endswith("/") else f"{name}/"
+        columns = [values_in(file.removeprefix(start)) for file in files]
+        found = zip(files, columns, strict=True)
+        yield from in_order(row for file, more in found for row in _rows_of(file, table, more))
+    else:
+        yield from _rows_of(name, table if is_typed(name) else None)
 
 
-def _rows_of_folder(name: str, table: TableSchema | None) -> Iterator[dict[str, Any]]:
-    start = name if name.endswith("/") else f"{name}/"
-    for file in expand(name):
-        values = values_in(file.removeprefix(start))
-        records = (
-            {**record, **values} if isinstance(record, Mapping) else record
-            for record in read_file(file)
-        )
-        yield from _checked(records, file, table)
-
-
-def _checked(
-    records: Iterable[Record], name: str, table: TableSchema | None
-) -> Iterator[dict[str, Any]]:
-    for record in records:
+def _rows_of(
+    name: str, table: TableSchema | None, more: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[Row]:
+    """The rows of one file; more: values that all of its records have."""
+    for record in read_file(name):
         try:
             if isinstance(record, InputError):
                 raise record
-            row = _row(record, table)
+            row: Any = {**cast(Mapping[str, Any], record), **more}
+            if table is not None:
+                row = table.row({column.name: _value(column, row, "") for column in table.columns})
             if type(row["index"]) is not int or not row.keys() >= {"id", "attributes", "errors"}:
                 raise ValueError("a row without index")
         except (InputError, KeyError, TypeError, ValueError) as error:
@@ -192,24 +218,53 @@ def _checked(
         yield row
 
 
-def keyed_results(output: str) -> Iterator[dict[str, Any]]:
+def keyed_results(output: str) -> Iterator[Row]:
     """The rows of a finished table, each with its "key", which is None where that is not known.
 
     Raises InputError for a table that no run over files has made.
     """
     with closing(read_results(output, read_run_record(output).table)) as rows:
-        for row, key in zip(rows, keys_of(output), strict=False):
+        for row, key in zip(rows, _keys_of(output), strict=False):
             yield {**row, "key": key}
 
 
-def _row(record: Any, table: TableSchema | None) -> dict[str, Any]:
-    if table is None:
-        return dict(record)
-    return table.row({column.name: _value(column, record, "") for column in table.columns})
+def add_key(keys: bytearray, key: str | None) -> None:
+    keys += _NO_KEY if key is None else bytes.fromhex(key)
+
+
+def write_keys(output: str, keys: bytes, scratch: str | None = None) -> None:
+    """Keeps the keys of a finished table's rows, with a digest of the table that they belong to."""
+    with writing(keys_name(output), scratch) as handle:
+        handle.write(_digest_of(output) + keys)
+
+
+def _keys_of(output: str) -> Iterator[str | None]:
+    """The keys of a table's rows, without end; None where a row has none, or its key is not known,
+    as are those of a table that was replaced by other means."""
+    name = keys_name(output)
+    if is_file(name) and is_table(output):
+        with reading_whole(name) as handle:
+            if handle.read(_KEY_SIZE) == _digest_of(output):
+                while len(key := handle.read(_KEY_SIZE)) == _KEY_SIZE:
+                    yield None if key == _NO_KEY else key.hex()
+    yield from repeat(None)
+
+
+def _digest_of(name: str) -> bytes:
+    """A digest of a file, or of a folder's files and their names."""
+    handle: Any
+    if not is_table_folder(name):
+        with reading_whole(name) as handle:
+            return file_digest(handle, lambda: blake2b(digest_size=_KEY_SIZE)).digest()
+    whole = blake2b(digest_size=_KEY_SIZE)
+    for file in expand(name):
+        whole.update(file.removeprefix(name).encode("utf-8", "surrogateescape"))
+        whole.update(_digest_of(file))
+    return whole.digest()
 
 
 def _value(column: Column, record: Mapping[str, Any], around: str) -> Any:
-    """What JSON has for a cell, also of tables where all is text, and structs are taken apart."""
+    """The JSON of a cell, also of tables where all is text, and structs are taken apart."""
     name = f"{around}{column.name}"
     if column.type == "struct" and not column.is_list and name not in record:
         inside = f"{name}{SEPARATOR}"
@@ -221,20 +276,16 @@ def _value(column: Column, record: Mapping[str, Any], around: str) -> Any:
     return json.loads(value) if column.is_list else _OF_TEXT.get(column.type, str)(value)
 
 
-def _boolean(text: str) -> bool:
-    return {"true": True, "false": False}[text]
-
-
 _OF_TEXT: Mapping[str, Callable[[str], Any]] = {
     "integer": int,
     "number": float,
-    "boolean": _boolean,
+    "boolean": {"true": True, "false": False}.__getitem__,
     "date": lambda text: text[:10],  # Excel has times in dates
     "json": json.loads,
 }
 
 
-# What must be as it was, since the rows that did not fail stay.
+# Settings that must be as they were, since the rows that did not fail stay.
 _SAME = ("limit", "shard", "keep", "details")
 
 
@@ -261,11 +312,11 @@ class Retry:
 
     @property
     def digest(self) -> str:
-        """Of which rows they are."""
+        """A digest of the indexes of the failed rows."""
         return fingerprint.digest(",".join(map(str, sorted(self.failed))))
 
     def is_over(self, checkpoint: Checkpoint) -> bool:
-        """Whether kept rows are those of an earlier retry, which the table has already."""
+        """Tells whether kept rows are those of an earlier retry, which the table has already."""
         before = checkpoint.manifest() or {}
         earlier = self.record.settings.get("retried")
         return before.get("retried") == earlier != self.digest

@@ -10,8 +10,6 @@ from typing import Any
 from schemax.io.storage import optional
 from schemax.reading.file_text import tidied
 
-EXTRA = "files"
-
 _UNSEEN = frozenset(("script", "style", "template", "noscript", "svg", "math", "object", "iframe"))
 _INLINE = frozenset(
     (
@@ -26,12 +24,8 @@ _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECAS
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
 
 
-def parser_for(name: str) -> Any:
-    return optional("selectolax.lexbor", name, EXTRA).LexborHTMLParser
-
-
 def decoded(data: bytes, charset: str | None = None) -> str:
-    """By its byte order mark, else as `charset`, else UTF-8, else Windows-1252."""
+    """The text by its byte order mark, else as `charset`, else UTF-8, else Windows-1252."""
     if data.startswith(BOM_UTF8):
         return data.decode("utf-8-sig", "replace")
     if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
@@ -45,7 +39,7 @@ def decoded(data: bytes, charset: str | None = None) -> str:
 
 
 def _charset(data: bytes) -> str | None:
-    """What the page says of its encoding, if Python knows that as one of texts."""
+    """The encoding that the page states, if Python knows it as one of texts."""
     if (found := _CHARSET.search(data, 0, 4096)) is None:
         return None
     try:
@@ -61,7 +55,8 @@ def read_html(data: bytes) -> str:
 
     Nothing is loaded, and no script runs. Nested as deep as memory goes.
     """
-    page = parser_for("an HTML file")(decoded(data, _charset(data)).replace("\0", ""))
+    parser = optional("selectolax.lexbor", "an HTML file", "files").LexborHTMLParser
+    page = parser(decoded(data, _charset(data)).replace("\0", ""))
     pieces: list[str] = []
     cells: list[bool] = []  # those that are open: whether each is alone in its row
     pre = 0
@@ -107,7 +102,7 @@ def _is_unseen(node: Any, tag: str) -> bool:
 
 
 def _is_alone(cell: Any) -> bool:
-    """Whether a cell is the only one of its row: such tables lay a page out."""
+    """Tells whether a cell is the only one of its row: such tables lay a page out."""
     return _other(cell, "prev") is None and _other(cell, "next") is None
 
 

@@ -1,4 +1,4 @@
-"""What becomes of an input's columns: some stand beside the results, others are shown or not."""
+"""Columns of an input: some are kept beside the results, others are shown to the model or not."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from functools import lru_cache
 from typing import Any
 
 from schemax.documents import Shown
+from schemax.io.arrow import column_of
 from schemax.io.arrow_in import arrow_schema_of
-from schemax.io.arrow_out import is_native
 from schemax.io.columns import Column, Schemas, Type
 from schemax.io.document_files import is_document
-from schemax.io.readers import ARROW, CSV, PARQUET, Source, read_file
+from schemax.io.readers import ARROW, CSV, PARQUET, InputFiles, read_file
 from schemax.io.records import STANDARD
-from schemax.io.storage import optional, reading, suffixes
+from schemax.io.rows import Details, check_details, check_kept
+from schemax.io.storage import reading, suffixes
+from schemax.io.table_schema import TableSchema
 from schemax.messages import clipped, some_of
 
 _PLAIN: Mapping[type, Type] = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
-def kept_columns(source: Source, keep: Sequence[str]) -> tuple[Column, ...]:
+def kept_columns(source: InputFiles, keep: Sequence[str]) -> tuple[Column, ...]:
     """The columns of a source that are kept.
 
     As they are declared in Parquet and Arrow; text in CSV; else what all records have, which are
@@ -47,7 +49,7 @@ def _columns_of(file: str, keep: Sequence[str]) -> Iterable[Column]:
     if suffix in (*PARQUET, *ARROW):
         with reading(file) as handle:
             schema = arrow_schema_of(handle, file, is_parquet=suffix in PARQUET)
-        return [_of_arrow(field) for field in schema if field.name in keep]
+        return [column_of(field) for field in schema if field.name in keep]
     kinds: dict[str, set[Any]] = {name: set() for name in keep}
     for record in read_file(file):
         if isinstance(record, Mapping):
@@ -70,28 +72,6 @@ def _of_kinds(name: str, kinds: set[Any]) -> Column:
         return Column(name, "integer")
     plain = {_PLAIN.get(kind, "json") for kind in kinds}
     return Column(name, plain.pop() if len(plain) == 1 else "string")
-
-
-def _of_arrow(field: Any) -> Column:
-    types, kind = optional("pyarrow", "a table").types, field.type
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision:
-        return Column(field.name, "decimal", digits=(kind.precision, kind.scale))
-    if types.is_timestamp(kind) and kind.unit == "us" and kind.tz in (None, "UTC"):
-        return Column(field.name, "instant" if kind.tz else "datetime")
-    plain: list[tuple[bool, Type]] = [
-        (types.is_integer(kind) and not types.is_uint64(kind), "integer"),
-        (types.is_floating(kind), "number"),
-        (types.is_boolean(kind), "boolean"),
-        (types.is_date(kind), "date"),
-        (types.is_string(kind) or types.is_large_string(kind), "string"),
-    ]
-    if found := next((name for fits, name in plain if fits), None):
-        return Column(field.name, found)
-    if is_native(kind):
-        return Column(field.name, "native", native=kind)
-    return Column(field.name, "json" if types.is_nested(kind) else "string")
 
 
 logger = logging.getLogger(__name__)
@@ -121,6 +101,29 @@ def tell_of_columns(there: Iterable[str], shown: Shown, schemas: Schemas) -> Non
     """Logs the notes, each once in a process."""
     for note in column_notes(there, shown, schemas):
         _tell(note)
+
+
+def checked_frame(
+    there: Sequence[str],
+    schemas: Schemas,
+    shown: Shown,
+    details: Details,
+    keep: Sequence[str] | None,
+    what: str = "the frame",
+) -> tuple[list[str], TableSchema]:
+    """The columns of a frame that are kept (None: all), and the table of results beside them.
+
+    Logs notes on the columns that are there. Raises InputError for columns that are named in vain
+    or twice.
+    """
+    check_details(details)
+    table = TableSchema.of(schemas, details=details)
+    shown.check(there, f"{what} has no column")
+    tell_of_columns(there, shown, schemas)
+    kept = [keep] if isinstance(keep, str) else list(there if keep is None else keep)
+    check_kept(kept, there, what)
+    table.check_beside(kept, what)
+    return kept, table
 
 
 @lru_cache(maxsize=256)

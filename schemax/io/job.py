@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from schemax.attributes import settings_of
 from schemax.attributes.json_writer import known_declaration
@@ -19,18 +19,23 @@ from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint, digest_of_all
 from schemax.io.columns import named_schemas
 from schemax.io.document_files import is_document
-from schemax.io.finished import Retry, RunRecord, finished_note, read_run_record
+from schemax.io.finished import (
+    Retry,
+    RunRecord,
+    add_key,
+    finished_note,
+    read_run_record,
+    write_keys,
+)
 from schemax.io.input_columns import kept_columns
-from schemax.io.keys import add_key, write_keys
 from schemax.io.known import Known, check_earlier, salt_of
-from schemax.io.lake import check_lake, run_of
-from schemax.io.outputs import is_lake, is_table_folder
+from schemax.io.lake import check_lake, is_lake
 from schemax.io.partitions import Layout, check_place
-from schemax.io.readers import Shard, Source
-from schemax.io.records import STANDARD, Record
+from schemax.io.readers import InputFiles, Shard
+from schemax.io.records import STANDARD
 from schemax.io.resumable import ResumableRun
 from schemax.io.rows import check_kept
-from schemax.io.storage import check_folder, is_replaceable, place_of
+from schemax.io.storage import check_folder, is_replaceable, is_table_folder, place_of
 from schemax.io.stream import in_order
 from schemax.io.summary import Summary, Tally
 from schemax.io.table_schema import TableSchema
@@ -40,11 +45,13 @@ from schemax.messages import some_of
 from schemax.progress import track
 from schemax.results import Extraction
 
+T = TypeVar("T")
+
 Place: TypeAlias = str | os.PathLike[str]
 """A path, or an address such as s3://bucket/key."""
 
 IfComplete = Literal["skip", "error", "replace"]
-"""What becomes of a run whose output is complete already."""
+"""The fate of a run whose output is complete already."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +64,7 @@ def source_of(
     limit: int | None = None,
     shard: Shard | None = None,
     keep: tuple[str, ...] = (),
-) -> Source:
+) -> InputFiles:
     """The records of some files. Raises InputError, also for columns that the options name in vain.
 
     options: those of `Extractor.stream`; keep: columns that are needed beside those. Every key in
@@ -65,23 +72,23 @@ def source_of(
     """
     shown, category = Shown.of_options(options), options.get("category")
     named = [[] if shown.id == "id" else [shown.id], shown.text, [category] if category else []]
-    files = [os.fspath(place) for place in inputs]
     needed = None if shown.needed is None else (*shown.needed, *keep)
-    source = Source.of(files, needed, limit, shard, required=[*filter(None, named)])
+    files = [os.fspath(place) for place in inputs]
+    source = InputFiles.of(files, needed, limit, shard, required=[*filter(None, named)])
     check_kept(keep, source.there, "the input")
     shown.check(source.there, f"cannot read {some_of(source.files)}: no column is called")
     return source
 
 
-def is_resumable(source: Source, output: str) -> bool:
-    """Whether a run from there to here can be stopped and go on."""
+def is_resumable(source: InputFiles, output: str) -> bool:
+    """Tells whether a run from there to here can be stopped and go on."""
     whole = is_replaceable(output) or is_table_folder(output)
     return output != STANDARD and not source.is_stdin and whole
 
 
 @dataclass(frozen=True)
 class Job:
-    """Like a call of `extract_files`, of a task.
+    """A call of `extract_files`, as data.
 
     backend: what computes the rows of a run that can go on; others compute them in this process.
     retry: a finished table whose failed rows are done again; else all rows are done.
@@ -94,7 +101,7 @@ class Job:
     """
 
     task: Task
-    source: Source
+    source: InputFiles
     output: str
     csv_formulas: Formulas = "keep"
     layout: Layout | None = None
@@ -111,15 +118,8 @@ class Job:
 
     def run(self) -> Summary:
         """Raises what `extract_files` raises."""
-        tally, table = Tally(), None
-        self._check_output()
-        if self.output != STANDARD:
-            check_target(self.output, self.layout)
-            inputs = map(place_of, self.source.files)
-            if is_replaceable(self.output) and place_of(self.output) in inputs:
-                raise InputError(f"cannot write {self.output}: it is an input; name another file")
-            table = self._table()
-            self._check_columns(table, map(str, inputs))
+        tally = Tally()
+        table = self._checked_table()
         if self.retry is not None and not self.retry.failed and self.retry.output == self.output:
             for row in self.retry.others():
                 tally.add_row(row)
@@ -127,94 +127,89 @@ class Job:
         written = partial(open_writer, self.output, table, csv_formulas=self.csv_formulas)
         if is_resumable(self.source, self.output):
             return self._in_parts(written, tally, table)
-        elif self.retry is not None:
-            raise InputError("failed rows are done again from files to a file")
-        elif self.reuse is not None or self.if_complete != "replace":
-            raise InputError("reuse and if_complete take a run from files to a file")
-        else:
-            self._in_order(written, tally)
+        if self.retry is not None or self.reuse is not None or self.if_complete != "replace":
+            raise InputError("retries, reuse and if_complete take a run from files to a file")
+        self._in_order(written, tally)
         return tally.summary(self.source.files, self.output)
 
-    def _table(self) -> TableSchema | None:
-        """The columns of the output; of JSON Lines, which need none, if rows have any in common."""
+    def _checked_table(self) -> TableSchema | None:
+        """The columns of the output; None for stdout, and for JSON Lines of rows that have none in
+        common.
+
+        Raises InputError for options that do not go with the output, for an output that is an
+        input, and for a folder or a table that rows with these columns do not fit.
+        """
+        output, layout = self.output, self.layout
+        if output == STANDARD:
+            if layout is not None:
+                raise InputError("--partition-by writes a folder: name one with -o OUT")
+            return None
+        if is_lake(output) and self.reuse is not None:
+            raise InputError(
+                f"--reuse takes rows for a file or a folder; to {output} rows are added"
+            )
+        check_target(output, layout)
+        inputs = [place_of(file) for file in self.source.files]
+        folder = f"{place_of(output)}{os.sep}"
+        if is_replaceable(output) and place_of(output) in inputs:
+            raise InputError(f"cannot write {output}: it is an input; name another file")
         try:
-            kept = kept_columns(self.source, self.task.keep)
-            located = any(map(is_document, self.source.files))
-            return TableSchema.of(
-                self.task.schemas, details=self.task.details, keep=kept, located=located
+            table = TableSchema.of(
+                self.task.schemas,
+                details=self.task.details,
+                keep=kept_columns(self.source, self.task.keep),
+                located=any(map(is_document, self.source.files)),
             )
         except SchemaxError:
-            if is_typed(self.output) or self.layout is not None:
+            if is_typed(output) or layout is not None:
                 raise
             return None
-
-    def _check_output(self) -> None:
-        """Raises InputError for options that do not go with the kind of the output."""
-        if is_lake(self.output):
-            if self.reuse is not None:
-                raise InputError(
-                    f"--reuse takes rows for a file or a folder; to {self.output} rows are added"
-                )
-        elif self.layout is not None and self.output == STANDARD:
-            raise InputError("--partition-by writes a folder: name one with -o OUT")
-
-    def _check_columns(self, table: TableSchema | None, inputs: Iterable[str]) -> None:
-        """Raises InputError for a folder or a table that rows with these columns do not fit."""
-        by = () if self.layout is None else self.layout.by
-        if table is not None and self.layout is not None:
-            self.layout.check(table.columns, table.own)
-            if not is_lake(self.output):
-                folder = f"{place_of(self.output)}{os.sep}"
-                if any(one.startswith(folder) for one in inputs):
-                    raise InputError(f"cannot write {self.output}: an input is in it")
-        if table is not None and is_lake(self.output):
-            check_lake(self.output, table.columns, by)
+        if layout is not None:
+            layout.check(table.columns, table.own)
+            if not is_lake(output) and any(str(one).startswith(folder) for one in inputs):
+                raise InputError(f"cannot write {output}: an input is in it")
+        if is_lake(output):
+            check_lake(output, table.columns, () if layout is None else layout.by)
+        return table
 
     def _in_order(self, written: _Written, tally: Tally) -> None:
-        """Rows as soon as all before them are there; nothing to go on with."""
+        """Writes rows as soon as all before them are there; leaves nothing to go on with."""
         task = self.task
-        with written() as writer:
-            extract = task.extract(task.loaded())
-            besides: dict[int, dict[str, Any]] = {}
-
-            def rows() -> Iterator[tuple[int, Record]]:
-                for index, record in self.source.rows():
-                    besides[index] = task.form.beside(record)
-                    yield index, record
-
-            with closing(in_order(extract, rows())) as stream:
-                for found in self._tracked(stream, tally, self.source):
-                    item, row = task.form.row(found, besides.pop(found.index))
-                    writer.write(row)
-                    self._add(item, tally)
-                    tally.add_row(row)
+        with (
+            written() as writer,
+            closing(in_order(task.extract(task.loaded()), task.form, self.source.rows())) as rows,
+        ):
+            for item, row in self._tracked(rows, tally, self.source):
+                writer.write(row)
+                self._add(item, tally)
+                tally.add_row(row)
 
     def _in_parts(self, written: _Written, tally: Tally, table: TableSchema | None) -> Summary:
-        """Rows as they finish, kept in parts, which become the output in the end."""
-        source, overwrite, retry = self.source, self.overwrite, self.retry
+        """Keeps rows as they finish, in parts, which become the output in the end."""
+        source, overwrite, retry, output = self.source, self.overwrite, self.retry, self.output
         layout = {} if self.layout is None else self.layout.settings()
-        if not is_lake(self.output):
-            (check_folder if self.layout is None else check_place)(self.output)
-        checkpoint = Checkpoint(self.output)
-        part_rows = resumable.PART_ROWS
+        if not is_lake(output):
+            (check_folder if self.layout is None else check_place)(output)
+        checkpoint = Checkpoint(output)
         known = {
             **self.task.fingerprint(),
-            **fingerprint.of_files(self.source.files),
-            "limit": self.source.limit,
-            "shard": str(self.source.shard),
-            "part rows": part_rows,
+            **fingerprint.of_files(source.files),
+            "limit": source.limit,
+            "shard": str(source.shard),
+            "part rows": resumable.PART_ROWS,
             "part length": resumable.PART_LENGTH,
             "repeats": "once",
         }
-        earlier = None if self.reuse is None else check_earlier(self.reuse, self.output)
+        earlier = None if self.reuse is None else check_earlier(self.reuse, output)
         if retry is not None:
             retry.check(known, table)
             known["retried"] = retry.digest
             source = replace(source, only=retry.failed)
             overwrite = overwrite or retry.is_over(checkpoint)
         goes_on = not overwrite and checkpoint.can_go_on(known)  # before a model is loaded
-        settled = {**known, **layout}
-        note = None if retry is not None or goes_on else finished_note(self.output, settled)
+        note = None
+        if retry is None and not goes_on:
+            note = finished_note(output, {**known, **layout})
         if note is not None and self.if_complete == "error":
             raise InputError(f"{note.partition('; this run')[0]}; --if-complete error keeps it")
         with self.backend(self.task) as engine:
@@ -223,76 +218,70 @@ class Job:
             independent = seen == ("isolated", "independent")
             keyed = independent and not manifest["decoding temperature"]
             salt = salt_of({**manifest, "csv formulas": self.csv_formulas}) if keyed else None
-            is_mixed = isinstance(self.task.schemas, Mapping)
-            rows = Known(salt, self.task.shown, is_mixed, earlier)
-            run = ResumableRun(source, checkpoint, self.task.form, independent, part_rows, rows)
+            rows = Known(salt, self.task.shown, isinstance(self.task.schemas, Mapping), earlier)
+            run = ResumableRun(
+                source, checkpoint, self.task.form, independent, resumable.PART_ROWS, rows
+            )
+            settings = {**manifest, **layout}
             if note is not None and self.if_complete == "skip":
-                record = read_run_record(self.output)
-                if not fingerprint.differences(record.settings, {**manifest, **layout}) and (
+                record = read_run_record(output)
+                if not fingerprint.differences(record.settings, settings) and (
                     record.settings.get("records") == run.records_digest()
                 ):
-                    made = f"{self.output} is complete and was made the same way"
-                    self.on_finished(f"{made}: nothing is computed")
+                    self.on_finished(
+                        f"{output} is complete and was made the same way: nothing is computed"
+                    )
                     return record.summary.unchanged()
-            if note is not None and not overwrite and earlier != self.output:
+            if note is not None and not overwrite and earlier != output:
                 self.on_finished(note)
-            with checkpoint.opened(manifest, overwrite=overwrite) as goes_on:
+            with checkpoint.opened(manifest, overwrite=overwrite) as goes_on, _noting(checkpoint):
                 finished = checkpoint.finished_rows() if goes_on else 0
                 if finished and self.on_resume is not None:
                     self.on_resume(finished, checkpoint.name)
-                with _noting(checkpoint), closing(engine.fill(run)) as stream:
+                with closing(engine.fill(run)) as stream:
                     for item in self._tracked(stream, tally, source, finished):
                         self._add(item, tally)
-                keys, manifest = bytearray(), {**manifest, **layout}
-                run_id = run_of(checkpoint.manifest())
-                to = {"scratch": checkpoint.scratch, "layout": self.layout, "run": run_id}
-                with _noting(checkpoint), written(**to) as writer:
+                keys = bytearray()
+                run_id = str((checkpoint.manifest() or {}).get("run"))
+                with written(
+                    scratch=checkpoint.scratch("whole"), layout=self.layout, run=run_id
+                ) as writer:
                     others = () if retry is None else retry.others()
                     for row, key, origin in run.assemble(writer, others):
                         tally.add_row(row)
                         tally.add_origin(origin, was_there=rows.was_there(row["id"]))
                         add_key(keys, key)
                     gone = None if self.reuse is None else rows.gone()
-                    summary = tally.summary(self.source.files, self.output, gone)
+                    summary = tally.summary(source.files, output, gone)
                     parts = sorted(checkpoint.finished().items())
-                    manifest["records"] = digest_of_all(part for _, part in parts)
+                    settings["records"] = digest_of_all(part for _, part in parts)
                     # Before the table, which the rows that are kept can make once more.
-                    self._record(summary, manifest, table, checkpoint.record_scratch)
-                if not is_lake(self.output):
-                    with _noting(checkpoint):
-                        write_keys(self.output, bytes(keys), checkpoint.keys_scratch)
+                    self._record(summary, settings, table, checkpoint.scratch("record"))
+                if not is_lake(output):
+                    write_keys(output, bytes(keys), checkpoint.scratch("keys"))
                 checkpoint.remove()
         return summary
 
     def _record(
-        self,
-        summary: Summary,
-        settings: dict[str, Any],
-        table: TableSchema | None,
-        scratch: str,
+        self, summary: Summary, settings: dict[str, Any], table: TableSchema | None, scratch: str
     ) -> None:
         if self.retry is not None:
             settings["records"] = self.retry.record.settings.get("records")
-            summary = summary.after(self.retry.record.summary)
-        place = self.task.place
-        model = None if place is None else str(place)
+            summary = summary.plus(self.retry.record.summary)
+        model = None if self.task.place is None else str(self.task.place)
         schemas = self.task.schemas
         category = None if isinstance(schemas, Mapping) else settings_of(schemas).category
-        named = {
-            name or settings_of(schema).category: known_declaration(schema)
+        known = {
+            name or settings_of(schema).category: document
             for name, schema in named_schemas(schemas).items()
+            if (document := known_declaration(schema)) is not None
         }
-        known = {name: document for name, document in named.items() if document is not None}
         RunRecord(summary, settings, model, table, category, self.command, known).write(scratch)
 
     def _tracked(
-        self,
-        stream: Iterable[Extraction[Any]],
-        tally: Tally,
-        source: Source,
-        finished: int = 0,
-    ) -> Iterable[Extraction[Any]]:
-        """The same, with progress; that many rows of the source are finished already."""
+        self, stream: Iterable[T], tally: Tally, source: InputFiles, finished: int = 0
+    ) -> Iterable[T]:
+        """The stream with progress, and the clock set; finished: rows that are done already."""
         total = source.count() if self.show_progress else None
         tally.start()
         if not self.show_progress:
@@ -308,7 +297,7 @@ class Job:
 
 @contextmanager
 def _noting(checkpoint: Checkpoint) -> Generator[None, None, None]:
-    """Says of what ends the run where its rows are."""
+    """Notes on an error that ends the run where finished rows are."""
     try:
         yield
     except BaseException as error:

@@ -11,21 +11,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import blake2b
 from typing import Any
 
 from schemax.documents import Shown, shown_text
 from schemax.errors import InputError
-from schemax.io.finished import keyed_results, read_run_record
-from schemax.io.keys import SIZE
-from schemax.io.outputs import is_table
+from schemax.io.fingerprint import digest
+from schemax.io.finished import is_table, keyed_results, read_run_record
 from schemax.io.records import Record
 from schemax.io.shelf import Shelf
 from schemax.io.storage import suffixes
 
 _BESIDE = ("id", "index", "kept", "schema")
 
-# Of the settings of a run, what no row's values depend on.
+# The settings of a run that no row's values depend on.
 _APART = ("limit", "shard", "keep", "id", "part rows", "part length", "retried", "repeats")
 _APART_KINDS = ("input", "outline")
 
@@ -37,13 +35,12 @@ def salt_of(settings: Mapping[str, Any]) -> str:
         for key, value in settings.items()
         if key not in _APART and key.partition(" ")[0] not in _APART_KINDS
     }
-    said = json.dumps(decisive, sort_keys=True, default=str)
-    return blake2b(said.encode(), digest_size=SIZE).hexdigest()
+    return digest(json.dumps(decisive, sort_keys=True, default=str))
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a run knows of rows before a model reads them.
+    """The knowledge of a run about rows before a model reads them.
 
     salt: of the run, see `salt_of`; None where rows have no keys, since they depend on others.
     shown: what the model sees of a record. is_mixed: whether its category names its schema.
@@ -58,7 +55,7 @@ class Known:
     earlier: str | None = None
 
     def key(self, record: Record) -> str | None:
-        """In 32 digits; None for a record that cannot be shown, or has no key."""
+        """The key of a row, in 32 digits; None for a record that cannot be shown, or has no key."""
         if self.salt is None or isinstance(record, InputError):
             return None
         try:
@@ -68,25 +65,26 @@ class Known:
         category = None
         if self.is_mixed and isinstance(record, Mapping):
             category = record.get(self.shown.category)
-        said = json.dumps([self.salt, None if category is None else str(category), text, texts])
-        return blake2b(said.encode(), digest_size=SIZE).hexdigest()
+        category = None if category is None else str(category)
+        return digest(json.dumps([self.salt, category, text, texts]))
 
     def body(self, key: str | None) -> dict[str, Any] | None:
-        """What a row of the earlier table with that key says, beside id and kept columns."""
+        """The row of the earlier table with that key, without id and kept columns."""
         if key is None or self.earlier is None:
             return None
-        found = self._opened[0].get(bytes.fromhex(key))
+        found = self._opened[0].get(key)
         return None if found is None else json.loads(str(found[0]))
 
     def was_there(self, id: object) -> bool:
-        """Whether the earlier table has a row with that id; asked for all rows, before `gone`."""
-        if id is None or self.earlier is None or self._opened[1].get(_of_id(id)) is None:
+        """Tells whether the earlier table has that id; asked for all rows, before `gone`."""
+        key = digest(str(id))
+        if id is None or self.earlier is None or self._opened[1].get(key) is None:
             return False
-        self._opened[1].put(_of_id(id), "met")
+        self._opened[1].put(key, "met")
         return True
 
     def gone(self) -> int:
-        """How many ids of the earlier table nobody has asked for."""
+        """The number of ids of the earlier table that nobody has asked for."""
         return 0 if self.earlier is None else self._opened[1].unset()
 
     @cached_property
@@ -96,18 +94,14 @@ class Known:
         assert self.earlier is not None
         for row in keyed_results(self.earlier):
             if row["id"] is not None:
-                ids.add(_of_id(row["id"]))
+                ids.add(digest(str(row["id"])))
             if row["attributes"] is not None and (key := row.pop("key")) is not None:
-                bodies.put(bytes.fromhex(key), json.dumps(body_of(row)))
+                bodies.put(key, json.dumps(body_of(row)))
         return bodies, ids
 
 
-def _of_id(id: object) -> bytes:
-    return blake2b(str(id).encode("utf-8", "surrogatepass"), digest_size=SIZE).digest()
-
-
 def body_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What rows with one key have in common."""
+    """The part of a row that rows with one key have in common."""
     return {name: value for name, value in row.items() if name not in _BESIDE}
 
 

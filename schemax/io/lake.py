@@ -7,19 +7,30 @@ does not add its rows again.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from schemax.errors import InputError
-from schemax.io.arrow import schema_of
+from schemax.io.arrow import plain_schema, schema_of
 from schemax.io.columns import Column
-from schemax.io.outputs import is_delta
 from schemax.io.storage import ICEBERG, is_remote, local_path, optional
 from schemax.messages import reason_of, some_of
 
 _RUN = "schemax.run"
 """The property of a commit that names its run."""
+
+
+def is_lake(name: str) -> bool:
+    """Tells whether a place is a table of Delta Lake or of Iceberg."""
+    return name.startswith(ICEBERG) or is_delta(name)
+
+
+def is_delta(name: str) -> bool:
+    """Tells whether a place is a Delta table, or by its suffix is to become one."""
+    if name.rstrip("/").endswith(".delta"):
+        return True
+    return not is_remote(name) and (local_path(name) / "_delta_log").is_dir()
 
 
 class DeltaTable:
@@ -31,16 +42,13 @@ class DeltaTable:
         optional("pyarrow", "a Delta table", "delta")
         self._place = name if is_remote(name) else str(local_path(name))
 
-    def _table(self) -> Any:
+    def table(self) -> Any:
+        """The table as it is now; None where there is none yet."""
         there = self._module.DeltaTable.is_deltatable(self._place)
         return self._module.DeltaTable(self._place) if there else None
 
-    def columns(self) -> list[str] | None:
-        table = self._table()
-        return None if table is None else [field.name for field in table.schema().fields]
-
     def has(self, run: str) -> bool:
-        table = self._table()
+        table = self.table()
         return table is not None and table.transaction_version(f"{_RUN}.{run}") is not None
 
     def append(self, batches: Any, run: str, by: Sequence[str]) -> None:
@@ -53,7 +61,7 @@ class DeltaTable:
 
     def files(self) -> list[str]:
         """The Parquet files of the table as it is now. Raises InputError if these are not all."""
-        table = self._table()
+        table = self.table()
         if table is None:
             raise InputError(f"cannot read {self.name}: it is no Delta table")
         features = table.protocol().reader_features or []
@@ -78,16 +86,13 @@ class IcebergTable:
             raise InputError(f"cannot write {name}: name it {ICEBERG}CATALOG/NAMESPACE.TABLE")
         self._catalog = module.load_catalog(catalog)
 
-    def _table(self) -> Any:
+    def table(self) -> Any:
+        """The table as it is now; None where there is none yet."""
         there = self._catalog.table_exists(self._table_name)
         return self._catalog.load_table(self._table_name) if there else None
 
-    def columns(self) -> list[str] | None:
-        table = self._table()
-        return None if table is None else [field.name for field in table.schema().fields]
-
     def has(self, run: str) -> bool:
-        table = self._table()
+        table = self.table()
         found = () if table is None else table.snapshots()
         return any((one.summary or {}).get(_RUN) == run for one in found)
 
@@ -110,7 +115,8 @@ def check_lake(name: str, columns: Sequence[Column], by: Sequence[str]) -> None:
     if by and isinstance(table, IcebergTable):
         raise InputError(f"cannot partition {name}: make the table with its partitions first")
     with _told(name):
-        there = table.columns()
+        found = table.table()
+        there = None if found is None else [field.name for field in found.schema().fields]
     names = [column.name for column in columns]
     if there is not None and set(there) != set(names):
         lacking = [one for one in names if one not in there]
@@ -134,33 +140,14 @@ def adding(
         yield handle
         handle.seek(0)
         reader = ipc.open_file(handle)
-        schema = _plain_schema(pyarrow, schema_of(columns))
-
-        def batches() -> Iterator[Any]:
-            for number in range(reader.num_record_batches):
-                whole = pyarrow.Table.from_batches([reader.get_batch(number)])
-                yield from whole.cast(schema).to_batches()
-
+        schema = plain_schema(schema_of(columns))
+        found = map(reader.get_batch, range(reader.num_record_batches))
+        batches = (batch.cast(schema) for batch in found)
         table = lake_table(name)
         with _told(name):
             if not table.has(run):
-                stream = pyarrow.RecordBatchReader.from_batches(schema, batches())
+                stream = pyarrow.RecordBatchReader.from_batches(schema, batches)
                 table.append(stream, run, by)
-
-
-def _plain_schema(pyarrow: Any, schema: Any) -> Any:
-    """Without dictionaries, and with times that both kinds of tables have."""
-    return pyarrow.schema([(field.name, _plain(pyarrow, field.type)) for field in schema])
-
-
-def _plain(pyarrow: Any, kind: Any) -> Any:
-    if pyarrow.types.is_dictionary(kind):
-        return kind.value_type
-    if pyarrow.types.is_list(kind):
-        return pyarrow.list_(_plain(pyarrow, kind.value_type))
-    if pyarrow.types.is_struct(kind):
-        return pyarrow.struct([(one.name, _plain(pyarrow, one.type)) for one in kind])
-    return kind
 
 
 @contextmanager
@@ -172,8 +159,3 @@ def _told(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise InputError(f"cannot use {name}: {reason_of(error)}") from error
-
-
-def run_of(manifest: Mapping[str, Any] | None) -> str:
-    """What a manifest calls its run."""
-    return str((manifest or {}).get("run"))

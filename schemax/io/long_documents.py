@@ -24,11 +24,11 @@ from schemax.results import Extraction, FieldError, build
 TooLong = Literal["error", "truncate", "chunk"]
 
 Fits: TypeAlias = Callable[[str, str], bool]
-"""Whether a document (category, text) fits, together with its instruction, keys and budgets."""
+"""Tells whether a document (category, text) fits, with its instruction, keys and budgets."""
 
-# Of a chunk that the next one repeats, so that a value at the seam is whole in one of them.
+# The share of a chunk that the next one repeats, so that a value at the seam is whole in one.
 _OVERLAP = 0.1
-# How far back the end of a chunk moves to stand between words.
+# Characters that the end of a chunk moves back at most, to stand between words.
 _WORD = 40
 
 
@@ -49,7 +49,7 @@ def fitted(
     shown: Shown,
     mode: TooLong,
 ) -> Extract:
-    """Like `extract`, but for records that are too long.
+    """An `extract` that also takes records that are too long.
 
     truncate: they lose the end of their longest text; `errors` say how much is left.
     chunk: they are read in chunks of their longest text, and every field is taken, with all that
@@ -116,7 +116,7 @@ class _Shaper:
         return found
 
     def _most(self, record: Record, key: str, text: str, category: str) -> int:
-        """Of how many characters a beginning of the text fits; 0 if none does."""
+        """The length of the longest beginning of the text that fits; 0 if none does."""
 
         def is_too_much(length: int) -> bool:
             piece = as_plain(text[:length])
@@ -165,7 +165,7 @@ def _with(record: Record, key: str, text: str) -> Record:
 def _rank(
     item: Extraction[Any], place: int, attribute: Attribute, format: OutputFormat
 ) -> tuple[bool, int, float]:
-    """How well a chunk states an attribute, to be compared with the other chunks."""
+    """A measure of how well a chunk states an attribute, to compare chunks by."""
     result, slot = item.fields[attribute.name], item.slots[place]
     stated = result.value is not None and result.value != []
     # A default may stand in the place of a value.
@@ -181,7 +181,7 @@ def _rank(
 def compiled_schemas(
     extractor: Extractor, schemas: Schemas, options: Options
 ) -> dict[str, CompiledSchema]:
-    """What `Extractor.stream` compiles, by category, or under "". Raises what it raises."""
+    """The schemas that a stream compiles, by category, or under ""; raises what it raises."""
     examples = extractor.chosen_examples(schemas, options)
     shots = shown_examples(schemas, {**options, "examples": examples})
     return {
@@ -197,7 +197,7 @@ def compiled_schemas(
 
 
 def shown_examples(schemas: Schemas, options: Mapping[str, Any]) -> dict[str, list[FewShotExample]]:
-    """Those that the options name, by category, or under ""; see `read_few_shot_examples`."""
+    """The examples that the options name, by category, or under ""."""
     shown, mixed = Shown.of_options(options), isinstance(schemas, Mapping)
     return read_few_shot_examples(
         options.get("examples"),

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from heapq import merge
 from typing import Any
 
 from schemax.errors import InputError
 from schemax.io import fingerprint
-from schemax.io.finished import RunRecord, keyed_results, read_run_record, record_name
+from schemax.io.finished import (
+    RunRecord,
+    add_key,
+    keyed_results,
+    read_run_record,
+    tables_of,
+    write_keys,
+)
 from schemax.io.job import Place
-from schemax.io.keys import add_key, keys_name, write_keys
-from schemax.io.outputs import tables_of
 from schemax.io.readers import Shard
 from schemax.io.storage import place_of, suffixes
-from schemax.io.summary import Summary, Tally
+from schemax.io.summary import COSTS, Summary, Tally
 from schemax.io.writers import check_target, open_writer
 from schemax.messages import some_of
 
 _OWN = ("shard", "records")  # what tables of one run need not have in common
-_COSTS = ("computed", "seconds", "decoded", "passes", "tokens", "repeats")
 
 
 def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
@@ -50,7 +54,6 @@ def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
             "differently; name an output of the same format"
         )
     tally, keys, last = Tally(), bytearray(), -1
-    scratch = f"{record_name(name)}.partial"
     with open_writer(name, record.table) as writer:
         for row in merge(*map(keyed_results, names), key=lambda row: row["index"]):
             if row["index"] == last:
@@ -59,14 +62,12 @@ def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
             add_key(keys, row.pop("key"))
             writer.write(row)
             tally.add_row(row)
-        costs = {cost: getattr(record.summary, cost) for cost in _COSTS}
+        costs = {cost: getattr(record.summary, cost) for cost in (*COSTS, "repeats")}
         summary = replace(tally.summary(record.summary.inputs, name), **costs)
-        settings = {key: value for key, value in record.settings.items() if key not in _OWN}
-        settings["shard"] = str(Shard())
-        command = {key: value for key, value in record.command.items() if key not in _OWN}
-        whole = replace(record, summary=summary, settings=settings, command=command)
-        whole.write(scratch)
-    write_keys(name, bytes(keys), f"{keys_name(name)}.partial")
+        settings = {**_shared(record.settings), "shard": str(Shard())}
+        command = _shared(record.command)
+        replace(record, summary=summary, settings=settings, command=command).write()
+    write_keys(name, bytes(keys))
     return summary
 
 
@@ -78,19 +79,12 @@ def common_record(records: Mapping[str, RunRecord]) -> RunRecord:
     (first, record), *others = records.items()
     summary = record.summary
     for name, other in others:
-        settings = (_shared(one.settings) for one in (record, other))
-        found = fingerprint.differences(*settings)
+        found = fingerprint.differences(_shared(record.settings), _shared(other.settings))
         if other.table != record.table:
             found.append("the columns differ")
         if found:
             raise InputError(f"{name} and {first} were made differently: {'; '.join(found)}")
-        summary = replace(
-            summary,
-            rows=summary.rows + other.summary.rows,
-            failed=summary.failed + other.summary.failed,
-            field_errors=summary.field_errors + other.summary.field_errors,
-            **{cost: getattr(summary, cost) + getattr(other.summary, cost) for cost in _COSTS},
-        )
+        summary = summary.plus(other.summary, "rows", "failed", "field_errors", "repeats")
     return replace(record, summary=summary)
 
 
@@ -100,7 +94,7 @@ def _shared(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_all(records: Mapping[str, RunRecord]) -> None:
     """Raises InputError for shards that are missing, or there twice."""
-    shards: Sequence[Shard] = [Shard.parse(one.settings["shard"]) for one in records.values()]
+    shards = [Shard.parse(one.settings["shard"]) for one in records.values()]
     wanted = [Shard(number, shards[0].count) for number in range(shards[0].count)]
     if missing := [str(one) for one in wanted if one not in shards]:
         raise InputError(f"the tables of these shards are missing: {some_of(missing)}")

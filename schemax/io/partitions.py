@@ -33,13 +33,13 @@ ROWS_PER_FILE = 1_000_000
 
 _TYPES = ("string", "choice", "integer", "boolean", "date")
 _FILE = re.compile(r"part-\d+\.parquet")
-# What Hive escapes in names of folders.
+# Characters that Hive escapes in names of folders.
 _ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{}\\[\\]^]")
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a table is divided: by the values of some columns, and files of so many rows."""
+    """The division of a table: by the values of some columns, and files of so many rows."""
 
     by: tuple[str, ...]
     rows_per_file: int = ROWS_PER_FILE
@@ -126,7 +126,7 @@ def _is_own(path: Path) -> bool:
 
 
 def _beside(name: str) -> tuple[Path, Path]:
-    """Where a new folder is made, and where the one before it waits until the new one is there."""
+    """The places where a new folder is made, and where the old one waits for it."""
     target = str(local_path(name))
     return Path(sidecar(target, ".new")), Path(sidecar(target, ".old"))
 
@@ -171,6 +171,8 @@ class Sorted:
     def write(self, row: Mapping[str, Any]) -> None:
         path = self._layout.path(self._table.cells(row)).encode()
         self._rows.put(path + b"\0" + int(row["index"]).to_bytes(8, "big"), dumps(row))
+
+    def close(self) -> None: ...
 
     def files(self) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
         """(path of a file, its rows)."""

@@ -19,8 +19,6 @@ from schemax.reading.file_text import Box, FileText
 
 logger = logging.getLogger(__name__)
 
-EXTRA = "files"
-
 MOST_PAGES = 10_000
 
 _FAR = 1 << 20  # pixels of a page's sides where its coordinates are asked for
@@ -29,14 +27,14 @@ _PASSWORD = 4  # FPDF_ERR_PASSWORD
 _LOCK = threading.Lock()  # PDFium may be called by one thread at a time
 
 
-def pdfium_for(name: str) -> Any:
-    return optional("pypdfium2", name, EXTRA)
+def _pdfium() -> Any:
+    return optional("pypdfium2", "a PDF file", "files")
 
 
 @contextmanager
 def _opened(data: bytes) -> Iterator[Any]:
     """A document of PDFium, for this thread alone. Raises ValueError for an unreadable one."""
-    pdfium = pdfium_for("a PDF file")
+    pdfium = _pdfium()
     with _LOCK:
         try:
             document = pdfium.PdfDocument(data)
@@ -92,7 +90,7 @@ def read_pdf(data: bytes, name: str) -> FileText:
 
 def _page_text(document: Any, number: int, boxes: array[float]) -> str:
     """The text of a page; the places of its characters are put behind `boxes`."""
-    pdfium = pdfium_for("a PDF file")
+    pdfium = _pdfium()
     raw = pdfium.raw
     try:
         _draw_notes(document, number, raw)
@@ -126,7 +124,7 @@ def _draw_notes(document: Any, number: int, raw: Any) -> None:
 
 
 def _letters(codes: list[int], at: int, code: int) -> str:
-    """What a character of PDFium is read as; nothing for what stands for none."""
+    """The text of a character of PDFium; nothing for a code that stands for none."""
     if code == _HYPHEN:
         around = [chr(one) for one in codes[max(0, at - 1) : at + 2 : 2]]
         is_word = len(around) == 2 and all(one.islower() for one in around)
@@ -168,8 +166,8 @@ def page_images(data: bytes, numbers: list[int], longest: int) -> list[tuple[str
 
     longest: pixels of the longer side. Raises ValueError for a file that cannot be read.
     """
-    pdfium = pdfium_for("a PDF file")
-    optional("PIL", "an image of a page", EXTRA)
+    pdfium = _pdfium()
+    optional("PIL", "an image of a page", "files")
     found = []
     with _opened(data) as document:
         for number in numbers:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Literal, TypeAlias
 
 from schemax.errors import InputError
 from schemax.io.arrow_in import read_arrow, read_parquet
@@ -28,9 +28,8 @@ from schemax.io.document_files import (
     read_document,
     unreadable,
 )
-from schemax.io.excel import EXCEL, openpyxl_for, read_excel, read_sheet_header
-from schemax.io.lake import DeltaTable
-from schemax.io.outputs import is_delta
+from schemax.io.excel import EXCEL, read_excel, read_sheet_header
+from schemax.io.lake import DeltaTable, is_delta
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, is_folder, optional, reading, suffixes
 from schemax.messages import counted, perhaps, some_of
@@ -42,7 +41,7 @@ ARROW = (".arrow", ".feather")
 CSV = (".csv", ".tsv")
 JSON = (".jsonl", ".ndjson", ".json")
 
-# What is surely not JSON Lines, which any other suffix stands for.
+# Suffixes of other formats; any suffix that is not known is one of JSON Lines.
 _FOREIGN = (
     *(".7z", ".avro", ".bz2", ".db", ".gz", ".ipc", ".ods", ".orc"),
     *(".sqlite", ".tar", ".xls", ".xml", ".xz", ".zip", ".zst"),
@@ -50,8 +49,8 @@ _FOREIGN = (
 
 _USE = "use CSV, Parquet, Arrow, Excel (.xlsx) or JSON Lines"
 
-# What readers raise for bytes that are not what they should be. Most errors of pyarrow are
-# ValueErrors; others say that it knows no such type, or that there is no memory for so long a cell.
+# Errors of readers about bytes. Most of pyarrow's are ValueErrors; others say that it knows no such
+# type, or that there is no memory for so long a cell.
 _BROKEN = (
     *(OSError, EOFError, ValueError, NotImplementedError, MemoryError),
     *(zlib.error, csv.Error),
@@ -86,7 +85,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputFiles:
     """Files that are read one after the other; rows are numbered through all of them.
 
     files: places, or "-" alone for stdin, which holds JSON Lines.
@@ -112,7 +111,7 @@ class Source:
         limit: int | None = None,
         shard: Shard | None = None,
         required: Sequence[Sequence[str]] = (),
-    ) -> Source:
+    ) -> InputFiles:
         """Resolves wildcards.
 
         required: groups of columns; where a file has columns, it must have one of each group.
@@ -133,7 +132,7 @@ class Source:
 
     @property
     def is_stdin(self) -> bool:
-        """Whether the source can be read only once."""
+        """Tells whether the source can be read only once."""
         return self.files == (STANDARD,)
 
     def rows(self) -> Generator[tuple[int, Record], None, None]:
@@ -145,7 +144,7 @@ class Source:
                     yield index, record
 
     def count(self) -> int | None:
-        """How many rows that gives; None where nothing less than reading all would tell."""
+        """The number of rows; None where nothing less than reading all would tell."""
         if self.only is not None:
             return len(self.only)
         total = 0
@@ -171,14 +170,13 @@ class Source:
 
 
 def _files_of(name: str) -> list[str]:
-    """What a name stands for; of a folder, the files of known kinds; of a Delta table, its own."""
+    """The files that a name stands for: in a folder those of known kinds, of a Delta table all."""
     if is_delta(name) and is_folder(name):
         return DeltaTable(name).files()
     found = expand(name)
     if not is_folder(name):
         return found
-    known = (*JSON, *CSV, *PARQUET, *ARROW, *EXCEL)
-    files = [file for file in found if is_document(file) or suffixes(file)[0] in known]
+    files = [file for file in found if is_document(file) or suffixes(file)[0] in (*JSON, *_READERS)]
     if not files:
         raise InputError(f"cannot read {name}: no file in it is of a known kind")
     if others := sorted(set(found) - set(files)):
@@ -193,20 +191,16 @@ def read_file(name: str, columns: Sequence[str] | None = None) -> Generator[Reco
     Raises InputError for a file that cannot be read, or not to its end; of a document, which is one
     record, the error stands in its place.
     """
-    if is_document(name):
-        yield _document(name)
+    if not is_document(name):
+        check_format(name, "read")
+        with _opened(name, "any further") as handle:
+            yield from _READERS.get(suffixes(name)[0], _json_lines)(handle, name, columns)
         return
-    read = _reader(name)
-    with _opened(name, "any further") as handle:
-        yield from read(handle, name, columns)
-
-
-def _document(name: str) -> Record:
     try:
         with _opened(name, "any further") as handle:
-            return read_document(handle, name)
+            yield read_document(handle, name)
     except InputError as error:
-        return unreadable(name, error.message.removeprefix(f"cannot read {name}: "))
+        yield unreadable(name, error.message.removeprefix(f"cannot read {name}: "))
 
 
 def columns_of(name: str) -> list[str] | None:
@@ -219,13 +213,12 @@ def columns_of(name: str) -> list[str] | None:
     if is_document(name):
         check_packages(name)
         return list(COLUMNS)
-    read, suffix = _reader(name), suffixes(name)[0]
+    check_format(name, "read")
+    suffix = suffixes(name)[0]
     with _opened(name, "at all") as handle:
-        if suffix in CSV:
-            return read_header(handle, name)
-        if suffix in EXCEL:
-            return read_sheet_header(handle, name)
-        records = read(handle, name, None)
+        if (header := _HEADERS.get(suffix)) is not None:
+            return header(handle, name)
+        records = _READERS.get(suffix, _json_lines)(handle, name, None)
         if suffix not in (*PARQUET, *ARROW):
             return _first_keys(records)
         first = next(records, None)
@@ -293,42 +286,26 @@ def decompressed(raw: BinaryIO, compression: str) -> Any:
     return nullcontext(raw)
 
 
-def _reader(name: str) -> Reader:
-    """Raises InputError for formats whose packages are not there, and those that are none."""
+def check_format(name: str, verb: Literal["read", "write"]) -> None:
+    """Raises InputError for a file of a format that is none, or whose package is not there."""
     suffix, compression = suffixes(name)
-    if reason := unusable(name):
-        raise InputError(f"cannot read {name}: {reason}")
-    if compression == ".zst":
-        optional("pyarrow", "a .zst file")
-    if suffix in CSV:
-        return read_csv
-    if suffix in EXCEL:
-        openpyxl_for(f"a {suffix} file")
-        return read_excel
-    if suffix not in (*PARQUET, *ARROW):
-        return _json_lines
-    optional("pyarrow", f"a {suffix} file")
-    return read_parquet if suffix in PARQUET else read_arrow
-
-
-def unusable(name: str) -> str | None:
-    """Why a file of this name is neither read nor written; None if it is."""
-    suffix, compression = suffixes(name)
+    reason = None
     if compression and suffix in (*PARQUET, *ARROW, *EXCEL):
-        return f"{suffix} files are compressed inside; leave {compression} out of the name"
-    if is_document(name):
-        return f"{suffix} files are documents, which are read alone; {_USE}"
-    if suffix in _FOREIGN:
-        return f"unknown format {suffix}; {_USE}"
-    return None
+        reason = f"{suffix} files are compressed inside; leave {compression} out of the name"
+    elif is_document(name):
+        reason = f"{suffix} files are documents, which are read alone; {_USE}"
+    elif suffix in _FOREIGN:
+        reason = f"unknown format {suffix}; {_USE}"
+    if reason is not None:
+        raise InputError(f"cannot {verb} {name}: {reason}")
+    if compression == ".zst" or suffix in (*PARQUET, *ARROW):
+        optional("pyarrow", f"a {compression or suffix} file")
+    if suffix in EXCEL:
+        optional("openpyxl", f"a {suffix} file", "excel")
 
 
 def _json_lines(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    # Files of stores read lines of any length only.
-    buffered: Any = handle
-    if not isinstance(handle, io.BufferedIOBase):
-        buffered = io.BufferedReader(buffered)
-    lines = bounded_lines(buffered)
+    lines = bounded_lines(handle)
     first = next(lines, b"")
     if first and first.startswith((b"%PDF-", b"PK\x03\x04")):
         kind, suffix = ("PDF", ".pdf") if first.startswith(b"%") else ("Office or ZIP", ".docx")
@@ -336,3 +313,15 @@ def _json_lines(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> I
     if suffixes(name)[0] == ".json" and first and (first[:1] == b"[" or first.strip() == b"{"):
         raise InputError(f"cannot read {name}: expected JSON Lines, with one record on every line")
     return read_records(chain((first,), lines))
+
+
+_READERS: Mapping[str, Reader] = {
+    **dict.fromkeys(CSV, read_csv),
+    **dict.fromkeys(EXCEL, read_excel),
+    **dict.fromkeys(PARQUET, read_parquet),
+    **dict.fromkeys(ARROW, read_arrow),
+}
+_HEADERS: Mapping[str, Callable[[BinaryIO, str], list[str]]] = {
+    **dict.fromkeys(CSV, read_header),
+    **dict.fromkeys(EXCEL, read_sheet_header),
+}

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TypeAlias
 from schemax.errors import InputError
 
 Record: TypeAlias = "Mapping[str, Any] | str | InputError"
-"""What a reader gives for every record; the error stands for one that it could not read."""
+"""A record as readers give it; the error stands for one that could not be read."""
 
 STANDARD = "-"
 """The name that stands for stdin and stdout."""
@@ -28,7 +28,7 @@ class Unreadable(InputError):
 
 
 def cells_of(record: object) -> Mapping[str, Any]:
-    """What can be read of a record that is none."""
+    """The cells of a record, or of one that cannot be read as a whole."""
     return record.cells if isinstance(record, Unreadable) else {}
 
 

@@ -8,27 +8,21 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import count, islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from schemax.documents import id_of
-from schemax.errors import InputError
-from schemax.io.checkpoint import (
-    REMEDY,
-    Checkpoint,
-    OpenPart,
-    Row,
-    digest,
-    digest_of_all,
-    to_line,
-)
+from schemax.errors import InputError, ServerError
+from schemax.io.checkpoint import REMEDY, Checkpoint, OpenPart, digest, digest_of_all, to_line
 from schemax.io.known import Known, body_of
-from schemax.io.readers import Source
+from schemax.io.readers import InputFiles
 from schemax.io.records import Record
-from schemax.io.rows import RowForm
+from schemax.io.rows import Row, RowForm
 from schemax.io.shelf import Shelf
-from schemax.io.stream import Extract, stream_rows
+from schemax.io.stream import Extract, compute
 from schemax.io.writers import Writer
 from schemax.results import Extraction
+
+K = TypeVar("K")
 
 PART_ROWS = 2048
 """Rows of a part, at most: what is lost at most where open parts are not kept."""
@@ -66,11 +60,8 @@ class Part:
 
 
 class Assembled(NamedTuple):
-    """A row of the output.
-
-    key: see `Known`. origin: what it was made by; "repeat" of another row of the run, or "reused"
-        out of an earlier table.
-    """
+    """A row of the output. key: see `Known`. origin: its maker, or what it was taken from: another
+    row of the run, or an earlier table."""
 
     row: Row
     key: str | None
@@ -89,7 +80,7 @@ class ResumableRun:
         without its values, which `assemble` puts in.
     """
 
-    source: Source
+    source: InputFiles
     checkpoint: Checkpoint
     form: RowForm
     independent: bool
@@ -106,7 +97,7 @@ class ResumableRun:
         for number, rows in self._read():
             there = number + 1
             found = digest_of_all(row.digest for row in rows)
-            again = [row.key is not None and not seen.add(bytes.fromhex(row.key)) for row in rows]
+            again = [row.key is not None and not seen.add(row.key) for row in rows]
             if number not in finished:
                 done = self.checkpoint.open_rows(number) if self.independent else {}
                 now = {row.index: row.digest for row in rows}
@@ -128,7 +119,7 @@ class ResumableRun:
             )
 
     def records_digest(self) -> str:
-        """Of all records, as they are now."""
+        """The digest of all records, as they are now."""
         return digest_of_all(
             digest_of_all(row.digest for row in rows) for _, rows in self._read() if rows
         )
@@ -178,7 +169,7 @@ class ResumableRun:
     ) -> Generator[Extraction[Any], None, None]:
         filling: set[OpenPart] = set()
 
-        def pending() -> Iterator[tuple[tuple[OpenPart, Pending, dict[str, Any]], Record]]:
+        def pending() -> Iterator[tuple[OpenPart, Pending]]:
             for part in parts:
                 missing = len(part.ready) + len(part.pending)
                 opened = self.checkpoint.open_part(
@@ -191,16 +182,14 @@ class ResumableRun:
                 for line in part.ready:
                     opened.add(line)
                 for row in part.pending:
-                    beside = self.form.beside(row.record)
-                    yield (opened, replace(row, record=""), beside), row.record
+                    yield opened, row
                 if not opened.missing:
                     filling.discard(opened)
 
         try:
-            with closing(stream_rows(extract, pending())) as stream:
-                for (opened, asked, beside), found in stream:
-                    item, row = self.form.row_to_keep(found, asked.index, beside)
-                    opened.add(asked.line(row))
+            with closing(compute_lines(extract, self.form, pending())) as stream:
+                for opened, line, item in stream:
+                    opened.add(line)
                     if not opened.missing:
                         filling.discard(opened)
                     yield item
@@ -217,12 +206,12 @@ class ResumableRun:
         for part in self.checkpoint.finished().items():
             for row in self.checkpoint.rows_with(b'"repeats":true', *part):
                 if "repeats" in row:
-                    repeated.put(bytes.fromhex(row["key"]))
+                    repeated.put(row["key"])
         for row in merge(self._rows(), others, key=lambda row: row["index"]):
             row = dict(row)
             key = row.pop("key", None)
             is_repeat, is_reused = row.pop("repeats", False), row.pop("reused", False)
-            there = None if key is None else repeated.get(bytes.fromhex(key))
+            there = None if key is None else repeated.get(key)
             if is_repeat:
                 if there is None or there[0] is None:
                     raise InputError(
@@ -231,7 +220,7 @@ class ResumableRun:
                     )
                 row |= json.loads(there[0])
             elif there == (None,):
-                repeated.put(bytes.fromhex(str(key)), json.dumps(body_of(row)))
+                repeated.put(str(key), json.dumps(body_of(row)))
             writer.write(row)
             origin: Literal["model", "repeat", "reused"] = "reused" if is_reused else "model"
             yield Assembled(row, key, "repeat" if is_repeat else origin)
@@ -248,3 +237,18 @@ class ResumableRun:
             f"the input has changed since {self.checkpoint.name} was written: it differs between "
             f"rows {first} and {last}; {REMEDY}"
         )
+
+
+def compute_lines(
+    extract: Extract, form: RowForm, pending: Iterable[tuple[K, Pending]]
+) -> Generator[tuple[K, bytes, Extraction[Any]], None, None]:
+    """(key, line, extraction) of rows that parts keep, as they finish.
+
+    Raises ServerError for a row that another run may still read.
+    """
+    rows = (((key, replace(row, record="")), row.index, row.record) for key, row in pending)
+    with closing(compute(extract, form, rows)) as stream:
+        for (key, asked), item, row in stream:
+            if item.is_gone:
+                raise ServerError(item.errors[0].message, is_gone=True)
+            yield key, asked.line(row), item

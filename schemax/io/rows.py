@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic_core import to_jsonable_python
 
 from schemax.documents import Shown
-from schemax.errors import InputError, ServerError
+from schemax.errors import InputError
 from schemax.io.columns import Schemas
 from schemax.io.records import Record, cells_of
 from schemax.messages import perhaps, reason_of, some_of
@@ -19,19 +19,22 @@ from schemax.results import Extraction, failed
 from schemax.results.extraction import json_ready
 from schemax.results.lists import without_items
 
+Row: TypeAlias = dict[str, Any]
+"""A row of results, of JSON types only."""
+
 Details: TypeAlias = bool | Literal["confidence"]
-"""What a row tells of its fields: nothing (False), all (True), or their confidences."""
+"""The details that a row has of its fields: none (False), all (True), or their confidences."""
 
 
 def check_details(details: Any) -> None:
-    """Raises ValueError."""
+    """Raises ValueError for anything but details."""
     if details not in (True, False, *get_args(get_args(Details)[1])):
         raise ValueError(f'details must be True, False or "confidence", not {details!r}')
 
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """What a row holds beside id, index, attributes and errors.
+    """The form of a row beside id, index, attributes and errors.
 
     keep: keys of the record that stand in it. category: the key that tells a record's schema, and
         categories: those that have one; none where there is one schema for all.
@@ -47,8 +50,8 @@ class RowForm:
         categories = tuple(schemas) if isinstance(schemas, Mapping) else ()
         return cls(details, tuple(keep), shown.category, categories)
 
-    def beside(self, record: Record) -> dict[str, Any]:
-        """What a row has of its record."""
+    def beside(self, record: Record) -> Row:
+        """The part of a row that stems from its record."""
         there = record if isinstance(record, Mapping) else cells_of(record)
         found: dict[str, Any] = {}
         if self.keep:
@@ -59,9 +62,7 @@ class RowForm:
             found["schema"] = name if name in self.categories else None
         return found
 
-    def row(
-        self, item: Extraction[Any], beside: Mapping[str, Any]
-    ) -> tuple[Extraction[Any], dict[str, Any]]:
+    def row(self, item: Extraction[Any], beside: Mapping[str, Any]) -> tuple[Extraction[Any], Row]:
         """The row of an extraction, and the extraction: failed, if its own serializers raise."""
         try:
             row = item.to_row(details=self.details is True)
@@ -79,20 +80,9 @@ class RowForm:
         first = {key: row.pop(key) for key in ("id", "index")}
         return item, {**first, **beside, **row}
 
-    def row_to_keep(
-        self, item: Extraction[Any], index: int, beside: Mapping[str, Any]
-    ) -> tuple[Extraction[Any], dict[str, Any]]:
-        """As `row`, of an extraction with that index.
-
-        Raises ServerError for a row that another run may still read.
-        """
-        if item.is_gone:
-            raise ServerError(item.errors[0].message, is_gone=True)
-        return self.row(replace(item, index=index), beside)
-
 
 def _kept(value: Any) -> Any:
-    """In the form that JSON has for it, with words for the numbers that JSON lacks."""
+    """The value in JSON, with words for the numbers that JSON lacks."""
     if isinstance(value, float):
         return value if isfinite(value) else _NOT_FINITE[str(value)]
     if isinstance(value, bytes):

@@ -17,15 +17,15 @@ class Shelf:
             "CREATE TABLE shelf (key BLOB PRIMARY KEY, value TEXT) WITHOUT ROWID; BEGIN"
         )
 
-    def put(self, key: bytes, value: str | None = None) -> None:
+    def put(self, key: str | bytes, value: str | None = None) -> None:
         self._database.execute("INSERT OR REPLACE INTO shelf VALUES (?, ?)", (key, value))
 
-    def add(self, key: bytes) -> bool:
-        """Whether the key is new."""
+    def add(self, key: str | bytes) -> bool:
+        """Tells whether the key is new."""
         made = self._database.execute("INSERT OR IGNORE INTO shelf VALUES (?, NULL)", (key,))
         return made.rowcount == 1
 
-    def get(self, key: bytes) -> tuple[str | None] | None:
+    def get(self, key: str | bytes) -> tuple[str | None] | None:
         """The value in a tuple; None where there is no such key."""
         found: tuple[str | None] | None = self._database.execute(
             "SELECT value FROM shelf WHERE key = ?", (key,)
@@ -37,6 +37,6 @@ class Shelf:
         yield from self._database.execute("SELECT key, value FROM shelf ORDER BY key")
 
     def unset(self) -> int:
-        """How many keys have no value."""
+        """The number of keys without a value."""
         query = "SELECT count(*) FROM shelf WHERE value IS NULL"
         return int(self._database.execute(query).fetchone()[0])

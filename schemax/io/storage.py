@@ -1,4 +1,4 @@
-"""Where files lie: on a local disk, or anywhere that fsspec knows the way to.
+"""Places of files: on a local disk, or anywhere that fsspec knows the way to.
 
 A place is a path, or an address such as `s3://bucket/key`. What is written to one appears there
 whole or not at all.
@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, cast
 
 from schemax.errors import InputError
-from schemax.io.stores import Store, told
+from schemax.io.stores import Store, reaching
 
 EXTRA = "tables"
 ICEBERG = "iceberg://"
@@ -41,7 +41,7 @@ def optional(module: str, purpose: str, extra: str = EXTRA) -> Any:
 
 
 def is_remote(name: str) -> bool:
-    """Whether the place is an address. file:// is not remote: the rest of it is a path."""
+    """Tells whether the place is an address, but for file://, the rest of which is a path."""
     return bool(_ADDRESS.match(name)) and not name.startswith("file://")
 
 
@@ -51,15 +51,15 @@ def local_path(name: str) -> Path:
 
 
 def place_of(name: str) -> str | Path:
-    """What names of the same file have in common."""
+    """The place of a file, which all of its names have in common."""
     return name if is_remote(name) else local_path(name)
 
 
 def sidecar(name: str, suffix: str) -> str:
-    """A place beside another: its name begins with `_`, so that readers of a folder leave it out.
+    """A place beside another, of Iceberg in the working folder.
 
-    Readers of tables (pyarrow, Spark, DuckDB's Hive layouts) take files that begin with `_` or `.`
-    for no part of the table. Of Iceberg, the place is the folder that one works in."""
+    Its name begins with `_`, so that readers of tables (pyarrow, Spark, DuckDB) leave it out of a
+    folder."""
     if name.startswith(ICEBERG):  # a name in a catalogue, which is no place
         name = name.removeprefix(ICEBERG).replace("/", ".")
     name = name.rstrip("/")
@@ -68,7 +68,7 @@ def sidecar(name: str, suffix: str) -> str:
 
 
 def is_replaceable(name: str) -> bool:
-    """Whether a new file can take the place of what is there; a device or a pipe cannot go."""
+    """Tells whether a new file can take that place, as it cannot a device's or a pipe's."""
     return is_remote(name) or not local_path(name).exists() or local_path(name).is_file()
 
 
@@ -80,50 +80,44 @@ def filesystem(name: str) -> tuple[Any, str]:
         return LocalFileSystem(), str(local_path(name))
     from fsspec.core import url_to_fs
 
-    try:
-        with told(name):
-            system, path = url_to_fs(name)
-    except OSError as error:
-        raise InputError(f"cannot reach {name}: {error}") from error
+    with reaching(name):
+        system, path = url_to_fs(name)
     return Store(system, name), path
 
 
 def is_folder(name: str) -> bool:
-    """Whether a path is a folder; an address is one that ends in /."""
+    """Tells whether a path is a folder; an address is one that ends in /."""
     return name.endswith("/") if is_remote(name) else local_path(name).is_dir()
 
 
-def expand(name: str) -> list[str]:
-    """The files that a name stands for, sorted: itself, what its wildcards match, or what is in it.
+def is_table_folder(name: str) -> bool:
+    """Tells whether a place is a local folder, which may be a table in partitions."""
+    return not is_remote(name) and is_folder(name)
 
-    A file whose name holds such characters is meant itself. In a folder are also the files of
-    folders in it, but no hidden ones and not what runs leave beside tables. Raises InputError for
-    no match.
+
+def expand(name: str) -> list[str]:
+    """The files that a name stands for, sorted: itself, what its wildcards match, or what is in it
+    and in the folders in it, without hidden files and what runs leave beside tables.
+
+    Raises InputError for no match.
     """
     if is_folder(name):
-        return _files_in(name)
-    if not _WILDCARDS.search(name):
+        system, path = filesystem(name)
+        root = path.rstrip("/")
+        inner = sorted(one.removeprefix(root).lstrip("/") for one in system.find(path))
+        start = name if name.endswith(("/", os.sep)) else f"{name}/"
+        found = [f"{start}{one}" for one in inner if not any(p[:1] in "._" for p in one.split("/"))]
+    elif not _WILDCARDS.search(name) or (not is_remote(name) and os.path.exists(name)):
         return [name]
-    if is_remote(name):
+    elif is_remote(name):
         system, path = filesystem(name)
         found = sorted(system.unstrip_protocol(one) for one in system.glob(path))
-    elif os.path.exists(name):
-        return [name]
     else:
         found = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
     if not found:
-        raise InputError(f"cannot read {name}: no file matches")
-    return found
-
-
-def _files_in(folder: str) -> list[str]:
-    system, path = filesystem(folder)
-    root = path.rstrip("/")
-    inner = sorted(one.removeprefix(root).lstrip("/") for one in system.find(path))
-    start = folder if folder.endswith(("/", os.sep)) else f"{folder}/"
-    found = [f"{start}{one}" for one in inner if not any(p[:1] in "._" for p in one.split("/"))]
-    if not found:
-        raise InputError(f"cannot read {folder}: no file is in it")
+        raise InputError(
+            f"cannot read {name}: no file {'is in it' if is_folder(name) else 'matches'}"
+        )
     return found
 
 
@@ -138,16 +132,25 @@ def reading(name: str) -> BinaryIO:
 
 
 @contextmanager
+def reading_whole(name: str) -> Iterator[BinaryIO]:
+    """The bytes of a place, with an InputError that names it where they cannot all be read."""
+    with reading(name) as handle:
+        try:
+            yield handle
+        except OSError as error:
+            raise InputError(f"cannot read {name}: {error.strerror or error}") from error
+
+
+@contextmanager
 def writing(
     name: str, scratch: str | None = None, *, keep_partial: bool = False
 ) -> Iterator[BinaryIO]:
-    """A new file that gets its name when all is written and on the disk, else never.
-
-    A device or a pipe is written to as it is.
+    """A new file that gets its name when all is written and on the disk, else never; but for
+    devices and pipes.
 
     scratch: the name until then, on the same file system; None chooses one beside the file.
-    keep_partial: if an error ends the writing of a local file, what was written stays under the
-        other name, which a note on the error gives.
+    keep_partial: whether what was written of a local file stays under that name if an error ends
+        the writing; a note on the error gives it.
 
     Raises InputError if the place cannot be opened.
     """
@@ -177,7 +180,7 @@ def writing(
 
 
 def _opened(place: str, mode: Literal["rb", "wb"], name: str) -> BinaryIO:
-    """fsspec opens what is remote: its local files want to know the size of pipes."""
+    """A handle, for local files Python's own: fsspec's wants to know the size of pipes."""
     try:
         if not is_remote(place):
             return open(place.removeprefix("file://"), mode)
@@ -201,13 +204,13 @@ def _rename(old: str, new: str) -> None:
 
 
 def is_file(name: str) -> bool:
-    """Whether a place can be read."""
+    """Tells whether a place can be read."""
     system, path = filesystem(name)
     return bool(system.isfile(path))
 
 
 def remove_file(name: str) -> None:
-    """Of a place that need not be there."""
+    """Removes a file, if it is there."""
     system, path = filesystem(name)
     if system.isfile(path):
         system.rm_file(path)
@@ -218,15 +221,13 @@ def check_folder(name: str) -> None:
     if is_remote(name):
         filesystem(name)
         return
-    path = local_path(name)
-    refusals = (
-        (path.is_dir(), errno.EISDIR),
-        (not path.parent.is_dir(), errno.ENOENT),
-        (not os.access(path.parent, os.W_OK), errno.EACCES),
-    )
-    for is_refused, code in refusals:
-        if is_refused:
-            raise InputError(f"cannot write {name}: {os.strerror(code)}")
+    path, code = local_path(name), 0
+    if path.is_dir():
+        code = errno.EISDIR
+    elif not os.access(path.parent, os.W_OK):
+        code = errno.EACCES if path.parent.is_dir() else errno.ENOENT
+    if code:
+        raise InputError(f"cannot write {name}: {os.strerror(code)}")
 
 
 def sync_folder(path: Path) -> None:
@@ -249,8 +250,6 @@ class Folder:
     """A folder of small files that appear whole or not at all; it need not be there yet.
 
     path: on a local disk, where alone a file can grow and a lock be held; None elsewhere.
-
-    Raises InputError for an unknown kind of address.
     """
 
     def __init__(self, name: str) -> None:
@@ -278,11 +277,9 @@ class Folder:
         return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
 
     def is_file(self, name: str) -> bool:
-        """Whether it is a file, and no link to one; stores that are not local have nothing else."""
-        if self.path is None:
-            return True
-        path = self.path / name
-        return path.is_file() and not path.is_symlink()
+        """Tells whether it is a file and no link; stores that are not local have nothing else."""
+        path = self.path and self.path / name
+        return path is None or (path.is_file() and not path.is_symlink())
 
     def read(self, name: str) -> bytes:
         data: bytes = self._system.cat_file(f"{self._place}/{name}")
@@ -301,7 +298,7 @@ class Folder:
             self._system.rm([f"{self._place}/{name}" for name in names])
 
     def remove(self) -> None:
-        """If it is empty. A link to a folder stays, and so does that folder."""
+        """Removes the folder if it is empty, and no link is named."""
         if self._is_link or self.names():
             return
         with suppress(OSError):  # somebody has just put a file into it; some stores have no folders
@@ -313,38 +310,34 @@ class Folder:
     def locked(self) -> Iterator[None]:
         """Makes a local folder, and keeps a second run out of it while this process is in it.
 
-        Raises InputError if somebody else holds it.
+        The lock is one on the folder itself: a lock file would have to outlive the folder. Raises
+        InputError if another process holds it.
         """
-        if self.path is None or os.name != "posix":
-            self.make()
-            yield
-            return
-        handle = self._lock(self.path)
+        self.make()
+        handle = None
+        while self.path is not None and os.name == "posix" and handle is None:
+            handle = self._lock(self.path)
         try:
             yield
         finally:
-            os.close(handle)
+            if handle is not None:
+                os.close(handle)
 
-    def _lock(self, path: Path) -> int:
-        """A handle with the lock on the folder that lies at the path now.
-
-        Whoever held the lock before may have removed the folder: then another one is made.
-        """
+    def _lock(self, path: Path) -> int | None:
+        """A handle with the lock; None if the folder was removed by its owner before."""
         import fcntl
 
-        while True:
-            self.make()
+        self.make()
+        with suppress(FileNotFoundError):
+            handle = os.open(path, os.O_RDONLY)
             try:
-                handle = os.open(path, os.O_RDONLY)
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    os.close(handle)
-                    raise InputError(f"another run is writing to {self.name}") from None
-                except OSError:
-                    pass  # a file system without locks
-                if path.exists() and os.path.samestat(os.fstat(handle), os.stat(path)):
-                    return handle
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
                 os.close(handle)
-            except FileNotFoundError:
-                continue
+                raise InputError(f"another run is writing to {self.name}") from None
+            except OSError:
+                pass  # a file system without locks
+            if path.exists() and os.path.samestat(os.fstat(handle), os.stat(path)):
+                return handle
+            os.close(handle)
+        return None

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from schemax.errors import InputError
 from schemax.io.records import Record
+from schemax.io.rows import Row, RowForm
 from schemax.results import Extraction
 
 K = TypeVar("K")
@@ -69,20 +70,29 @@ def stream_rows(
         raise broken
 
 
-def in_order(
-    extract: Extract, rows: Iterable[tuple[int, Record]]
-) -> Generator[Extraction[Any], None, None]:
-    """Extractions in the order of the rows, each as soon as all before it are there.
+def compute(
+    extract: Extract, form: RowForm, rows: Iterable[tuple[K, int, Record]]
+) -> Generator[tuple[K, Extraction[Any], Row], None, None]:
+    """(key, extraction, row) of all (key, index, record), as they finish."""
+    keyed = (((key, index, form.beside(record)), record) for key, index, record in rows)
+    with closing(stream_rows(extract, keyed)) as stream:
+        for (key, index, beside), item in stream:
+            yield key, *form.row(replace(item, index=index), beside)
 
-    rows: (index, record); `index` of the extractions is this. No more than `MOST_AHEAD` of them
-    are held back.
+
+def in_order(
+    extract: Extract, form: RowForm, rows: Iterable[tuple[int, Record]]
+) -> Generator[tuple[Extraction[Any], Row], None, None]:
+    """(extraction, row) of all (index, record), each as soon as all before it are there.
+
+    At most `MOST_AHEAD` rows are held back.
     """
-    numbered = (((place, index), record) for place, (index, record) in enumerate(rows))
-    waiting: dict[int, Extraction[Any]] = {}
+    numbered = ((place, index, record) for place, (index, record) in enumerate(rows))
+    waiting: dict[int, tuple[Extraction[Any], Row]] = {}
     due = 0
-    with closing(stream_rows(extract, numbered)) as stream:
-        for (place, index), item in stream:
-            waiting[place] = replace(item, index=index)
+    with closing(compute(extract, form, numbered)) as stream:
+        for place, item, row in stream:
+            waiting[place] = item, row
             while due in waiting:
                 yield waiting.pop(due)
                 due += 1

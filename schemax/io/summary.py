@@ -1,4 +1,4 @@
-"""What became of the rows of a run, counted."""
+"""Counts of what became of the rows of a run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from schemax.messages import clipped, counted
 from schemax.results import Extraction
 from schemax.results.lists import without_items
 
+COSTS = ("computed", "seconds", "decoded", "passes", "tokens")
+"""Names of what a run has cost, in a `Summary`."""
+
 _MOST_IDS = 10
 _MOST_KINDS = 5
-# What is remembered, so that memory stays bounded: ids, and kinds of errors.
+# The most ids and kinds of errors that are remembered, so that memory stays bounded.
 _MOST_KNOWN = 500_000
 _MOST_COUNTED = 10_000
 _OTHER = "of other kinds"
-# Of a message, what differs from row to row; of why a row failed, quotations tell what to mend.
+# The parts of a message that differ from row to row; quotations in reasons say what to mend.
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
 _NUMBERS = re.compile(r"\d[\d.,]*")
 _FILE = re.compile(r"^cannot read .{1,1000}?: ")
@@ -29,7 +32,7 @@ _ITEM = re.compile(r"(?<=\.)\d+(?=\.|$)")  # in the field of an error, of a list
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What became of a run over files.
+    """The outcome of a run over files.
 
     inputs: the files that were read, patterns resolved; output: the file that was written.
     rows: of the output; computed: those that this run has computed, the others are an earlier
@@ -69,15 +72,13 @@ class Summary:
     gone: int = 0
 
     def unchanged(self) -> Summary:
-        """Of a table that a run has left as it is: nothing was computed."""
+        """The summary of a run that has left the table as it is: nothing was computed."""
         return replace(self, computed=0, seconds=1e-9, decoded=0, passes=0, tokens=0)
 
-    def after(self, earlier: Summary) -> Summary:
-        """The same with what an earlier run into the same output has cost."""
-        costs = ("computed", "seconds", "decoded", "passes", "tokens")
-        return replace(
-            self, **{cost: getattr(self, cost) + getattr(earlier, cost) for cost in costs}
-        )
+    def plus(self, other: Summary, *counts: str) -> Summary:
+        """A summary with the costs of both, and these counts."""
+        names = (*COSTS, *counts)
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def lines(self) -> Iterator[str]:
         """The summary as text: duplicate ids, the commonest kinds of errors, the numbers."""
@@ -178,12 +179,12 @@ def _count(kinds: Counter[str], kind: str) -> None:
 
 
 def reason_of(errors: Iterable[Mapping[str, Any]]) -> str:
-    """Why a row failed, without numbers and files: what rows that failed alike have in common."""
+    """The reason why a row failed, without numbers and files, so that rows share it."""
     return _NUMBERS.sub("…", _FILE.sub("cannot read …: ", clipped(reasons(errors))))
 
 
 def reasons(errors: Iterable[Mapping[str, Any]]) -> str:
-    """Why a row failed."""
+    """The reasons why a row failed."""
     return "; ".join(
         f"{error['field']}: {error['message']}" if error["field"] else str(error["message"])
         for error in errors

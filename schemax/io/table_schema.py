@@ -17,7 +17,7 @@ from typing import Any
 
 from schemax.attributes import compile_attributes
 from schemax.errors import InputError
-from schemax.io.columns import Column, Schemas, columns_of, named_schemas
+from schemax.io.columns import Column, Schemas, at, columns_of, leaves, named_schemas
 from schemax.io.rows import Details
 from schemax.io.summary import reasons
 
@@ -87,7 +87,7 @@ class TableSchema:
 
     @cached_property
     def results(self) -> tuple[Column, ...]:
-        """What was read and how it went: all columns but id, index and those of the input."""
+        """The columns of results: all but id, index and those of the input."""
         least = (_LEAST,) if self.details else ()
         schema = (_SCHEMA,) if self.is_mixed else ()
         details = (column for _, _, column in self._read_columns())
@@ -106,6 +106,20 @@ class TableSchema:
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         return (*self.own, *self.kept, *self.results)
+
+    @cached_property
+    def _leaves(self) -> list[tuple[str, ...]]:
+        return leaves(self.columns)
+
+    @property
+    def flat_names(self) -> list[str]:
+        """The names of the columns with structs taken apart, as CSV and Excel have them."""
+        return [SEPARATOR.join(path) for path in self._leaves]
+
+    def flat_cells(self, row: Mapping[str, Any]) -> list[Any]:
+        """The cells of a row, one for each of those names."""
+        cells = self.cells(row)
+        return [at(cells, path) for path in self._leaves]
 
     def _read_columns(self) -> Iterator[tuple[str, str, Column]]:
         """(field, key of its result, column)."""

@@ -1,4 +1,4 @@
-"""What is asked of every record, and with which model: the same wherever rows are computed."""
+"""The task of a run: schemas, options and the model, wherever rows are computed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from schemax.servers.remote import RemoteModel
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to extract, and with what.
+    """Schemas to extract, and the model to do it with.
 
     options: those of `Extractor.stream`.
     loading: what was named for that: its adapter and quantization count.
@@ -50,12 +50,12 @@ class Task:
 
     @property
     def shown(self) -> Shown:
-        """Which keys of a record mean what."""
+        """The meaning of the keys of a record."""
         return Shown.of_options(self.options)
 
     @property
     def form(self) -> RowForm:
-        """What rows hold."""
+        """The form of the rows."""
         return RowForm.of(self.schemas, self.shown, self.details, self.keep)
 
     def loaded(self) -> Extractor:
@@ -71,7 +71,7 @@ class Task:
         return extractor.stream(records, self.schemas, **self.options)
 
     def extract(self, extractor: Extractor) -> Extract:
-        """What computes rows, documents that are too long among them."""
+        """A function that computes rows, also of documents that are too long."""
 
         def extract(records: Iterable[Record]) -> Iterator[Extraction[Any]]:
             return self.stream(extractor, records)
@@ -80,15 +80,11 @@ class Task:
             return extract
         compiled = compiled_schemas(extractor, self.schemas, self.options)
         return fitted(
-            extract,
-            compiled,
-            fits_model(extractor.model, compiled),
-            self.shown,
-            self.on_too_long,
+            extract, compiled, fits_model(extractor.model, compiled), self.shown, self.on_too_long
         )
 
     def fingerprint(self) -> dict[str, Any]:
-        """What rows depend on, as far as it is known before a model is loaded."""
+        """The settings that rows depend on, as far as they are known before a model is loaded."""
         shown = self.shown
         return {
             "version": version(),
@@ -104,7 +100,7 @@ class Task:
         }
 
     def model_fingerprint(self, extractor: Extractor) -> dict[str, Any]:
-        """The rest of what rows depend on."""
+        """The settings that rows depend on and only a model tells."""
         decoding = self.options.get("decoding")
         config = extractor.decoding if decoding is None else resolve_decoding(decoding)
         found = fingerprint.of_settings(config, extractor.calibration)
@@ -139,7 +135,7 @@ class Task:
         return self.model_fingerprint(self.loaded())
 
     def computing(self, expected: Mapping[str, Any]) -> Extract:
-        """What computes rows in the process that calls this.
+        """A function that computes rows in the process that calls this.
 
         Raises ModelError if the model that this process loads is not the one that is expected.
         """
@@ -154,7 +150,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What computes the rows of a run: a model in this process, or actors elsewhere.
+    """The computer of a run's rows: a model in this process, or actors elsewhere.
 
     fingerprint: see `Task.model_fingerprint`.
     fill: computes and keeps what is missing, like `ResumableRun.fill`.

@@ -18,16 +18,15 @@ from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
 from schemax.errors import InputError
 from schemax.io.arrow import record_batch, schema_of
-from schemax.io.columns import Column, at, cell_text, leaves
+from schemax.io.columns import Column, cell_text
 from schemax.io.csv_in import DELIMITERS
-from schemax.io.excel import EXCEL, ExcelWriter, openpyxl_for
-from schemax.io.lake import adding, lake_table
-from schemax.io.outputs import is_lake, is_table_folder
+from schemax.io.excel import EXCEL, ExcelWriter
+from schemax.io.lake import adding, is_lake, lake_table
 from schemax.io.partitions import Layout, Sorted, created, replacing
-from schemax.io.readers import ARROW, CSV, JSON, PARQUET, unusable
+from schemax.io.readers import ARROW, CSV, JSON, PARQUET, check_format
 from schemax.io.records import STANDARD
-from schemax.io.storage import is_replaceable, optional, suffixes, writing
-from schemax.io.table_schema import SEPARATOR, TableSchema
+from schemax.io.storage import is_replaceable, is_table_folder, optional, suffixes, writing
+from schemax.io.table_schema import TableSchema
 
 # Rows that are held back to become one row group.
 _GROUP = 16_384
@@ -41,9 +40,11 @@ class Writer(Protocol):
 
     def write(self, row: Mapping[str, Any]) -> None: ...
 
+    def close(self) -> None: ...
+
 
 def is_typed(name: str) -> bool:
-    """Whether a file of this name holds typed columns, and so needs one type per field."""
+    """Tells whether a file of this name holds typed columns, and so needs one type per field."""
     kinds = (*CSV, *PARQUET, *ARROW, *EXCEL)
     return suffixes(name)[0] in kinds or is_lake(name) or is_table_folder(name)
 
@@ -59,12 +60,7 @@ def check_target(name: str, layout: Layout | None = None) -> None:
         if compression or suffix in (*CSV, *ARROW, *EXCEL, *JSON):
             raise InputError(f"cannot write {name}: --partition-by writes a folder of Parquet")
         return
-    if reason := unusable(name):
-        raise InputError(f"cannot write {name}: {reason}")
-    if compression == ".zst" or suffix in (*PARQUET, *ARROW):
-        optional("pyarrow", f"a {compression or suffix} file")
-    if suffix in EXCEL:
-        openpyxl_for(f"a {suffix} file")
+    check_format(name, "write")
 
 
 @contextmanager
@@ -99,9 +95,9 @@ def open_writer(
         assert table is not None
         by = () if layout is None else layout.by
         with adding(name, table.columns, run, by) as handle:
-            rows = _Arrow(handle, table, table.columns, parquet=False)
-            yield rows
-            rows.close()
+            made: Writer = _Arrow(handle, table, table.columns, parquet=False)
+            yield made
+            made.close()
         return
     if layout is not None:
         assert table is not None
@@ -116,23 +112,26 @@ def open_writer(
                         one.write(row)
                     one.close()
         return
-    suffix, compression = suffixes(name)
     keep = scratch is None and not is_typed(name)
-    with writing(name, scratch, keep_partial=keep) as raw, _compressed(raw, compression) as handle:
-        if not is_typed(name):
-            yield JsonLines(handle, flush=not is_replaceable(name))
-            return
-        assert table is not None
-        if suffix in CSV:
-            yield CsvWriter(handle, table, "\t" if suffix == ".tsv" else ",", csv_formulas)
-            return
-        made: ExcelWriter | _Arrow
-        if suffix in EXCEL:
-            made = ExcelWriter(handle, table, name)
-        else:
-            made = _Arrow(handle, table, table.columns, parquet=suffix in PARQUET)
+    with (
+        writing(name, scratch, keep_partial=keep) as raw,
+        _compressed(raw, suffixes(name)[1]) as handle,
+    ):
+        made = _writer(handle, name, table, csv_formulas)
         yield made
         made.close()
+
+
+def _writer(handle: Any, name: str, table: TableSchema | None, formulas: Formulas) -> Writer:
+    suffix = suffixes(name)[0]
+    if not is_typed(name):
+        return JsonLines(handle, flush=not is_replaceable(name))
+    assert table is not None
+    if suffix in CSV:
+        return CsvWriter(handle, table, "\t" if suffix == ".tsv" else ",", formulas)
+    if suffix in EXCEL:
+        return ExcelWriter(handle, table, name)
+    return _Arrow(handle, table, table.columns, parquet=suffix in PARQUET)
 
 
 def _compressed(raw: BinaryIO, compression: str) -> Any:
@@ -173,6 +172,8 @@ class JsonLines:
         if self._flush:
             self._handle.flush()
 
+    def close(self) -> None: ...
+
 
 class _Arrow:
     """Parquet, or Arrow's file format: rows are gathered to groups."""
@@ -206,7 +207,7 @@ class _Arrow:
 
 
 Formulas: TypeAlias = Literal["keep", "escape"]
-"""What becomes of texts that a spreadsheet would take for formulas."""
+"""The treatment of texts that a spreadsheet would take for formulas."""
 
 # Texts that spreadsheets compute, also with the wide characters of Asian keyboards, or after what
 # they strip. Plain numbers do no harm.
@@ -223,16 +224,14 @@ class CsvWriter:
         self._table = table
         self._delimiter = delimiter
         self._escapes = formulas == "escape"
-        self._paths = leaves(table.columns)
         self._handle = handle
-        header = [SEPARATOR.join(path) for path in self._paths]
+        header = table.flat_names
         # Readers tell what divides cells by the header, outside of quotes.
         is_clear = not set("".join(header)) & ({*DELIMITERS} - {delimiter})
         self._put(header, csv.QUOTE_MINIMAL if is_clear else csv.QUOTE_ALL)
 
     def write(self, row: Mapping[str, Any]) -> None:
-        cells = self._table.cells(row)
-        self._put([self._cell(at(cells, path)) for path in self._paths])
+        self._put(list(map(self._cell, self._table.flat_cells(row))))
 
     def _cell(self, value: Any) -> str:
         text = cell_text(value)
@@ -246,9 +245,11 @@ class CsvWriter:
         ).writerow(cells)
         self._handle.write(line.getvalue().removesuffix("\r\n").encode() + b"\n")
 
+    def close(self) -> None: ...
+
 
 def escaped(text: str) -> str:
-    """With an apostrophe in front where a spreadsheet would take the text for a formula."""
+    """The text, with an apostrophe in front if a spreadsheet would take it for a formula."""
     if _FORMULA.match(text) and not _NUMBER.fullmatch(text):
         return f"'{text}"
     return text

@@ -16,15 +16,12 @@ from schemax.documents import Shown
 from schemax.errors import InputError, SchemaError
 from schemax.extractor import Extractor
 from schemax.formats import get_format
-from schemax.io.arrow import record_batch
-from schemax.io.arrow_in import batch_records
 from schemax.io.columns import Schemas
-from schemax.io.input_columns import tell_of_columns
+from schemax.io.dataframes import extract_frame
+from schemax.io.input_columns import checked_frame
 from schemax.io.long_documents import shown_examples
-from schemax.io.records import Record
 from schemax.io.resumable import PART_ROWS
-from schemax.io.rows import Details, RowForm, check_details, check_kept
-from schemax.io.table_schema import TableSchema
+from schemax.io.rows import Details
 from schemax.ray.parcel import Parcel
 from schemax.ray.pool import Concurrency, Loaded, Pool, named_for_actors, ray_module
 from schemax.resources import resource_dir
@@ -85,14 +82,10 @@ def extract(
     if batch_rows < 1:
         raise ValueError(f"batch_rows must be at least 1, not {batch_rows}")
     settings = _checked(schema, options)
-    check_details(details)
-    shown = Shown.of_options(settings)
-    form = RowForm.of(schema, shown, details, ())
-    table = TableSchema.of(schema, details=details)
-    if (columns := dataset.columns(fetch_if_missing=False)) is not None:
-        shown.check(columns, "the dataset has no column")
-        tell_of_columns(columns, shown, schema)
-        _kept(columns, keep, table)
+    # Without known columns, the actors check them.
+    columns = dataset.columns(fetch_if_missing=False) or ()
+    wanted = keep if columns else ()
+    checked_frame(columns, schema, Shown.of_options(settings), details, wanted, "the dataset")
     pool = Pool.of(concurrency, num_gpus, num_cpus)
     if pool.is_greedy():
         warnings.warn(
@@ -102,8 +95,9 @@ def extract(
             stacklevel=2,
         )
     name = model if callable(model) else named_for_actors(model)
-    load = Load(name, pool.device(device), dtype)
-    reader = Reader(load, schema, settings, table, form, None if keep is None else [*keep])
+    load = _Load(name, pool.device(device), dtype)
+    read = partial(extract_frame, schema=schema, details=details, **settings)
+    reader = _Reader(load, read, None if keep is None else [*keep])
     return dataset.map_batches(
         _Actor,
         fn_constructor_args=(Parcel.of(reader, schema),),
@@ -131,8 +125,8 @@ def _checked(schema: Schemas, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """How an actor gets its model."""
+class _Load:
+    """A function that loads an actor's model."""
 
     model: str | Callable[[], Extractor] | None
     device: str
@@ -146,47 +140,24 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """What an actor does with a batch."""
+class _Reader:
+    """A function that loads a model, and reads batches with it.
 
-    load: Load
-    schema: Schemas
-    settings: Mapping[str, Any]
-    table: TableSchema
-    form: RowForm
+    read: `extract_frame`, but for the model and the kept columns.
+    """
+
+    load: _Load
+    read: Callable[..., Any]
     keep: list[str] | None
 
     def __call__(self) -> Callable[[Any], Any]:
         """Loads the model; what that gives reads batches."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            return partial(self.read, self.load())
-
-    def read(self, extractor: Extractor, batch: Any) -> Any:
-        kept = _kept(batch.column_names, self.keep, self.table)
-        cells: list[Any] = [None] * batch.num_rows
-        records = self.records(batch)
-        for item in extractor.stream(records, self.schema, **self.settings):
-            row = self.form.row(item, self.form.beside(records[item.index]))[1]
-            cells[item.index] = self.table.cells(row)
-        found = record_batch(self.table.results, cells)
-        columns = [batch.column(name) for name in kept]
-        names = [*kept, *found.schema.names]
-        pyarrow = ray_module("pyarrow")
-        return pyarrow.Table.from_arrays([*columns, *found.columns], names=names)
-
-    def records(self, batch: Any) -> list[Record]:
-        if (wanted := Shown.of_options(self.settings).needed) is not None:
-            batch = batch.select([name for name in batch.column_names if name in wanted])
-        return list(batch_records(batch))
-
-
-def _kept(columns: Sequence[str], keep: Sequence[str] | None, table: TableSchema) -> list[str]:
-    """The columns that stand beside the results. Raises InputError."""
-    kept = list(columns if keep is None else keep)
-    check_kept(kept, columns, "the dataset")
-    table.check_beside(kept, "the dataset")
-    return kept
+            extractor = self.load()
+        return lambda batch: self.read(
+            batch, extractor=extractor, keep=batch.column_names if self.keep is None else self.keep
+        )
 
 
 class _Actor(Loaded):

@@ -1,4 +1,4 @@
-"""What travels to other processes, which have neither this one's modules nor its registries."""
+"""Parcels for other processes, which have neither this one's modules nor its registries."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _by_value(schemas: Schemas) -> Iterator[None]:
 
 
 def _is_found(name: str) -> bool:
-    """Whether `import` would find it; what is not a module any more is the pickler's matter."""
+    """Tells whether `import` would find it; what is no module any more, the pickler knows."""
     package = name.partition(".")[0]
     if name not in sys.modules or package in sys.builtin_module_names or name == "__main__":
         return True

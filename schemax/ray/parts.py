@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 
 from schemax.errors import InputError, SchemaxError
 from schemax.io.columns import Schemas
-from schemax.io.resumable import Part, ResumableRun
+from schemax.io.resumable import Part, ResumableRun, compute_lines
 from schemax.io.rows import RowForm
-from schemax.io.stream import Extract, stream_rows
+from schemax.io.stream import Extract
 from schemax.io.task import Backend, Task
 from schemax.ray.parcel import Parcel
 from schemax.ray.pool import Loaded, Pool, ray_module
@@ -97,8 +97,8 @@ def _fill(
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Those of the Datasets that are made inside: a block holds one part, so that it goes at once
-    to whoever is free; progress is shown by ourselves.
+    """Settings of Datasets that are made inside: a block holds one part, so that it goes at once to
+    whoever is free; progress is shown by ourselves.
     """
     data = ray_module("ray.data")
     context = data.DataContext.get_current().copy()
@@ -153,12 +153,10 @@ class _Actor(Loaded):
         if isinstance(part, SchemaxError) or self.problem is not None:
             return _packed(self.problem or part)
         lines, items = [*part.ready], []
-        rows = ((asked, asked.record) for asked in part.pending)
+        pending = ((None, row) for row in part.pending)
         try:
-            for asked, found in stream_rows(self.made, rows):
-                beside = self._form.beside(asked.record)
-                item, row = self._form.row_to_keep(found, asked.index, beside)
-                lines.append(asked.line(row))
+            for _, line, item in compute_lines(self.made, self._form, pending):
+                lines.append(line)
                 items.append(replace(item, slots=()))  # which nobody asks for any more
         except SchemaxError as error:
             return _packed(error)

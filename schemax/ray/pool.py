@@ -1,4 +1,4 @@
-"""How many actors there are, and what each of them takes of the cluster."""
+"""The pool of actors: their number, and the part of the cluster that each of them takes."""
 
 from __future__ import annotations
 
@@ -75,22 +75,22 @@ class Pool:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Those of `Dataset.map_batches`."""
+        """The settings of `Dataset.map_batches`."""
         strategy = ray_module("ray.data").ActorPoolStrategy
         compute = strategy(min_size=self.fewest, max_size=self.most)
         return {"compute": compute, "num_gpus": self.num_gpus, "num_cpus": self.num_cpus}
 
     def is_greedy(self) -> bool:
-        """Whether these actors leave nobody a CPU to read with, on a Ray that will not grow."""
+        """Tells whether these actors leave no CPU to read with, on a Ray that will not grow."""
         cpus = sum(node.get("CPU", 0.0) for node in machines())
         return _is_own() and cpus - self.fewest * self.num_cpus < 1
 
     def device(self, device: str) -> str:
-        """That of an actor. "auto" would find the GPUs of others, where Ray hides none."""
+        """The device of an actor. "auto" would find the GPUs of others, where Ray hides none."""
         return "cpu" if device == "auto" and not self.num_gpus else device
 
     def _fits(self, node: dict[str, float]) -> int:
-        """How many actors a machine has room for."""
+        """The number of actors that a machine has room for."""
         room = node.get("CPU", 0.0) / self.num_cpus if self.num_cpus else math.inf
         if self.num_gpus:
             room = min(room, node.get("GPU", 0.0) / self.num_gpus)
@@ -117,7 +117,7 @@ def _check(concurrency: Concurrency, num_gpus: float | None, num_cpus: float | N
 
 
 def machines() -> list[dict[str, float]]:
-    """What each machine has. Starts Ray, or joins a cluster, where that has not been done."""
+    """The resources of each machine. Starts Ray, or joins a cluster, unless that is done."""
     ray = ray_module()
     if not ray.is_initialized():
         ray.init()
@@ -125,7 +125,7 @@ def machines() -> list[dict[str, float]]:
 
 
 def _is_own() -> bool:
-    """Whether this process has started Ray: then no machine will ever be added to it."""
+    """Tells whether this process has started Ray: then no machine will ever be added to it."""
     node = getattr(ray_module("ray._private.worker"), "_global_node", None)
     return node is not None and bool(node.is_head())
 
@@ -143,7 +143,7 @@ def named_for_actors(model: str | Path | None) -> str | None:
 
 
 class Loaded:
-    """What an actor holds: what a callable makes in it, such as one that loads a model.
+    """The state of an actor: what a callable has made in it, such as a model.
 
     load: a `Parcel` of the callable. problem: why it could not; of a constructor, Ray would pass on
         the text of an error only.

@@ -13,7 +13,7 @@ from schemax.errors import InputError, SchemaError
 from schemax.io import fingerprint
 from schemax.io.columns import at, leaves
 from schemax.io.finished import RunRecord, read_results
-from schemax.io.readers import Shard, Source
+from schemax.io.readers import InputFiles, Shard
 from schemax.report.page import Report
 from schemax.results import Extraction, FieldError, FieldResult, Span
 from schemax.results.spans import Source as Searched
@@ -70,7 +70,7 @@ class _Texts:
                 self.problem = "the input has changed, so that texts are not shown"
             else:
                 shard = Shard.parse(settings["shard"])
-                self._rows = Source(files, self._shown.needed, settings["limit"], shard).rows()
+                self._rows = InputFiles(files, self._shown.needed, settings["limit"], shard).rows()
         except InputError as error:
             self.problem = f"not shown: {error}"
         self._next = next(self._rows, None)
