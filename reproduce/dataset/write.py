@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
 
+from reproduce.dataset.formats import FORMATS, extractgpt
+from reproduce.dataset.source import Source, matching, open_source
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, attribute_names, overlap
-from schemax.evaluation.published.formats import FORMATS, extractgpt
-from schemax.evaluation.published.source import Source, matching, open_source
 from schemax.io.storage import writing
 
 DatasetName = Literal["oa-mine", "ae-110k"]
