@@ -22,8 +22,7 @@ from schemax.evaluation.examples import Example, row_ids
 from schemax.evaluation.pairs import is_null
 from schemax.io.storage import writing
 from schemax.io.writers import escaped
-from schemax.report.page import asset, page_of
-from schemax.report.rows import to_json
+from schemax.pages import asset, page_of, to_json
 
 Answer = Literal["left", "tie", "right"]
 PAGE, SHEET, KEY = "index.html", "sheet.csv", "key.json"
@@ -209,5 +208,6 @@ def _csv(asked: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _page(asked: Sequence[Mapping[str, Any]]) -> str:
-    parts = (asset(name, __file__) for name in ("page.html", "page.css", "page.js"))
-    return page_of(*parts, title="Which output is better?", data=to_json(list(asked)))
+    body, style, script = (asset(__file__, f"page.{kind}") for kind in ("html", "css", "js"))
+    data = to_json(list(asked))
+    return page_of("Which output is better?", body, style=style, script=script, data=data)

@@ -24,7 +24,7 @@ from schemax.errors import SchemaxError
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.runs import check_alike, read_run
 from schemax.messages import counted
-from schemax.report.rows import to_json
+from schemax.pages import to_json
 
 _COUNTS = ("answered", "unanswered", "equal", "agreement")
 

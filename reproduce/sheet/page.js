@@ -1,65 +1,42 @@
+// The sheet: a section per question, and answers that stay in this browser.
 
-"use strict";
-const items = JSON.parse(document.getElementById("data").textContent);
-// Of these questions alone: another sheet in the same browser has answers of its own.
-const place = "sheet " + items.map((one) => one.item + one.text).join("|").slice(0, 2000);
+// The first questions name the place, so that another sheet in the same browser has its own answers.
+const place = "sheet " + data.map((one) => one.item + one.text).join("|").slice(0, 2000);
 const answers = new Map(JSON.parse(localStorage.getItem(place) || "[]"));
 
-function element(name, text, kind) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  if (kind) made.className = kind;
-  return made;
-}
-
 function count() {
-  document.getElementById("count").textContent = `${answers.size} of ${items.length} answered`;
+  find("count").textContent = `${answers.size} of ${data.length} answered`;
 }
 
-function value(text) {
-  return text === null ? element("td", "none", "null") : element("td", text);
-}
-
-function choices(one) {
-  const made = element("fieldset");
-  for (const answer of ["left", "tie", "right"]) {
-    const label = element("label");
-    const input = element("input");
-    Object.assign(input, { type: "radio", name: one.item, value: answer });
-    input.checked = answers.get(one.item) === answer;
-    input.addEventListener("change", () => {
-      answers.set(one.item, answer);
+function choices({ item }) {
+  const choice = (answer) => {
+    const onchange = () => {
+      answers.set(item, answer);
       localStorage.setItem(place, JSON.stringify([...answers]));
       count();
-    });
-    label.append(input, " " + answer);
-    made.append(label);
-  }
-  return made;
+    };
+    const checked = answers.get(item) === answer ? "" : undefined;
+    const input = make("input", { type: "radio", name: item, value: answer, checked, onchange });
+    return make("label", {}, input, ` ${answer}`);
+  };
+  return make("fieldset", {}, ...["left", "tie", "right"].map(choice));
 }
 
-for (const one of items) {
-  const section = element("section");
-  const table = element("table");
-  const head = table.createTHead().insertRow();
-  for (const name of ["attribute", "left", "right"]) head.append(element("th", name));
-  const body = table.createTBody();
-  for (const [name, left, right] of one.rows) {
-    const row = body.insertRow();
-    row.className = left === right ? "" : "differs";
-    row.append(element("td", name), value(left), value(right));
-  }
-  section.append(
-    element("h2", `${one.item}. ${one.category}`), element("p", one.text, "text"), table, choices(one),
-  );
-  document.getElementById("items").append(section);
+function outputs({ rows }) {
+  const cell = (text) => (text === null ? make("td", { classes: "null", text: "none" }) : make("td", { text }));
+  const heads = ["attribute", "left", "right"].map((text) => make("th", { text }));
+  const lines = rows.map(([name, left, right]) =>
+    make("tr", { classes: left === right ? undefined : "differs" }, make("td", { text: name }), cell(left), cell(right)));
+  return make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...lines));
 }
 
-document.getElementById("save").addEventListener("click", () => {
-  const lines = items.map((one) => `${one.item},${answers.get(one.item) || ""}`);
-  const link = element("a");
-  link.href = URL.createObjectURL(new Blob(["item,answer\n" + lines.join("\n") + "\n"], { type: "text/csv" }));
-  link.download = "answers.csv";
-  link.click();
+for (const one of data) {
+  const heading = make("h2", { text: `${one.item}. ${one.category}` });
+  find("items").append(make("section", {}, heading, make("p", { classes: "text", text: one.text }), outputs(one), choices(one)));
+}
+
+find("save").addEventListener("click", () => {
+  const lines = data.map(({ item }) => `${item},${answers.get(item) || ""}`);
+  download("answers.csv", "text/csv", ["item,answer", ...lines, ""].join("\n"));
 });
 count();
