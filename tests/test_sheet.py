@@ -11,7 +11,7 @@ import pytest
 from chromium import Browser, find_chromium
 from command_line import jsonl, refused_by
 
-from reproduce.sheet import Record, tally, write_sheet
+from reproduce.sheet import WinRecord, tally, write_sheet
 from reproduce.sheet.__main__ import main
 from schemax.evaluation.examples import Example
 
@@ -62,10 +62,10 @@ def test_answers_become_wins_ties_and_losses(tmp_path: Path) -> None:
     asked, equal = write_sheet(EXAMPLES, RUNS, tmp_path, seed=3)
     found = tally(tmp_path, [answer(tmp_path, "a.csv", "two")])
     assert (found.answered, found.unanswered, found.equal) == (asked, 0, equal)
-    assert found.overall["two"] == Record(wins=asked)
+    assert found.overall["two"] == WinRecord(wins=asked)
     assert found.overall["two"].ratio is None
     assert found.overall["two"].score == 100
-    assert found.matrix["one", "three"] == Record(ties=equal) == found.matrix["three", "one"]
+    assert found.matrix["one", "three"] == WinRecord(ties=equal) == found.matrix["three", "one"]
     first, other = found.matrix["one", "two"], found.matrix["two", "one"]
     assert (first.losses, first.wins) == (other.wins, other.losses)
     both = tally(tmp_path, [tmp_path / "a.csv", answer(tmp_path, "b.csv", "one")])
@@ -76,10 +76,10 @@ def test_answers_become_wins_ties_and_losses(tmp_path: Path) -> None:
 
 def test_the_score_of_the_paper() -> None:
     """Figure 8: 26.7 % won, 54.5 % tied, 18.8 % lost."""
-    record = Record(wins=267, ties=545, losses=188)
+    record = WinRecord(wins=267, ties=545, losses=188)
     assert record.ratio == pytest.approx(812 / 733)
     assert record.score == pytest.approx(100 * 812 / (812 + 733))
-    assert Record(1, 5, 1).score == 50
+    assert WinRecord(1, 5, 1).score == 50
 
 
 def test_the_command(

@@ -1,4 +1,4 @@
-"""Where published files lie: a folder, a zip archive, or an address of either."""
+"""Places of published files: a folder, a zip archive, or an address of either."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _LARGEST = 1 << 30  # bytes of a file, unpacked
 _SECONDS = 60.0
 
 
-class Source(Protocol):
-    """Files by their names, which are paths within the source."""
+class PublishedFiles(Protocol):
+    """Files by their names, which are paths within their place."""
 
     def names(self) -> Sequence[str]:
-        """Of all files; none where the source cannot list them."""
+        """The names of all files; none where the place cannot list them."""
 
     def read(self, name: str) -> bytes | None:
         """The bytes of a file; None where there is none of that name. Raises InputError."""
 
 
-def open_source(place: str) -> Source:
+def open_files(place: str) -> PublishedFiles:
     """place: a folder, a .zip file, or the http(s) address of either. Raises InputError."""
     if place.startswith(("http://", "https://")):
         if not place.partition("?")[0].endswith(".zip"):
@@ -44,7 +44,7 @@ def open_source(place: str) -> Source:
     raise InputError(f"{place} is no folder, no .zip file, and no address of either")
 
 
-def matching(source: Source, pattern: str) -> list[str]:
+def matching(source: PublishedFiles, pattern: str) -> list[str]:
     """The files whose path ends as the pattern says, `annotations/*.jsonl`, sorted."""
     return sorted(name for name in source.names() if fnmatch(f"/{name}", f"*/{pattern}"))
 

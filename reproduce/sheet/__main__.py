@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from reproduce.sheet import PAGE, SHEET, Record, Tally, tally, write_sheet
+from reproduce.sheet import PAGE, SHEET, AnswerTally, WinRecord, tally, write_sheet
 from schemax.commands.console import UsageError, show, table
 from schemax.commands.datasets import dataset
 from schemax.errors import SchemaxError
@@ -94,7 +94,7 @@ def _write(
     )
 
 
-def _print(found: Tally) -> None:
+def _print(found: AnswerTally) -> None:
     matrix = [{"runs": pair, **asdict(record)} for pair, record in found.matrix.items()]
     overall = {
         name: {**asdict(record), "ratio": record.ratio, "score": record.score}
@@ -104,7 +104,7 @@ def _print(found: Tally) -> None:
     print(to_json({"matrix": matrix, "overall": overall, **rest}))
 
 
-def _show(found: Tally) -> None:
+def _show(found: AnswerTally) -> None:
     agreeing = ""
     if found.agreement is not None:
         agreeing = f"; two answers to a question are the same in {found.agreement:.0%} of cases"
@@ -132,7 +132,7 @@ def _show(found: Tally) -> None:
     )
 
 
-def _share(name: str, item: tuple[Any, Record]) -> str:
+def _share(name: str, item: tuple[Any, WinRecord]) -> str:
     counts = asdict(item[1])
     return f"{counts[name] / max(1, sum(counts.values())):.1%}"
 

@@ -16,14 +16,14 @@ from schemax.commands.console import UsageError, plain_warnings, refused_setting
 from schemax.commands.option_groups import argument, grouped, option
 from schemax.commands.options import LoadingOptions
 from schemax.commands.server_options import ServerOptions
-from schemax.discovery.discover import Attribute, as_json, discovered
+from schemax.discovery.discover import FoundAttribute, as_json, discovered
 from schemax.documents import Shown
 from schemax.io.readers import Source
 from schemax.ready_made import match_of
 
 _MOST_LEFT_OUT = 20
 
-_COLUMNS: Mapping[str, Callable[[Attribute], Any]] = {
+_COLUMNS: Mapping[str, Callable[[FoundAttribute], Any]] = {
     "attribute": lambda item: item.title,
     "kind": lambda item: item.kind,
     "unit": lambda item: item.unit,

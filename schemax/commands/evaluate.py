@@ -25,7 +25,7 @@ from schemax.config import decoding_name
 from schemax.evaluation.comparison import compare
 from schemax.evaluation.examples import duplicated_ids, read_examples
 from schemax.evaluation.judge import JudgeForm
-from schemax.evaluation.measure import ALONE, Pairs, judge_run, measure, setting_of
+from schemax.evaluation.measure import ALONE, ShotsByCategory, judge_run, measure, setting_of
 from schemax.evaluation.plots import check_picture, plot_reliability
 from schemax.evaluation.runs import check_alike, read_run
 from schemax.evaluation.schemas import as_declared
@@ -216,7 +216,7 @@ def _shots(
 
 def _pairs(
     there: Shots | None, count: int | None, schemas: Mapping[str, type[BaseModel]]
-) -> Pairs | None:
+) -> ShotsByCategory | None:
     """What prompts show of them; None where nobody said."""
     if count is None:
         return None

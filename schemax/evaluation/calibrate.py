@@ -21,18 +21,20 @@ from schemax.calibration import Calibration, logit, per_item
 from schemax.compiler.few_shot import FewShotExamples
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, shown_record
+from schemax.evaluation.examples import Example
+from schemax.evaluation.extractions import extractions_of, values_of
 from schemax.evaluation.intervals import Counts, count_by_product, difference_interval, f1_of
 from schemax.evaluation.pairs import Outcome, outcome_of
 from schemax.evaluation.reliability import VALUES, Reliability, reliability
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.familiarity import mean_logprob
-from schemax.progress import track
 from schemax.results import FieldResult
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
-# As a sharper or a blunter map than this comes of data that say too little.
+FEWEST = 100
+"""Annotated pairs below which a fit says more of the pairs than of the model."""
+# A steeper or flatter slope comes of data that say too little.
 _SLOPES = (0.05, 20.0)
 # Confidences that differ by less sort no values.
 _LEAST_SPREAD = 0.05
@@ -83,7 +85,7 @@ class Fit:
 
     @property
     def remark(self) -> str | None:
-        """What makes its confidences of little use; None where nothing does."""
+        """The reason why its confidences are of little use; None where there is none."""
         low, high = self.spread
         if 1 / self.calibration.temperature <= _SLOPES[0] * 1.001:
             return (
@@ -104,8 +106,10 @@ def entries_of(
     fields: Sequence[Mapping[str, FieldResult | None]],
     predictions: Sequence[Mapping[str, str | None]],
 ) -> list[FitEntry]:
-    """All attributes of all products; fields, predictions: what was read of them, by attribute,
-    and as text."""
+    """One entry per attribute and product.
+
+    fields, predictions: of each product, by attribute, as fields and as texts.
+    """
     entries = []
     for pair in score_predictions(examples, predictions).pairs:
         field = fields[pair.product].get(pair.attribute)
@@ -125,7 +129,7 @@ def entries_of(
 
 
 def _compared(field: FieldResult) -> float | None:
-    """What thresholds are compared with; None where the model told no probability."""
+    """The probability that thresholds are compared with; None where the model told none."""
     is_list = isinstance(field.value, list | tuple | set | frozenset)
     if field.probability is None or not is_list:
         return field.probability
@@ -133,7 +137,7 @@ def _compared(field: FieldResult) -> float | None:
 
 
 def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
-    """Of annotated entries; those of several runs on the same products may be put together."""
+    """A calibration by the annotated entries, which may be of several runs on the same products."""
     if not any(entry.annotated for entry in entries):
         raise InputError("no attribute of the schemas is annotated, so nothing can be calibrated")
     pairs = [
@@ -228,17 +232,12 @@ def pick_threshold(curve: Sequence[Threshold]) -> float:
 
 def _counts(entries: Sequence[FitEntry], least: float, *, strict: bool) -> Counts:
     """(products, 5), as `Scores.counts`, with less probable values left out."""
-
-    def kept(entry: FitEntry) -> bool:
-        return entry.probability is None or entry.probability >= least
-
-    counted = [entry for entry in entries if strict or entry.annotated]
-    outcomes = ((e.product, e.outcome if kept(e) else e.without) for e in counted)
+    outcomes = (
+        (e.product, e.outcome if e.probability is None or e.probability >= least else e.without)
+        for e in entries
+        if strict or e.annotated
+    )
     return count_by_product(outcomes, max(entry.product for entry in entries) + 1)
-
-
-FEWEST = 100
-"""Annotated pairs below which a fit says more of the pairs than of the model."""
 
 
 def calibrate(
@@ -265,63 +264,26 @@ def calibrate(
     raw = copy(extractor)
     raw.calibration = Calibration()
     config = replace(decoding or extractor.decoding, min_probability=0.0)
-    fits = [
-        _calibrated(
-            raw,
-            examples,
-            schemas,
-            formats,
-            decoding=replace(config, null_penalty=penalty),
-            shots=shots,
-            show_progress=show_progress,
-            **settings,
-        )
-        for penalty in null_penalties
-    ]
-    return max(fits, key=lambda fit: max(point.f1 for point in fit.curve))
+    settings |= {"examples": shots, "show_progress": show_progress}
 
+    def fit(penalty: float) -> Fit:
+        entries: list[FitEntry] = []
+        logprobs: list[float] = []
+        for format in formats:
+            used = {**settings, "format": format, "decoding": replace(config, null_penalty=penalty)}
+            items = extractions_of(raw, examples, schemas, **used)
+            logprobs += [one for item in items if (one := mean_logprob(item)) is not None]
+            fields = by_attribute(examples, [item.fields for item in items], schemas)
+            texts = labelled(examples, list(map(values_of, items)), schemas)
+            entries += entries_of(examples, fields, texts)
+        found = fit_calibration(entries)
+        usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
+        fitted = replace(
+            found.calibration,
+            usual_logprob=usual,
+            usual_deviation=deviation,
+            null_penalty=penalty,
+        )
+        return replace(found, calibration=fitted)
 
-def _calibrated(
-    extractor: Extractor,
-    examples: Sequence[Example],
-    schemas: Mapping[str, type[BaseModel]],
-    formats: Sequence[str | None],
-    *,
-    decoding: DecodingConfig,
-    shots: FewShotExamples | None,
-    show_progress: bool,
-    **settings: Any,
-) -> Fit:
-    """With one null penalty."""
-    entries: list[FitEntry] = []
-    logprobs: list[float] = []
-    for format in formats:
-        stream = extractor.stream(
-            map(shown_record, examples),
-            schemas,
-            category="category",
-            format=format,
-            decoding=decoding,
-            examples=shots,
-            **settings,
-        )
-        if show_progress:
-            stream = track(stream, total=len(examples), unit="documents")
-        items = sorted(stream, key=lambda item: item.index)
-        logprobs += [found for item in items if (found := mean_logprob(item)) is not None]
-        fields = [item.fields for item in items]
-        values = [{name: field.value for name, field in row.items()} for row in fields]
-        entries += entries_of(
-            examples,
-            by_attribute(examples, fields, schemas),
-            labelled(examples, values, schemas),
-        )
-    fit = fit_calibration(entries)
-    usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
-    fitted = replace(
-        fit.calibration,
-        usual_logprob=usual,
-        usual_deviation=deviation,
-        null_penalty=decoding.null_penalty or 0.0,
-    )
-    return replace(fit, calibration=fitted)
+    return max(map(fit, null_penalties), key=lambda one: max(point.f1 for point in one.curve))

@@ -112,7 +112,7 @@ def for_categories(
 
 
 def known_names(schemas: Mapping[str, type[BaseModel]]) -> dict[str, set[str]]:
-    """What labels may be called, by category: names of attributes, and what the model is shown."""
+    """Category -> names of labels: those of attributes, and those that the model is shown."""
     return {
         category: {name for pair in titles_of(compile_attributes(schema)).items() for name in pair}
         for category, schema in schemas.items()
@@ -132,7 +132,7 @@ def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseMod
 def as_declared(
     examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]
 ) -> list[Example]:
-    """The same, with every label of a list as the JSON array that predictions are compared with.
+    """Examples whose labels of lists are the JSON arrays that predictions are compared with.
 
     Several texts are its items, unless they are arrays themselves, which are then accepted lists.
     Raises InputError, naming the document, for a label that holds objects where none belong.

@@ -69,7 +69,7 @@ function textOf(cell) {
 const isNull = (cell) => cell.v === undefined || (Array.isArray(cell.v) && cell.v.length === 0);
 const isNumber = (cell) => typeof cell.v === "number";
 
-/** What a value can be asked for, in the words of the filter. */
+/** States of a value, in the words of the filter. */
 const STATES = {
   any: ["is anything", () => true],
   stated: ["is stated", (cell) => !isNull(cell)],
@@ -89,7 +89,7 @@ function classesOf(cell) {
   return names;
 }
 
-/** The same in words. */
+/** A cell's state in words. */
 function describe(cell) {
   const parts = [];
   if (cell.c !== undefined) parts.push(`confidence ${cell.c.toFixed(2)}`);

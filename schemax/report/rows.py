@@ -70,7 +70,7 @@ class FieldSets:
         ]
 
     def _declared(self, number: int) -> dict[str, Any]:
-        """How values are corrected, and the schema that goes with them."""
+        """The editors of a field set, and its schema."""
         schema = self._schemas.get(number)
         if schema is None:
             return {}

@@ -76,7 +76,7 @@ def _lists(errors: Iterable[FieldError]) -> set[str]:
 
 
 def _written(attribute: Attribute, slot: SlotText, output: OutputFormat) -> Any:
-    """What a slot states; of a list in two phases, its items, without those that state nothing."""
+    """The value of a slot; of a list in two phases, its items, but those that state nothing."""
     if slot.items is None:
         return output.unescape(slot.raw, is_list=attribute.is_list)
     leaves = leaves_of_item(attribute, 1)
@@ -153,7 +153,7 @@ def examples_by_predictions(
 def _values(
     row: Mapping[str, Any], schema: type[BaseModel] | None, output: OutputFormat
 ) -> dict[str, Any]:
-    """What a row states, by attribute; of unions, which kind an instance is of it does not say."""
+    """Attribute -> value of a row, whose instances of unions do not say of which kind they are."""
     attributes = compile_attributes(schema) if schema is not None else ()
     if schema is None or not any(one.is_kind for a in attributes for one in (a, *a.fields)):
         return flat(row, attributes)

@@ -68,7 +68,7 @@ class TrainingResult:
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """What a run trains and on what.
+    """A model to be trained, and the examples and settings to train it on.
 
     name: of the model, as cards and adapters call it; compiled: by category.
     template: source of the prompt, written beside the weights; None where categories differ in it.
@@ -318,6 +318,6 @@ def training_arguments(
         dataloader_pin_memory=place == "cuda",
         ddp_find_unused_parameters=False,
     )
-    # Without a launcher, one device: DataParallel would run the model in threads of its own.
+    # One device without a launcher: DataParallel would run the model in threads of its own.
     arguments._n_gpu = min(1, arguments.n_gpu)
     return arguments

@@ -6,7 +6,7 @@ from schemax.diagnosis.tracing import Trace
 from schemax.pages import asset, page_of, to_json
 
 BODY, STYLE, SCRIPT = (asset(__file__, f"trace.{kind}") for kind in ("html", "css", "js"))
-"""What shows a trace; SCRIPT's `mountTrace` is given the trace."""
+"""The parts of a page that shows a trace; SCRIPT's `mountTrace` is given the trace."""
 
 
 def playback(trace: Trace, title: str) -> str:

@@ -47,8 +47,8 @@ def playground_routes(service: Service) -> APIRouter:
 
     @router.post("/v1/trace", response_model=None)
     async def traced(body: TraceRequest, request: Request) -> Any:
-        """What every pass wrote for a document, with the row and the seconds that it took; with
-        `Accept: text/event-stream` pass by pass, as they are done."""
+        """Reads a document, and tells the tokens of every pass, the row, and how long it took;
+        with `Accept: text/event-stream` pass by pass, as they are done."""
         schema = await service.schemas.of(body.declared, "schema")
         events = _events(service, body.document, schema)
         if "text/event-stream" in request.headers.get("accept", ""):

@@ -51,7 +51,7 @@ function schema() {
 }
 
 function showKind() {
-  // What was declared as fields goes on as JSON Schema.
+  // Declared fields go on as JSON Schema.
   if (chosen() === "json" && !find("json").value.trim()) {
     find("json").value = JSON.stringify(fieldsAsSchema(), null, 2);
   }
@@ -77,7 +77,7 @@ function wrong(found, otherwise) {
   return new Error((found.error && found.error.message) || otherwise);
 }
 
-// What every server-sent event says, as they come.
+// The data of server-sent events, as these come.
 async function* eventsOf(answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let begun = "";
