@@ -12,7 +12,7 @@ from statistics import mean
 from typing import Any, Literal
 
 from reproduce.dataset.formats import FORMATS, extractgpt
-from reproduce.dataset.source import PublishedFiles, matching, open_files
+from reproduce.dataset.source import PublishedFiles, open_files
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, attribute_names, overlap
 from schemax.io.storage import writing
@@ -124,7 +124,7 @@ def _with_splits(name: DatasetName, source: PublishedFiles) -> Found | None:
 def _without(name: DatasetName, source: PublishedFiles, seed: int) -> Found | None:
     """The files of the data set's authors, who made no splits."""
     pattern, read = FORMATS[name]
-    contents = {file: source.read(file) for file in matching(source, pattern)}
+    contents = {file: source.read(file) for file in source.matching(pattern)}
     if not contents and (content := source.read(pattern)) is not None:
         contents = {pattern: content}
     if not contents:

@@ -19,8 +19,8 @@ from pydantic import Field, create_model
 
 from schemax.attributes import attr
 from schemax.attributes.json_document import class_name
-from schemax.discovery.kinds import PropertyType, declared
 from schemax.discovery.names import AttributeName, candidates
+from schemax.discovery.property_types import PropertyType, declared
 from schemax.documents import Document, Shown, read_documents
 from schemax.errors import InputError, SchemaError
 from schemax.extractor import Extractor, loaded
@@ -271,7 +271,7 @@ def _kept(
     left_out: dict[str, str] = {}
     for place, candidate in enumerate(named):
         stated = values[place]
-        twin = next((one for one in kept if _is_same(values[one], stated)), None)
+        twin = next((one for one in kept if _are_same(values[one], stated)), None)
         if len(stated) < max(1.0, _LEAST_STATED * samples):
             left_out[candidate.title] = f"{len(stated)} of {samples} samples state it"
         elif twin is not None:
@@ -283,7 +283,7 @@ def _kept(
     return kept, left_out
 
 
-def _is_same(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
+def _are_same(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
     return len(other) >= _SAME and all(one.get(place) == value for place, value in other.items())
 
 

@@ -101,13 +101,22 @@ def _of_line(line: bytes) -> Any:
 
 def _with_texts(value: Any) -> Any:
     """Cells as JSON would have them, numbers as their texts."""
+
+    def text(leaf: Any) -> Any:
+        if leaf is None or isinstance(leaf, bool | str):
+            return leaf
+        return _NumberText(json.dumps(leaf) if isinstance(leaf, int | float) else leaf)
+
+    return _with_leaves(value, text)
+
+
+def _with_leaves(value: Any, changed: Callable[[Any], Any]) -> Any:
+    """Nested mappings and lists with other leaves."""
     if isinstance(value, Mapping):
-        return {key: _with_texts(item) for key, item in value.items()}
+        return {key: _with_leaves(item, changed) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_texts(item) for item in value]
-    if value is None or isinstance(value, bool | str):
-        return value
-    return _NumberText(json.dumps(value) if isinstance(value, int | float) else value)
+        return [_with_leaves(item, changed) for item in value]
+    return changed(value)
 
 
 def shown_record(example: Example) -> dict[str, str]:
@@ -185,15 +194,11 @@ def _schema(document: Any) -> str | None:
     """A document as one text, the same for all rows; None for what is none."""
     if not isinstance(document, dict):
         return None
-    return json.dumps(_with_numbers(document), ensure_ascii=False)
 
+    def number(leaf: Any) -> Any:
+        return json.loads(leaf) if isinstance(leaf, _NumberText) else leaf
 
-def _with_numbers(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_numbers(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_numbers(item) for item in value]
-    return json.loads(value) if isinstance(value, _NumberText) else value
+    return json.dumps(_with_leaves(document, number), ensure_ascii=False)
 
 
 def _text(row: Mapping[str, Any], key: str) -> str:

@@ -169,6 +169,7 @@ class Search:
 
     @property
     def _part(self) -> list[int]:
+        """The rows that candidates are read on first."""
         return self._all[: max(_FEWEST, len(self._all) // 3)]
 
     def _challenge(self, candidates: Sequence[Candidate], *, strict: bool = False) -> bool:
