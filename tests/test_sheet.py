@@ -115,6 +115,9 @@ def test_the_command(
     counted = json.loads(run("sheet", "--answers", answers, "--json"))
     assert counted["overall"]["one"]["wins"] == 5
     refused(["other", "one.json"], "two results or more")
+    several = ["other", "one.json", "two.json", "--data", "gold.jsonl"]
+    refused([*several, "--limit", "0"], "--limit must be at least 1")
+    refused(["other", "one.json", "absent.json", "--data", "gold.jsonl"], "absent.json")
     refused(["nowhere"], "key.json cannot be read")
     (tmp_path / "bad.csv").write_text("item,answer\n1,maybe\n")
     refused(["sheet", "--answers", "bad.csv"], "bad.csv, row 2", "left, tie or right")

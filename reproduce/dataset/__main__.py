@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = options.parse_args(arguments)
     try:
         about = write_dataset(given.name, given.source, given.out, given.seed)
-    except InputError as error:
+    except (InputError, OSError) as error:
         options.error(str(error))
     sizes = ", ".join(f"{split} {count:,}" for split, count in about["splits"].items())
     print(f"{given.out}: {sizes}; {about['attributes_per_product']:.2f} attributes per document")

@@ -1,7 +1,7 @@
 """A blind comparison of runs by people: win, tie, loss and the score of the paper's figure 8.
 
 python -m reproduce.sheet FOLDER a.json b.json --data gold.jsonl   # makes the sheet
-python -m reproduce.sheet FOLDER --answers anna.csv ben.csv        # counts answers
+python -m reproduce.sheet FOLDER --answers anna.csv --answers ben.csv   # counts answers
 
 With results it writes a page and a CSV file of the same questions, and key.json, which annotators
 should not see. Without results it counts answers.
@@ -49,11 +49,10 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--answers",
         type=Path,
-        nargs="+",
-        action="extend",
+        action="append",
         default=[],
         metavar="CSV",
-        help="a file of each annotator; default: FOLDER's sheet.csv",
+        help="answers of one annotator; may be given again; default: FOLDER's sheet.csv",
     )
     options.add_argument("--json", action="store_true", help="the counts as JSON")
     return options
@@ -67,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _write(given.folder, given.results, given.data, given.limit, given.seed)
         else:
             (_print if given.json else _show)(tally(given.folder, given.answers))
-    except SchemaxError as error:
+    except (SchemaxError, OSError) as error:
         options.error(str(error))
 
 
@@ -76,6 +75,8 @@ def _write(
 ) -> None:
     if len(results) < 2 or data is None:
         raise UsageError("a sheet requires two results or more, and --data")
+    if limit is not None and limit < 1:
+        raise UsageError(f"--limit must be at least 1, not {limit}")
     names = [path.stem for path in results]
     if len(set(names)) < len(names):
         raise UsageError("results must have different names, since runs are called by them")
