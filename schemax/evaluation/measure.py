@@ -53,24 +53,10 @@ def measure(
     name: of the decoding, with `ALONE` behind it where every field is asked for by itself.
     settings: of `Extractor.stream`. num_shots: how many examples a prompt shows at most.
     """
-    records = [shown_record(example) for example in examples]
     asked = parts_of(schemas) if name.endswith(ALONE) else [schemas]
-
-    def run(count: int) -> list[list[Extraction[Any]]]:
-        """The extractions of each product: one, or one per field."""
-        found: list[list[Extraction[Any]]] = [[] for _ in records[:count]]
-        for part in asked:
-            places = [n for n, record in enumerate(records[:count]) if record["category"] in part]
-            chosen = [records[n] for n in places]
-            own = _examples_of(shots, part)
-            stream = extractor.stream(chosen, part, category="category", examples=own, **settings)
-            for item in stream:
-                found[places[item.index]].append(item)
-        return found
-
-    run(_WARM_UP)
+    _read(extractor, examples[:_WARM_UP], asked, shots, settings)
     started = time.perf_counter()
-    found = run(len(records))
+    found = _read(extractor, examples, asked, shots, settings)
     seconds = time.perf_counter() - started
     items = [item for parts in found for item in parts]
     predictions = labelled(examples, [values_of(*parts) for parts in found], schemas)
@@ -104,6 +90,24 @@ def measure(
         failed_rows=sum(not all(item.ok for item in parts) for parts in found),
         legal_mass=mean(legal) if legal else None,
     )
+
+
+def _read(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    asked: Sequence[Mapping[str, type[BaseModel]]],
+    shots: ShotsByCategory | None,
+    settings: Mapping[str, Any],
+) -> list[list[Extraction[Any]]]:
+    """The extractions of each product: one, or one per field. asked: schemas, or parts of them."""
+    found: list[list[Extraction[Any]]] = [[] for _ in examples]
+    for part in asked:
+        places = [n for n, example in enumerate(examples) if example.category in part]
+        records = [shown_record(examples[n]) for n in places]
+        own = _examples_of(shots, part)
+        for item in extractor.stream(records, part, category="category", examples=own, **settings):
+            found[places[item.index]].append(item)
+    return found
 
 
 def judge_run(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) -> Judged:

@@ -137,7 +137,7 @@ def as_declared(
     Several texts are its items, unless they are arrays themselves, which are then accepted lists.
     Raises InputError, naming the document, for a label that holds objects where none belong.
     """
-    lists = {category: _lists_of(schema) for category, schema in schemas.items()}
+    lists = {category: lists_of(schema) for category, schema in schemas.items()}
     declared = []
     for example, document in zip(examples, row_ids(examples), strict=True):
         known, labels = lists[example.category], dict(example.attributes)
@@ -153,7 +153,8 @@ def as_declared(
     return declared
 
 
-def _lists_of(schema: type[BaseModel]) -> dict[str, Attribute]:
+def lists_of(schema: type[BaseModel]) -> dict[str, Attribute]:
+    """Attributes that are lists, by their names and by those that the model is shown."""
     attributes = compile_attributes(schema)
     titles = titles_of(attributes)
     return {name: a for a in attributes if a.is_list for name in (a.name, titles[a.name])}

@@ -22,6 +22,7 @@ from schemax.evaluation.examples import Example, row_ids, shown_text
 from schemax.evaluation.extractions import extractions_of, scores_of
 from schemax.evaluation.intervals import Interval, difference_interval, f1_interval
 from schemax.evaluation.pairs import is_null
+from schemax.evaluation.schemas import lists_of
 from schemax.evaluation.scores import Scores
 from schemax.extractor import Extractor
 from schemax.fitting.candidate import Candidate
@@ -283,10 +284,9 @@ def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
 
 def _demonstration(example: Example, name: str, schema: type[BaseModel]) -> Demonstration:
     """The document as people would label it: lists as lists."""
-    attributes = compile_attributes(schema)
-    titles = titles_of(attributes)
-    lists = {name for one in attributes if one.is_list for name in (one.name, titles[one.name])}
-    stated = {}
-    for label, text in example.stated.items():
-        stated[label] = json.loads(text) if label in lists and text is not None else text
+    lists = lists_of(schema)
+    stated = {
+        label: json.loads(text) if label in lists and text is not None else text
+        for label, text in example.stated.items()
+    }
     return Demonstration(example.category, shown_text(name, example), stated)

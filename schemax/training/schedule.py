@@ -201,12 +201,6 @@ class BatchDataset(Dataset[TrainingBatch]):
         return {"input_ids": input_ids, **info, "labels": labels, "long_rope": rows[0].long_rope}
 
 
-def only(batches: Sequence[TrainingBatch]) -> TrainingBatch:
-    """The one batch that a loader of batches gives at a time."""
-    (batch,) = batches
-    return batch
-
-
 def token_info(batch: TrainingBatch) -> TokenInfo:
     return TokenInfo(*(batch[name] for name in _INFO))
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from schemax.progress import track
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.visibility import TokenInfo
 from schemax.training.row_attention import over_rows, parts_of
-from schemax.training.schedule import TrainingBatch, only, token_info
+from schemax.training.schedule import TrainingBatch, token_info
 from schemax.training.sequences import IGNORE
 
 
@@ -110,7 +111,7 @@ class ParallelTrainer(Trainer):
         tell: Tell,
         **options: Any,
     ) -> None:
-        super().__init__(data_collator=only, **options)
+        super().__init__(data_collator=itemgetter(0), **options)  # a batch of ours is one item
         self._reader = reader
         self._config = config
         self.f1: Callable[[], float] | None = None
