@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--scale", choices=SCALES, default="laptop")
     parser.add_argument("--out", type=Path, default=Path("reproduced"))
-    parser.add_argument("--source", help="of the published data; see `schemax data --help`")
+    parser.add_argument("--source", help="of the published data, as of `reproduce.dataset`")
     parser.add_argument(
         "--model", help="a pretrained one, folder or Hub id; its files go to OUT/NAME"
     )

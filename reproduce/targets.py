@@ -53,11 +53,11 @@ class Step:
 
 
 def data(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """Both data sets, and what is read of them. source: see `schemax data`."""
+    """Both data sets, and what is read of them. source: as of `reproduce.dataset`."""
     given = () if source is None else ("--source", source)
     for name in DATASETS:
         whole, used = out / "published" / name, out / "data" / name
-        yield Step(("data", name, *given, "-o", str(whole)), whole / "dataset.json")
+        yield Step(("reproduce.dataset", name, *given, "-o", str(whole)), whole / "dataset.json")
         counts = {"--train": scale.train_rows, "--test": scale.test}
         few = [word for option, n in counts.items() if n for word in (option, str(n))]
         arguments = ("reproduce.sample", str(whole), str(used), *few)

@@ -22,7 +22,6 @@ from schemax import resources
 from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
 from schemax.commands.check import check
-from schemax.commands.data import data
 from schemax.commands.demo import demo
 from schemax.commands.discover import discover
 from schemax.commands.doctor import doctor
@@ -31,7 +30,7 @@ from schemax.commands.explain import explain
 from schemax.commands.extract import ExtractCommand, extract
 from schemax.commands.fit import fit
 from schemax.commands.merge import merge
-from schemax.commands.pairwise import pairwise
+from schemax.commands.moved import MOVED, moved
 from schemax.commands.report import report
 from schemax.commands.schemas import schemas
 from schemax.commands.serve import serve
@@ -125,10 +124,15 @@ app = typer.Typer(
 )
 _VERBS = (
     *(demo, extract, merge, report, explain, check, trace, discover, fit, schemas, doctor),
-    *(data, train, calibrate, evaluate, pairwise, bench, serve),
+    *(train, calibrate, evaluate, bench, serve),
 )
 for _verb in _VERBS:
     app.command(cls=ExtractCommand if _verb is extract else None)(_verb)
+_ANY = {"ignore_unknown_options": True, "allow_extra_args": True}
+for _name, _command in MOVED.items():
+    app.command(_name, hidden=True, add_help_option=False, context_settings=_ANY)(
+        moved(_name, _command)
+    )
 
 
 def _show_version(wanted: bool) -> None:

@@ -108,6 +108,22 @@ def rows(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def refused_by(
+    main: Callable[[Sequence[str]], None],
+    arguments: Sequence[str],
+    capsys: pytest.CaptureFixture[str],
+    *said: str,
+) -> None:
+    """Exit status 2 of a command that argparse reads, and a last line that says all this."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    written = capsys.readouterr()
+    assert written.out == ""
+    for words in said:
+        assert words in written.err.splitlines()[-1]
+
+
 def refused(result: Result, *said: str) -> None:
     """Exit status 2, and one line that says all this."""
     assert result.exit_code == 2, result.output

@@ -21,8 +21,8 @@ from schemax.cli import app
 from schemax.commands import options
 from schemax.config import DecodingConfig
 from schemax.discovery.discover import TEMPLATE, as_json, discovered
-from schemax.discovery.kinds import declared
 from schemax.discovery.names import candidates
+from schemax.discovery.property_types import declared
 from schemax.documents import Shown, read_documents
 from schemax.formats import get_format
 from schemax.resources import resource_dir

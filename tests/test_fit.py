@@ -175,12 +175,12 @@ def test_other_labels_begin_anew(run: Run, tmp_path: Path, monkeypatch: pytest.M
     labels = jsonl(tmp_path / "labels.jsonl", LABELS)
     args = ("fit", labels, "--time", "1m")
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr("schemax.fitting.run.calibrate", interrupt)
-        patch.setattr("schemax.fitting.run.held_out_scores", interrupt)
+        patch.setattr("schemax.fitting.run.extractions_of", interrupt)
         assert run(*args).exit_code == 130
     assert (tmp_path / "_prompt.json.fit.jsonl").is_file()
     jsonl(tmp_path / "labels.jsonl", [*LABELS, label(12)])

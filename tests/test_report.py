@@ -17,9 +17,9 @@ from command_line import SCHEMA, Run, jsonl, refused, rows, runner, save_model
 import schemax
 from schemax import AttrSchema, Extraction, FieldError, FieldResult
 from schemax.errors import InputError
+from schemax.pages import to_json
 from schemax.report import page
 from schemax.report.page import Report, open_report
-from schemax.report.rows import to_json
 from schemax.results import Span, failed
 
 HOSTILE = [
@@ -214,9 +214,14 @@ def test_a_run_that_ends_early_leaves_its_page(kind: type[BaseException], tmp_pa
 
 def test_every_asset_is_well_formed_inside_html() -> None:
     """What would end or hide a script, wherever it stood in one."""
-    for name in page.SCRIPTS:
-        assert not re.findall("</script|<!--", page.asset(name), re.I)
-    assert "</style" not in page.asset("page.css")
+    root = Path(schemax.__file__).parents[1]
+    assets = [path for part in ("schemax", "reproduce") for path in (root / part).rglob("*.[jc]s*")]
+    assert len({path.parent for path in assets if path.suffix in (".js", ".css")}) == 5
+    for path in assets:
+        if path.suffix == ".js":
+            assert not re.findall("</script|<!--", path.read_text("utf-8"), re.I)
+        elif path.suffix == ".css":
+            assert "</style" not in path.read_text("utf-8")
 
 
 def test_json_for_scripts() -> None:

@@ -66,8 +66,9 @@ def test_every_command_is_one_that_is_taken(
     for step in {step.makes: step for step in steps}.values():
         assert command_of(step)[-1] == step.arguments[-1]
         name, *arguments = step.arguments
-        if name in ("reproduce.sample", "reproduce.shrink"):
-            importlib.import_module(name).parser().parse_args(arguments)
+        if name in ("reproduce.dataset", "reproduce.sample", "reproduce.shrink"):
+            module = f"{name}.__main__" if name == "reproduce.dataset" else name
+            importlib.import_module(module).parser().parse_args(arguments)
             continue
         if name == "reproduce.ids":  # whose arguments are those of schemax
             name, *arguments = arguments

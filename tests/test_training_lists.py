@@ -32,21 +32,21 @@ from schemax.runtime.model import DecoderModel
 from schemax.schema import AttrSchema
 from schemax.training.distillation import examples_by_model, examples_by_predictions
 from schemax.training.features import fill_row, make_features
-from schemax.training.sequences import IGNORE, Branch, collate, training_sequence
+from schemax.training.sequences import IGNORE, ItemBranch, collate, training_sequence
 from schemax.training.training_examples import gold_examples
 
 JSON = get_format("json")
 
 
-def branches_of(specs: Any, slots: Any, document: int) -> list[Branch]:
+def branches_of(specs: Any, slots: Any, document: int) -> list[ItemBranch]:
     """What a decoder has written into all slots that were called for."""
-    found: list[Branch] = []
+    found: list[ItemBranch] = []
     for spec, slot in zip(specs, slots, strict=True):
         if spec.follow_ups is None or not slot.items:
             continue
         children = spec.follow_ups.after(slot)
         for child, output in zip(children, slot.items, strict=True):
-            found.append(Branch(document, child.key, output.ids))
+            found.append(ItemBranch(document, child.key, output.ids))
         found += branches_of([child.spec for child in children], slot.items, document)
     return found
 

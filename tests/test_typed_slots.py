@@ -22,7 +22,7 @@ from schemax.compiler.grammars import slot_grammar
 from schemax.formats import get_format
 from schemax.io.table_schema import TableSchema
 from schemax.labels import typed_labels
-from schemax.report.pages import PageImages
+from schemax.report.images import PageImages
 from schemax.report.rows import FieldSets, plain_row
 from schemax.results import SlotText, build
 from schemax.runtime.model import DecoderModel

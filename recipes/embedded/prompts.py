@@ -24,7 +24,7 @@ from schemax.config import PRESETS, DecodingConfig
 from schemax.labels import slot_text
 from schemax.results.extraction import SlotText
 from schemax.schema import AttrSchema
-from schemax.training.sequences import Branch, TrainingSequence, training_sequence
+from schemax.training.sequences import ItemBranch, TrainingSequence, training_sequence
 from schemax.training.targets import item_target, slot_targets
 
 # JSON, the default, twice as often.
@@ -144,7 +144,7 @@ def _behind(page: Page, shown: int) -> Page:
 
 def _branches(
     compiled: CompiledSchema, slots: Sequence[Sequence[SlotText]], learnt: Sequence[Sequence[bool]]
-) -> Iterator[Branch]:
+) -> Iterator[ItemBranch]:
     """The slots of items, which the counts of their lists call for."""
     if not compiled.decoding.is_branched:
         return
@@ -152,7 +152,7 @@ def _branches(
         for slot in compiled.known(row):
             if slot.is_further:
                 target = item_target(compiled, slot)
-                yield Branch(j, target.key, target.values, learnt[j][target.place])
+                yield ItemBranch(j, target.key, target.values, learnt[j][target.place])
 
 
 def label_second_reading(sequence: TrainingSequence, ids: Sequence[int]) -> None:

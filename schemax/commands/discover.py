@@ -13,7 +13,7 @@ from rich.console import Console
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings, table
 from schemax.commands.option_groups import Options, argument, option, verb
-from schemax.discovery.discover import Attribute, as_json, discovered
+from schemax.discovery.discover import FoundAttribute, as_json, discovered
 from schemax.documents import Shown
 from schemax.io.readers import InputFiles
 from schemax.messages import say
@@ -21,7 +21,7 @@ from schemax.ready_made import match_of
 
 _MOST_LEFT_OUT = 20
 
-_COLUMNS: Mapping[str, Callable[[Attribute], Any]] = {
+_COLUMNS: Mapping[str, Callable[[FoundAttribute], Any]] = {
     "attribute": lambda item: item.title,
     "kind": lambda item: item.kind,
     "unit": lambda item: item.unit,

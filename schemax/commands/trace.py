@@ -54,9 +54,9 @@ def trace(given: Given) -> None:
         _show(found)
     if output is not None:
         from schemax.diagnosis.playback import playback
-        from schemax.report.page import write_whole
+        from schemax.pages import write_page
 
-        write_whole(output, playback(found, settings_of(declared).category))
+        write_page(output, playback(found, settings_of(declared).category))
         say(f"wrote {output}")
     passes = counted(len(found.passes), "pass", "passes")
     say(

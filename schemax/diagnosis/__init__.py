@@ -1,4 +1,4 @@
-"""Whether and how schemax runs on a given model, with proof."""
+"""The doctor, which proves whether and how schemax runs on a model; and traces of passes."""
 
 from schemax.diagnosis.examination import doctor
 from schemax.diagnosis.report import Agreement, Check, Diagnosis

@@ -1,4 +1,4 @@
-"""What the doctor looks at beside decoding: seams of the tokenizer, memory, threads."""
+"""Checks of the doctor beside decoding: seams of the tokenizer, memory, threads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tokenizer_checks(tokenizer: Any) -> Iterator[Check]:
 
 
 def _specials(tokenizer: Any) -> Check:
-    """Whether the text of special tokens, in a document, stays text."""
+    """Checks that the text of special tokens, in a document, stays text."""
     codec = as_codec(tokenizer)
     specials = [item for item in codec.special_tokens.values() if item]
     ids = {i for text in specials for i in codec.encode_markup(text)}
@@ -105,7 +105,7 @@ def _size(part: Any) -> int:
 
 
 def thread_check() -> Check:
-    """How many threads torch computes with, and what to do where others need the processors."""
+    """Tells torch's threads, and what to do where others need the processors."""
     threads, usable = torch.get_num_threads(), usable_processors()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     found = f"{threads} on {usable} processors, load {load:.1f}"

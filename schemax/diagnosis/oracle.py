@@ -56,7 +56,7 @@ def _logits(
             plan.slot_ids, plan.slot_document, plan.last_position, outputs, strict=True
         )
     ]
-    # What goes beyond a slot's gap, in a retry, is seen by no other slot.
+    # No other slot sees tokens beyond a slot's gap, as in a retry.
     within = [
         replace(value, ids=value.ids[: int(k_max) - 1])
         for value, k_max in zip(values, plan.k_max, strict=True)

@@ -1,4 +1,4 @@
-"""What the doctor found, as plain data and as text."""
+"""The doctor's findings, as plain data and as text."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What the doctor says about a model.
+    """The doctor's findings about a model.
 
     ok: whether schemax runs on it, as far as could be proven.
     facts: model, layers, positions, backend, tokenizer, memory; in order.

@@ -1,4 +1,4 @@
-"""What every pass wrote for one document: tokens, their probabilities, what else was likely."""
+"""Traces of one document: the tokens of every pass, their probabilities, and their rivals."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NUM_RIVALS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What a pass wrote into a slot.
+class TracedStep:
+    """The tokens that a pass wrote into a slot.
 
     field: dotted name; "output" where one slot holds all of it.
     text: of the token that was chosen, and of those behind it that followed without a choice.
@@ -45,7 +45,7 @@ class Written:
 
     @property
     def row(self) -> str:
-        """What is shown of the field apart: its value, a second one, a choice as a text."""
+        """The name of the row that shows it: a field's, a second value's or a text's."""
         second = " (second chance)" if self.again else ""
         return f"{self.field}{second}{' (as text)' if self.as_text else ''}"
 
@@ -60,14 +60,14 @@ class Trace:
     """
 
     text: str
-    passes: tuple[tuple[Written, ...], ...]
+    passes: tuple[tuple[TracedStep, ...], ...]
     others: tuple[int, ...]
     prompt_tokens: int
     one_by_one: int
     extraction: Extraction[Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Of JSON types only."""
+        """The trace as JSON."""
         return {
             "text": self.text,
             "field": next(iter(self.extraction.texts), "text"),  # whose places spans are
@@ -120,7 +120,7 @@ class Tracer:
         shared = prompt.instruction, *prompt.demonstrations
         parts = *shared, *prompt.documents, prompt.opening
         self.prompt_tokens = sum(map(len, parts))
-        self.passes: list[tuple[Written, ...]] = []
+        self.passes: list[tuple[TracedStep, ...]] = []
         self._compiled, self._slots = compiled, prompt.slots
         names = [item.name for item in compiled.attributes]
         if compiled.decoding.layout == "autoregressive":
@@ -153,12 +153,12 @@ class Tracer:
             extraction,
         )
 
-    def _written(self, step: Step) -> Written:
+    def _written(self, step: Step) -> TracedStep:
         codec = self._compiled.codec
-        # What stands at the end of the key already comes with the first token.
+        # The end of the key that the tokenizer merges with the value comes with the first token.
         place, is_first = step.place, self._slots and not step.place.path and step.start == 0
         ids = (*(self._slots[place.number].begun if is_first else ()), *step.ids)
-        return Written(
+        return TracedStep(
             ".".join(name for name in place.path if name != AGAIN) or self._names[place.number],
             _text(codec, ids),
             ids,

@@ -10,7 +10,7 @@ import json
 import random
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from pydantic import Field, create_model
 
 from schemax.attributes import attr
 from schemax.attributes.json_document import class_name
-from schemax.discovery.kinds import Kind, declared
-from schemax.discovery.names import Candidate, candidates
+from schemax.discovery.names import AttributeName, candidates
+from schemax.discovery.property_types import PropertyType, declared
 from schemax.documents import Document, Shown, read_documents
 from schemax.errors import InputError, SchemaError
 from schemax.extractor import Extractor, loaded
@@ -32,7 +32,7 @@ from schemax.schema import AttrSchema
 
 TEMPLATE = resource_dir("templates") / "discovery" / "attributes.jinja"
 
-# Of a sample, what a list of names is made of; and of how many samples at a time.
+# Characters of a sample that a list of names is made of; and samples of a list.
 _CHARACTERS, _TOGETHER = 1_500, 5
 # Documents that samples are drawn from, so that time is bounded.
 _MOST_READ = 10_000
@@ -47,8 +47,8 @@ _SAME = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
-    """What was found, and how often.
+class FoundAttribute:
+    """An attribute that samples state, and how often.
 
     name: of the property; lists: of the model's that name it; lines: samples with a line
     `name: value`; coverage: the share of samples that have a value when they are read with the
@@ -57,7 +57,7 @@ class Attribute:
 
     name: str
     title: str
-    kind: Kind
+    kind: PropertyType
     unit: str | None
     lists: int
     lines: int
@@ -75,15 +75,13 @@ class Discovery:
     document: Mapping[str, Any]
     samples: int
     lists: int
-    attributes: tuple[Attribute, ...]
+    attributes: tuple[FoundAttribute, ...]
     left_out: Mapping[str, str]
     doubt: str | None = None
 
     def report(self) -> dict[str, Any]:
-        """All of it but the declaration, of JSON types."""
-        rows = [
-            {slot: getattr(item, slot) for slot in Attribute.__slots__} for item in self.attributes
-        ]
+        """The discovery without the declaration, as JSON."""
+        rows = list(map(asdict, self.attributes))
         found = {"category": self.document["category"], "samples": self.samples}
         return found | {"lists": self.lists, "attributes": rows, "left_out": dict(self.left_out)}
 
@@ -172,7 +170,7 @@ def discovered(
     schema = AttrSchema.from_json_schema(document)
     stated = _coverage(extractor, schema, texts)
     attributes = tuple(
-        Attribute(
+        FoundAttribute(
             name,
             named[place].title,
             found[name][0],
@@ -213,23 +211,16 @@ def _lists(
     extractor: Extractor, category: str, bodies: Sequence[str], most: int
 ) -> tuple[list[list[str]], str | None]:
     """A list of names for every few documents, and what went wrong with one that has none."""
-    wanted: Any = create_model(
-        class_name(category),
-        __base__=AttrSchema,
-        __cls_kwargs__={"category": category},
-        attributes=(
-            list[str],
-            attr(
-                f"the names, {most} at most",
-                default_factory=list,
-                max_length=most,
-                k_max=_TOKENS_PER_NAME * most,
-            ),
-        ),
+    names = attr(
+        f"the names, {most} at most",
+        default_factory=list,
+        max_length=most,
+        k_max=_TOKENS_PER_NAME * most,
     )
-    clipped_bodies = [body[:_CHARACTERS] for body in bodies]
+    wanted = _schema(category, {"attributes": (list[str], names)})
+    beginnings = [body[:_CHARACTERS] for body in bodies]
     texts = [
-        "\n\n".join(clipped_bodies[at : at + _TOGETHER]) for at in range(0, len(bodies), _TOGETHER)
+        "\n\n".join(beginnings[at : at + _TOGETHER]) for at in range(0, len(bodies), _TOGETHER)
     ]
     decoding = replace(extractor.decoding, min_probability=0.0, max_retries=0)
     settings: Any = {"format": "json", "template": TEMPLATE, "decoding": decoding}
@@ -253,36 +244,34 @@ def _listed(item: Extraction[Any]) -> list[str]:
 
 
 def _values(
-    extractor: Extractor, category: str, named: Sequence[Candidate], texts: Sequence[str]
+    extractor: Extractor, category: str, named: Sequence[AttributeName], texts: Sequence[str]
 ) -> list[dict[int, str]]:
     """For every candidate: document -> the text that it states, as a model finds it."""
-    fields: Any = {
+    fields = {
         f"a{place}": (str | None, Field(default=None, title=candidate.title))
         for place, candidate in enumerate(named)
     }
-    wanted: Any = create_model(
-        class_name(category), __base__=AttrSchema, __cls_kwargs__={"category": category}, **fields
-    )
+    wanted = _schema(category, fields)
     found = [dict(candidate.documents) for candidate in named]
     for item in extractor.stream(texts, wanted):
         for place in range(len(named) if item.value is not None else 0):
             result = item.fields[f"a{place}"]
             value = result.value
-            # What the document does not hold is the model's invention.
+            # A value that the document does not hold is the model's invention.
             if value and (result.grounded or value.casefold() in WORDS):
                 found[place].setdefault(item.index, value)
     return found
 
 
 def _kept(
-    named: Sequence[Candidate], values: Sequence[Mapping[int, str]], samples: int, most: int
+    named: Sequence[AttributeName], values: Sequence[Mapping[int, str]], samples: int, most: int
 ) -> tuple[list[int], dict[str, str]]:
     """The places of those that become attributes, and why the others do not."""
     kept: list[int] = []
     left_out: dict[str, str] = {}
     for place, candidate in enumerate(named):
         stated = values[place]
-        twin = next((one for one in kept if _is_same(values[one], stated)), None)
+        twin = next((one for one in kept if _are_same(values[one], stated)), None)
         if len(stated) < max(1.0, _LEAST_STATED * samples):
             left_out[candidate.title] = f"{len(stated)} of {samples} samples state it"
         elif twin is not None:
@@ -294,12 +283,12 @@ def _kept(
     return kept, left_out
 
 
-def _is_same(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
+def _are_same(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
     return len(other) >= _SAME and all(one.get(place) == value for place, value in other.items())
 
 
 def _coverage(extractor: Extractor, schema: type[AttrSchema], texts: Sequence[str]) -> list[int]:
-    """Of how many samples each attribute has a value, in the order of the fields."""
+    """Counts of samples that have a value for each attribute, in the order of the fields."""
     names = list(schema.model_fields)
     counts = dict.fromkeys(names, 0)
     for item in extractor.stream(texts, schema):
@@ -308,7 +297,7 @@ def _coverage(extractor: Extractor, schema: type[AttrSchema], texts: Sequence[st
     return list(counts.values())
 
 
-def _doubt(attributes: Sequence[Attribute], lists: int, most: int) -> str | None:
+def _doubt(attributes: Sequence[FoundAttribute], lists: int, most: int) -> str | None:
     count = len(attributes)
     agreed = sum(max(item.lists, item.lines) > 1 for item in attributes)
     stated = sum(item.coverage >= _OFTEN for item in attributes)
@@ -323,16 +312,17 @@ def _doubt(attributes: Sequence[Attribute], lists: int, most: int) -> str | None
     return f"{what}; {_REMEDY}" if said else None
 
 
+def _schema(category: str, fields: Mapping[str, Any]) -> Any:
+    given: Any = {"__base__": AttrSchema, "__cls_kwargs__": {"category": category}, **fields}
+    return create_model(class_name(category), **given)
+
+
 def _property(title: str) -> str:
     return "_".join("".join(c if c.isalnum() else " " for c in title.casefold()).split())
 
 
 def _nothing(where: str, why: str) -> SchemaError:
-    return SchemaError(
-        where,
-        None,
-        f"no attribute was found: {why}; {_REMEDY}",
-    )
+    return SchemaError(where, None, f"no attribute was found: {why}; {_REMEDY}")
 
 
 def as_json(document: Mapping[str, Any]) -> str:

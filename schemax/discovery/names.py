@@ -17,14 +17,14 @@ _LINE = re.compile(
     rf"[ \t]*[-*•·]?[ \t]*([^\W\d_][^:=\n|]{{0,{_LONGEST}}}?)[ \t]*[:=][ \t]+"
     rf"(\S[^\n|]{{0,{_LONGEST_VALUE}}})"
 )
-# What says nothing of the thing itself; in the form that words are compared in.
+# Names that say nothing of the thing itself, in the form that words are compared in.
 _NOTHING = [words_of(name) for name in ("price", "cost", "name value", "note", "attribute")]
 _SPELLINGS = {"colour": "color", "fibre": "fiber", "flavour": "flavor", "metre": "meter"}
 _EMPTY = frozenset({"product", "item", "the"})
 
 
 @dataclass(slots=True)
-class Candidate:
+class AttributeName:
     """A name that may become an attribute.
 
     spellings: how often each was given; lists: of how many of the model's; documents: whose lines
@@ -42,9 +42,9 @@ class Candidate:
         return text[:1].upper() + text[1:]
 
 
-def candidates(lists: Iterable[Sequence[str]], texts: Sequence[str]) -> list[Candidate]:
-    """What the model listed and what lines of the texts name, those first that most agree on."""
-    found: dict[tuple[str, ...], Candidate] = {}
+def candidates(lists: Iterable[Sequence[str]], texts: Sequence[str]) -> list[AttributeName]:
+    """Names that the model listed and that lines of the texts give, the most agreed on first."""
+    found: dict[tuple[str, ...], AttributeName] = {}
     total = 0
     for names in lists:
         total += 1
@@ -53,13 +53,13 @@ def candidates(lists: Iterable[Sequence[str]], texts: Sequence[str]) -> list[Can
             if (key := _key(name)) is not None:
                 of_list.setdefault(key, _plain(name))
         for key, name in of_list.items():
-            candidate = found.setdefault(key, Candidate())
+            candidate = found.setdefault(key, AttributeName())
             candidate.spellings[name] += 1
             candidate.lists += 1
     lines = _stated_in_lines(texts)
     for key, stated in lines.items():
         if key in found or len(stated) > 1:  # a single line is no habit
-            candidate = found.setdefault(key, Candidate())
+            candidate = found.setdefault(key, AttributeName())
             candidate.spellings.update(name for name, _ in stated.values())
             candidate.documents = {place: value for place, (_, value) in stated.items()}
     shares = {
@@ -81,7 +81,7 @@ def _stated_in_lines(texts: Sequence[str]) -> dict[tuple[str, ...], dict[int, tu
 
 
 def _key(name: str) -> tuple[str, ...] | None:
-    """The same for names that surely mean the same; None for what is no name."""
+    """A key that names which surely mean the same share; None for what is no name."""
     name = _plain(name)
     if len(name) > _LONGEST or not _WORD.search(name) or len(name.split()) > _MOST_WORDS:
         return None

@@ -1,1 +1,1 @@
-"""How good an extraction is."""
+"""The quality of extractions: scores, confidences, judges."""

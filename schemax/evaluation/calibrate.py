@@ -21,7 +21,8 @@ from schemax.calibration import Calibration, logit, per_item
 from schemax.compiler.few_shot import FewShotExamples
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, shown_record
+from schemax.evaluation.examples import Example
+from schemax.evaluation.extractions import extractions_of, values_of
 from schemax.evaluation.intervals import Counts, count_by_product, difference_interval, f1_of
 from schemax.evaluation.pairs import Outcome, outcome_of
 from schemax.evaluation.reliability import VALUES, Reliability, reliability
@@ -29,11 +30,12 @@ from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.familiarity import mean_logprob
 from schemax.messages import counted
-from schemax.progress import track
-from schemax.results import Extraction, FieldResult
+from schemax.results import FieldResult
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
-# As a sharper or a blunter map than this comes of data that say too little.
+FEWEST = 100
+"""Annotated pairs below which a fit says more of the pairs than of the model."""
+# A steeper or flatter slope comes of data that say too little.
 _SLOPES = (0.05, 20.0)
 # Confidences that differ by less sort no values.
 _LEAST_SPREAD = 0.05
@@ -115,8 +117,10 @@ def entries_of(
     fields: Sequence[Mapping[str, FieldResult | None]],
     predictions: Sequence[Mapping[str, str | None]],
 ) -> list[FitEntry]:
-    """All attributes of all products; fields, predictions: what was read of them, by attribute,
-    and as text."""
+    """One entry per attribute and product.
+
+    fields, predictions: of each product, by attribute, as fields and as texts.
+    """
     entries = []
     for pair in score_predictions(examples, predictions).pairs:
         field = fields[pair.product].get(pair.attribute)
@@ -248,10 +252,6 @@ def _counts(entries: Sequence[FitEntry], least: float, *, strict: bool) -> Count
     return count_by_product(outcomes, max(entry.product for entry in entries) + 1)
 
 
-FEWEST = 100
-"""Annotated pairs below which a fit says more of the pairs than of the model."""
-
-
 def calibrate(
     extractor: Extractor,
     examples: Sequence[Example],
@@ -276,35 +276,26 @@ def calibrate(
     raw = copy(extractor)
     raw.calibration = Calibration()
     config = replace(decoding or extractor.decoding, min_probability=0.0)
+    settings |= {"examples": shots, "show_progress": show_progress}
 
-    def read(format: str | None, penalty: float) -> list[Extraction[Any]]:
-        stream = raw.stream(
-            map(shown_record, examples),
-            schemas,
-            category="category",
-            format=format,
-            decoding=replace(config, null_penalty=penalty),
-            examples=shots,
-            **settings,
-        )
-        if show_progress:
-            stream = track(stream, total=len(examples), unit="documents")
-        return sorted(stream, key=lambda item: item.index)
-
-    def fitted(penalty: float) -> Fit:
+    def fit(penalty: float) -> Fit:
         entries: list[FitEntry] = []
         logprobs: list[float] = []
-        for items in (read(format, penalty) for format in formats):
-            logprobs += [found for item in items if (found := mean_logprob(item)) is not None]
-            fields = [item.fields for item in items]
-            values = [{name: field.value for name, field in row.items()} for row in fields]
-            predictions = labelled(examples, values, schemas)
-            entries += entries_of(examples, by_attribute(examples, fields, schemas), predictions)
-        fit = fit_calibration(entries)
-        usual = {
-            "usual_logprob": round(fmean(logprobs), 4),
-            "usual_deviation": round(pstdev(logprobs), 4),
-        }
-        return replace(fit, calibration=replace(fit.calibration, null_penalty=penalty, **usual))
+        for format in formats:
+            used = {**settings, "format": format, "decoding": replace(config, null_penalty=penalty)}
+            items = extractions_of(raw, examples, schemas, **used)
+            logprobs += [one for item in items if (one := mean_logprob(item)) is not None]
+            fields = by_attribute(examples, [item.fields for item in items], schemas)
+            texts = labelled(examples, list(map(values_of, items)), schemas)
+            entries += entries_of(examples, fields, texts)
+        found = fit_calibration(entries)
+        usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
+        fitted = replace(
+            found.calibration,
+            usual_logprob=usual,
+            usual_deviation=deviation,
+            null_penalty=penalty,
+        )
+        return replace(found, calibration=fitted)
 
-    return max(map(fitted, null_penalties), key=lambda fit: max(one.f1 for one in fit.curve))
+    return max(map(fit, null_penalties), key=lambda one: max(point.f1 for point in one.curve))

@@ -31,6 +31,16 @@ class Example:
     id: str | None = None
     schema: str | None = None
 
+    @property
+    def whole_text(self) -> str:
+        """The text, and the description below it."""
+        return self.text + (f"\n{self.description}" if self.description else "")
+
+    @property
+    def stated(self) -> dict[str, str | None]:
+        """Attribute -> the value that stands for its label."""
+        return {name: canonical(label) for name, label in self.attributes.items()}
+
 
 def canonical(label: Label) -> str | None:
     """The value that stands for a label, None for null: the first of several accepted ones."""
@@ -69,7 +79,7 @@ def read_examples(path: Path) -> list[Example]:
 
 
 def _rows(path: Path, table: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Where every row stands, and what reads it."""
+    """The place of every row, and a function that reads the row."""
     if table:
         for where, row in rows_of(path):
             yield where, partial(_with_texts, row)
@@ -91,23 +101,32 @@ def _of_line(line: bytes) -> Any:
 
 def _with_texts(value: Any) -> Any:
     """Cells as JSON would have them, numbers as their texts."""
+
+    def text(leaf: Any) -> Any:
+        if leaf is None or isinstance(leaf, bool | str):
+            return leaf
+        return _NumberText(json.dumps(leaf) if isinstance(leaf, int | float) else leaf)
+
+    return _with_leaves(value, text)
+
+
+def _with_leaves(value: Any, changed: Callable[[Any], Any]) -> Any:
+    """Nested mappings and lists with other leaves."""
     if isinstance(value, Mapping):
-        return {key: _with_texts(item) for key, item in value.items()}
+        return {key: _with_leaves(item, changed) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_texts(item) for item in value]
-    if value is None or isinstance(value, bool | str):
-        return value
-    return _NumberText(json.dumps(value) if isinstance(value, int | float) else value)
+        return [_with_leaves(item, changed) for item in value]
+    return changed(value)
 
 
 def shown_record(example: Example) -> dict[str, str]:
-    """What the extractor is given of an example, under the key "category" and those of the file."""
+    """An example as a record for the extractor, under the keys of the file."""
     record = {"category": example.category, "text": example.text}
     return record if not example.description else record | {"description": example.description}
 
 
 def shown_text(name: str, example: Example) -> str:
-    """What the model is shown of a product, as extraction would show it. Raises InputError."""
+    """The text of a product as extraction shows it to the model. Raises InputError."""
     (document,) = read_documents([shown_record(example)], Shown())
     if document.text is None:
         raise InputError(f"document {name}: {document.problem}")
@@ -115,7 +134,7 @@ def shown_text(name: str, example: Example) -> str:
 
 
 def row_ids(examples: Sequence[Example]) -> tuple[str, ...]:
-    """What each example is called in reports: its id, else its place, as in "#3" for the third."""
+    """The name of each example in reports: its id, else its place, as in "#3" for the third."""
     return tuple(
         f"#{place}" if example.id is None else example.id
         for place, example in enumerate(examples, 1)
@@ -155,16 +174,18 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _example(row: Any) -> Example:
     if not isinstance(row, dict):
-        raise ValueError(f"expected an object, got {_kind(row)}")
-    attributes = row.get("attributes")
+        raise ValueError(f"expected an object, got {_type_name(row)}")
+    attributes, id = row.get("attributes"), row.get("id")
     if not isinstance(attributes, dict):
-        raise ValueError(f"attributes: expected an object, got {_kind(attributes)}")
+        raise ValueError(f"attributes: expected an object, got {_type_name(attributes)}")
+    if not isinstance(id, str | None):
+        raise ValueError(f"id: expected text or a number, got {_type_name(id)}")
     return Example(
         category=_text(row, "category"),
         text=_text(row, "text"),
         attributes={name: _label(name, value) for name, value in attributes.items()},
         description=None if row.get("description") is None else _text(row, "description"),
-        id=_id(row.get("id")),
+        id=None if id is None else str(id),
         schema=_schema(row.get("schema")),
     )
 
@@ -173,28 +194,18 @@ def _schema(document: Any) -> str | None:
     """A document as one text, the same for all rows; None for what is none."""
     if not isinstance(document, dict):
         return None
-    return json.dumps(_with_numbers(document), ensure_ascii=False, sort_keys=False)
 
+    def number(leaf: Any) -> Any:
+        return json.loads(leaf) if isinstance(leaf, _NumberText) else leaf
 
-def _with_numbers(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_numbers(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_numbers(item) for item in value]
-    return json.loads(value) if isinstance(value, _NumberText) else value
+    return json.dumps(_with_leaves(document, number), ensure_ascii=False)
 
 
 def _text(row: Mapping[str, Any], key: str) -> str:
     value = row.get(key)
     if type(value) is not str:
-        raise ValueError(f"{key}: expected text, got {_kind(value)}")
+        raise ValueError(f"{key}: expected text, got {_type_name(value)}")
     return value
-
-
-def _id(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return None if value is None else str(value)
-    raise ValueError(f"id: expected text or a number, got {_kind(value)}")
 
 
 def _label(name: str, value: Any) -> Label:
@@ -216,11 +227,11 @@ def _scalar(name: str, value: Any) -> str | None:
         return json.dumps(value)
     if isinstance(value, str):
         return str(value)
-    raise ValueError(f"attribute {name!r}: expected a value, got {_kind(value)}")
+    raise ValueError(f"attribute {name!r}: expected a value, got {_type_name(value)}")
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     if value is None:
         return "nothing"
-    kinds = {dict: "an object", list: "a list", bool: "a boolean", _NumberText: "a number"}
-    return kinds.get(type(value), "text")
+    names = {dict: "an object", list: "a list", bool: "a boolean", _NumberText: "a number"}
+    return names.get(type(value), "text")

@@ -1,4 +1,4 @@
-"""How far an F1 would move with other products: bootstrap intervals.
+"""Bootstrap intervals: how far an F1 would move with other products.
 
 Products are drawn with replacement, with all their pairs, since the pairs of one product depend on
 each other. The interval is the middle 95 % of the F1s of all draws (the percentile bootstrap;
@@ -49,26 +49,28 @@ def f1_interval(counts: Counts, *, resamples: int = RESAMPLES, seed: int = 0) ->
 
 
 def difference_interval(first: Counts, second: Counts) -> Interval:
-    """Of F1(second) - F1(first), both (products, 5) on the same products: each draw takes the same
-    products for both, so that what is hard for both cancels out."""
+    """The interval of F1(second) - F1(first), both (products, 5) on the same products.
+
+    Each draw takes the same products for both, so that what is hard for both cancels out.
+    """
     drawn = resampled(np.concatenate((first, second), axis=1))
     ours, theirs = drawn[:, : len(OUTCOMES)], drawn[:, len(OUTCOMES) :]
     return _middle(f1_of(theirs) - f1_of(ours))
 
 
 def share_interval(parts: Sequence[int], wholes: Sequence[int]) -> Interval:
-    """Of sum(parts) / sum(wholes), both counted by product."""
+    """The interval of sum(parts) / sum(wholes), both counted by product."""
     drawn = resampled(np.stack((parts, wholes), axis=1).astype(np.int64))
     return _middle(drawn[:, 0] / np.maximum(1, drawn[:, 1]))
 
 
 def resampled(counts: Counts, resamples: int = RESAMPLES, seed: int = 0) -> Counts:
     """(products, columns) -> (resamples, columns): sums over products drawn with replacement."""
-    # Products with equal counts are one kind: drawing kinds by their shares is the same, and cheap.
-    kinds, sizes = np.unique(counts, axis=0, return_counts=True)
+    # Drawing distinct rows by their shares is drawing products, and cheap.
+    distinct, sizes = np.unique(counts, axis=0, return_counts=True)
     generator = np.random.default_rng(seed)
     weights = generator.multinomial(len(counts), sizes / len(counts), size=resamples)
-    return np.asarray(weights @ kinds, np.int64)
+    return np.asarray(weights @ distinct, np.int64)
 
 
 def _middle(values: npt.NDArray[np.float64]) -> Interval:

@@ -40,7 +40,7 @@ PRODUCT_TEMPLATE = TEMPLATE.with_name("judge_product.jinja")
 
 
 class Judgement(AttrSchema, category="judgement", template=TEMPLATE):
-    """What a model fills that judges a case; its field is bounded by the longest class."""
+    """The schema that a judge fills for a case; its field is bounded by the longest class."""
 
     verdict: Verdict
 
@@ -56,7 +56,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class JudgeScore:
-    """How many verdicts there are of each class, and the scores of the paper's appendix E.
+    """Counts of verdicts by class, and the scores of the paper's appendix E.
 
     unparseable: replies that name no class, or more than one. They count in no score, so read a
     score beside this number.
@@ -103,7 +103,7 @@ def cases_of(examples: Sequence[Example], predictions: Sequence[Mapping[str, Any
 def product_cases(
     examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, str]]:
-    """What a judge of whole products is given of each: "category", and the case as "text"."""
+    """One record per product for a judge of whole products: "category", and the case as "text"."""
     return [
         {"category": example.category, "text": _product_text(example, predicted)}
         for example, predicted in zip(examples, predictions, strict=True)
@@ -111,7 +111,7 @@ def product_cases(
 
 
 def product_judgement(names: Sequence[str]) -> type[BaseModel]:
-    """What a model fills that judges a product: an explanation, then a verdict per attribute.
+    """The schema that a judge fills for a product: an explanation, then a verdict per attribute.
 
     Read the verdicts off the fields behind the first one, in the order of the names; None names no
     class. Fill it with autoregressive decoding, or the verdicts do not see the explanation.
@@ -125,7 +125,7 @@ def product_judgement(names: Sequence[str]) -> type[BaseModel]:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class LabelAgreement:
     """Verdicts beside the labels of annotated pairs.
 
     pairs: with a verdict. same_class: of them, whose class is the one that the label gives; right
@@ -140,7 +140,7 @@ class Agreement:
 
 def agreement(
     cases: Sequence[Case], verdicts: Sequence[Verdict | None], scores: Scores
-) -> Agreement:
+) -> LabelAgreement:
     """scores: of the predictions that the cases are about."""
     by_label = {(p.product, p.attribute): p.outcome for p in scores.pairs if p.annotated}
     found = [
@@ -153,7 +153,7 @@ def agreement(
     count = max(1, len(sides))
     judged, labelled = (sum(side[n] for side in sides) / count for n in (0, 1))
     chance = judged * labelled + (1 - judged) * (1 - labelled)
-    return Agreement(
+    return LabelAgreement(
         pairs=len(found),
         same_class=sum(verdict == label for verdict, label in found),
         same_side=same,
@@ -220,17 +220,13 @@ _RIGHT = ("correct", "correct null")
 
 def _case_text(example: Example, attribute: str, value: Any) -> str:
     shown = {"attribute": attribute, "value": None if is_null(value) else value}
-    return _as_line({"category": example.category, **shown, "product": _whole_text(example)})
+    return _as_line({"category": example.category, **shown, "product": example.whole_text})
 
 
 def _product_text(example: Example, predicted: Mapping[str, Any]) -> str:
     values = {name: None if is_null(value) else value for name, value in predicted.items()}
-    shown = {"product": _whole_text(example), "extracted values": values}
+    shown = {"product": example.whole_text, "extracted values": values}
     return _as_line({"category": example.category, **shown})
-
-
-def _whole_text(example: Example) -> str:
-    return example.text + (f"\n{example.description}" if example.description else "")
 
 
 def _as_line(case: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from schemax.compiler.few_shot import FewShotExample
 from schemax.evaluation.examples import Example, shown_record
+from schemax.evaluation.extractions import values_of
 from schemax.evaluation.judge import (
     PRODUCT_TEMPLATE,
     JudgeForm,
@@ -34,7 +35,7 @@ from schemax.tokens import FinishReason
 ALONE = "+alone"
 _WARM_UP = 16
 
-Pairs = Mapping[str, Sequence[FewShotExample]]
+ShotsByCategory = Mapping[str, Sequence[FewShotExample]]
 """Examples by category, as the extractor takes them."""
 
 
@@ -44,39 +45,21 @@ def measure(
     schemas: Mapping[str, type[BaseModel]],
     name: str,
     settings: Mapping[str, Any],
-    shots: int | None,
-    pairs: Pairs | None,
+    num_shots: int | None,
+    shots: ShotsByCategory | None,
 ) -> EvaluationRun:
     """Reads the examples' documents in one setting and scores what was read; times all of it.
 
     name: of the decoding, with `ALONE` behind it where every field is asked for by itself.
-    settings: of `Extractor.stream`; shots: how many examples a prompt shows at most; pairs: these.
+    settings: of `Extractor.stream`. num_shots: how many examples a prompt shows at most.
     """
-    records = [shown_record(example) for example in examples]
     asked = parts_of(schemas) if name.endswith(ALONE) else [schemas]
-
-    def run(count: int) -> list[list[Extraction[Any]]]:
-        """By product: what was read of it, in one piece or field by field."""
-        found: list[list[Extraction[Any]]] = [[] for _ in records[:count]]
-        for part in asked:
-            places = [n for n, record in enumerate(records[:count]) if record["category"] in part]
-            chosen = [records[n] for n in places]
-            own = _examples_of(pairs, part)
-            stream = extractor.stream(chosen, part, category="category", examples=own, **settings)
-            for item in stream:
-                found[places[item.index]].append(item)
-        return found
-
-    run(_WARM_UP)
+    _read(extractor, examples[:_WARM_UP], asked, shots, settings)
     started = time.perf_counter()
-    found = run(len(records))
+    found = _read(extractor, examples, asked, shots, settings)
     seconds = time.perf_counter() - started
     items = [item for parts in found for item in parts]
-    values = [
-        {name: field.value for item in parts for name, field in item.fields.items()}
-        for parts in found
-    ]
-    predictions = labelled(examples, values, schemas)
+    predictions = labelled(examples, [values_of(*parts) for parts in found], schemas)
     sure = [
         {name: field.confidence for item in parts for name, field in item.fields.items()}
         for parts in found
@@ -92,7 +75,7 @@ def measure(
     )
     return EvaluationRun(
         decoding=name,
-        shots=shots,
+        shots=num_shots,
         examples=examples,
         predictions=predictions,
         confidences=by_attribute(examples, sure, schemas),
@@ -107,6 +90,24 @@ def measure(
         failed_rows=sum(not all(item.ok for item in parts) for parts in found),
         legal_mass=mean(legal) if legal else None,
     )
+
+
+def _read(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    asked: Sequence[Mapping[str, type[BaseModel]]],
+    shots: ShotsByCategory | None,
+    settings: Mapping[str, Any],
+) -> list[list[Extraction[Any]]]:
+    """The extractions of each product: one, or one per field. asked: schemas, or parts of them."""
+    found: list[list[Extraction[Any]]] = [[] for _ in examples]
+    for part in asked:
+        places = [n for n, example in enumerate(examples) if example.category in part]
+        records = [shown_record(examples[n]) for n in places]
+        own = _examples_of(shots, part)
+        for item in extractor.stream(records, part, category="category", examples=own, **settings):
+            found[places[item.index]].append(item)
+    return found
 
 
 def judge_run(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) -> Judged:
@@ -139,8 +140,7 @@ def judge_run(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) 
 
 
 def setting_of(extractor: Extractor) -> str:
-    """Model shape, dtype and hardware: without them a speed says nothing."""
-
+    """Model shape, dtype and hardware, without which a speed says nothing."""
     import torch
 
     model = extractor.model
@@ -158,17 +158,19 @@ def setting_of(extractor: Extractor) -> str:
     )
 
 
-def _examples_of(pairs: Pairs | None, part: Mapping[str, type[BaseModel]]) -> Pairs | None:
-    """Of schemas that are parts of others: what the examples of these state of their fields."""
-    return pairs and {
-        category: [(text, _own(value, part[category])) for text, value in pairs[category]]
-        for category in part
-        if category in pairs
+def _examples_of(
+    shots: ShotsByCategory | None, part: Mapping[str, type[BaseModel]]
+) -> ShotsByCategory | None:
+    """The examples of whole schemas, cut to the fields of schemas that are parts of these."""
+
+    def own(value: Any, schema: type[BaseModel]) -> Any:
+        if isinstance(value, schema):
+            return value
+        stated = schema.model_fields.keys() & value.model_fields_set
+        return {name: getattr(value, name) for name in stated}
+
+    return shots and {
+        category: [(text, own(value, schema)) for text, value in shots[category]]
+        for category, schema in part.items()
+        if category in shots
     }
-
-
-def _own(value: Any, part: type[BaseModel]) -> Any:
-    if isinstance(value, part):
-        return value
-    stated = part.model_fields.keys() & value.model_fields_set
-    return {name: getattr(value, name) for name in stated}

@@ -30,12 +30,12 @@ class PairScore:
 
     @property
     def precision(self) -> float:
-        """Of the values that were predicted, the share that is right."""
+        """The share of predicted values that are right."""
         return self.vc / max(1, self.nv + self.vc + self.vw)
 
     @property
     def recall(self) -> float:
-        """Of the values that are stated, the share that was found."""
+        """The share of stated values that were found."""
         return self.vc / max(1, self.vn + self.vc + self.vw)
 
     @property
@@ -46,12 +46,12 @@ class PairScore:
 
     @property
     def defined(self) -> bool:
-        """Whether any value was stated or predicted: where all is null, F1 means nothing."""
+        """True if any value was stated or predicted: where all is null, F1 means nothing."""
         return bool(self.nv or self.vn or self.vc or self.vw)
 
 
 def outcome_of(label: str | None | tuple[str | None, ...], prediction: str | None) -> Outcome:
-    """What a prediction is for a label: a value, None, or several accepted values.
+    """The class of a prediction beside its label: a value, None, or several accepted values.
 
     A prediction that equals any accepted value is right. Null, "n/a" and the like are one; where
     values and null are both accepted, the first one says whether the label counts as null.
@@ -65,7 +65,7 @@ def outcome_of(label: str | None | tuple[str | None, ...], prediction: str | Non
 
 
 def is_null(value: str | None) -> bool:
-    """Whether a value stands for null: None, "", "n/a", "none" or "null"."""
+    """True for what stands for null: None, "", "n/a", "none" or "null"."""
     return value is None or value.strip().lower() in _NULLS
 
 

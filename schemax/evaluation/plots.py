@@ -18,7 +18,7 @@ _LARGEST_DOT = 200.0  # area in points^2 of a bin that holds all values
 
 
 def can_plot() -> bool:
-    """Whether matplotlib is installed."""
+    """True if matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 

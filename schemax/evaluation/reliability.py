@@ -1,5 +1,5 @@
-"""Whether confidences can be relied on: are values of confidence 0.9 right nine times in ten, and
-are those that are wrong the ones of the lowest confidence?
+"""The reliability of confidences: are values of confidence 0.9 right nine times in ten, and are
+wrong values those of the lowest confidence?
 
 The first is calibration: reliability diagrams and the expected calibration error (Guo et al., On
 Calibration of Modern Neural Networks, 2017), and the score of Brier (1950). The second is selective
@@ -50,7 +50,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Of predicted values and their confidences.
+    """Figures of predicted values and their confidences.
 
     confidence, accuracy: means over all values.
     ece: the mean distance of a bin's accuracy from its confidence, bins weighted by their values.
@@ -70,7 +70,7 @@ class Reliability:
 
 
 def reliability(confidences: Sequence[float], right: Sequence[bool]) -> Reliability | None:
-    """Of values with these confidences, by whether they are right; None without any."""
+    """Figures of values with these confidences, right or wrong; None without any value."""
     if not confidences:
         return None
     sure, correct = np.array(confidences, np.float64), np.array(right, np.float64)
@@ -95,7 +95,7 @@ def reliability(confidences: Sequence[float], right: Sequence[bool]) -> Reliabil
 def reliability_of(
     scores: Scores, confidences: Sequence[Mapping[str, float | None]]
 ) -> Reliability | None:
-    """Of the annotated pairs with a predicted value that has a confidence; None without any.
+    """Figures of annotated pairs with a predicted value that has a confidence; None without any.
 
     confidences: attribute -> confidence, one mapping per product.
     """

@@ -1,4 +1,4 @@
-"""What one run over annotated products found: its figures as JSON, and predictions read back."""
+"""One run over annotated products: its figures as JSON, and predictions read back."""
 
 from __future__ import annotations
 
@@ -25,22 +25,20 @@ from schemax.evaluation.scores import Scores
 from schemax.labels import Label
 from schemax.messages import counted
 
-_BY_FORM: Mapping[tuple[str, JudgeForm], str] = {
-    ("judge", "value"): "judge",
-    ("judge", "product"): "judge_by_product",
-    ("verdicts", "value"): "verdicts",
-    ("verdicts", "product"): "verdicts_by_product",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a judge said: one verdict per case, None for an unparseable reply."""
+    """The verdicts of a judge: one per case, None for an unparseable reply."""
 
     model: str
     form: JudgeForm
     cases: Sequence[Case]
     verdicts: Sequence[Verdict | None]
+
+    @property
+    def suffix(self) -> str:
+        """The end of the keys under which JSON has it."""
+        return "_by_product" if self.form == "product" else ""
 
     @property
     def score(self) -> JudgeScore:
@@ -83,7 +81,7 @@ class EvaluationRun:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name of the run in tables."""
         shots = "" if self.shots is None else counted(self.shots, "example")
         return ", ".join(filter(None, (self.model, self.decoding, shots)))
 
@@ -96,7 +94,7 @@ class EvaluationRun:
 
     @property
     def dollars_per_1000(self) -> float | None:
-        """Of products, on a machine that does nothing else."""
+        """The cost of 1,000 products on a machine that does nothing else."""
         if self.dollars_per_hour is None:
             return None
         return 1000 * self.dollars_per_hour / 3600 / self.products_per_second
@@ -107,11 +105,11 @@ class EvaluationRun:
 
     @property
     def reliability(self) -> Reliability | None:
-        """Of the annotated pairs with a predicted value; None without confidences."""
+        """The reliability of annotated pairs with a predicted value; None without confidences."""
         return reliability_of(self.scores, self.confidences)
 
     def to_data(self, *, details: bool = False) -> dict[str, Any]:
-        """All figures, of JSON types; with details, "products" holds labels and predictions."""
+        """The figures as JSON; with details, "predictions" holds labels and predictions."""
         protocol, strict = self.scores.protocol, self.scores.strict
         by_category, by_attribute = self.scores.by_category, self.scores.by_attribute
         strict_by_category = self.scores.by_part(lambda pair: pair.category, strict=True)
@@ -147,7 +145,7 @@ class EvaluationRun:
             "reliability": None if reliability is None else asdict(reliability),
         }
         for judged in self.judged:
-            data[_BY_FORM["judge", judged.form]] = {
+            data[f"judge{judged.suffix}"] = {
                 "model": judged.model,
                 **_rates(judged.score),
                 "verdicts": asdict(judged.score),
@@ -172,9 +170,9 @@ class EvaluationRun:
             )
         ]
         for judged in self.judged:
-            name = _BY_FORM["verdicts", judged.form]
             for case, verdict in zip(judged.cases, judged.verdicts, strict=True):
-                rows[case.product].setdefault(name, {})[case.attribute] = verdict
+                found = rows[case.product].setdefault(f"verdicts{judged.suffix}", {})
+                found[case.attribute] = verdict
         return rows
 
 

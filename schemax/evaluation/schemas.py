@@ -112,7 +112,7 @@ def for_categories(
 
 
 def known_names(schemas: Mapping[str, type[BaseModel]]) -> dict[str, set[str]]:
-    """What labels may be called, by category: names of attributes, and what the model is shown."""
+    """Category -> names of labels: those of attributes, and those that the model is shown."""
     return {
         category: {name for pair in titles_of(compile_attributes(schema)).items() for name in pair}
         for category, schema in schemas.items()
@@ -132,12 +132,12 @@ def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseMod
 def as_declared(
     examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]
 ) -> list[Example]:
-    """The same, with every label of a list as the JSON array that predictions are compared with.
+    """Examples whose labels of lists are the JSON arrays that predictions are compared with.
 
     Several texts are its items, unless they are arrays themselves, which are then accepted lists.
     Raises InputError, naming the document, for a label that holds objects where none belong.
     """
-    lists = {category: _lists_of(schema) for category, schema in schemas.items()}
+    lists = {category: lists_of(schema) for category, schema in schemas.items()}
     declared = []
     for example, document in zip(examples, row_ids(examples), strict=True):
         known, labels = lists[example.category], dict(example.attributes)
@@ -153,7 +153,8 @@ def as_declared(
     return declared
 
 
-def _lists_of(schema: type[BaseModel]) -> dict[str, Attribute]:
+def lists_of(schema: type[BaseModel]) -> dict[str, Attribute]:
+    """Attributes that are lists, by their names and by those that the model is shown."""
     attributes = compile_attributes(schema)
     titles = titles_of(attributes)
     return {name: a for a in attributes if a.is_list for name in (a.name, titles[a.name])}

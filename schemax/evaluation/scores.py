@@ -35,7 +35,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What became of every attribute of every product.
+    """The outcomes of every attribute of every product.
 
     products: how many there are. pairs: all attributes of their categories, labelled or not.
 
@@ -48,22 +48,22 @@ class Scores:
 
     @property
     def protocol(self) -> PairScore:
-        """All categories together, by the protocol of ExtractGPT."""
+        """The score over all categories, by the protocol of ExtractGPT."""
         return count_outcomes(pair.outcome for pair in self.pairs if pair.annotated)
 
     @property
     def strict(self) -> PairScore:
-        """All categories together, an attribute without a label taken as null."""
+        """The score over all categories, an attribute without a label taken as null."""
         return count_outcomes(pair.outcome for pair in self.pairs)
 
     @property
     def by_category(self) -> dict[str, PairScore]:
-        """By the protocol, categories in order of appearance."""
+        """Category -> score by the protocol, in order of appearance."""
         return self.by_part(lambda pair: pair.category)
 
     @property
     def by_attribute(self) -> dict[tuple[str, str], PairScore]:
-        """By the protocol; an attribute is one of a category, (category, attribute)."""
+        """(category, attribute) -> score by the protocol."""
         return self.by_part(lambda pair: (pair.category, pair.attribute))
 
     def by_part(self, part: Callable[[Pair], K], *, strict: bool = False) -> dict[K, PairScore]:
@@ -117,7 +117,7 @@ def _as_labelled(attribute: Attribute, text: str | None, label: Label) -> str | 
 
 
 def _value_of(attribute: Attribute, text: str) -> Any:
-    """What a text states for a number, bool, date or moment; None where it states no such."""
+    """The number, bool, date or moment that a text states; None where it states none."""
     if attribute.scalar is None:
         return None
     try:
@@ -131,7 +131,7 @@ def by_attribute(
     rows: Sequence[Mapping[str, V]],
     schemas: Mapping[str, type[BaseModel]],
 ) -> list[dict[str, V | None]]:
-    """What is known of fields, by attribute, as `labelled` calls them; None for the others."""
+    """Values of fields by attribute, as `labelled` names attributes; None where there is none."""
     names = {category: titles_of(compile_attributes(s)) for category, s in schemas.items()}
     return [
         {

@@ -1,4 +1,4 @@
-"""Where annotated documents come from besides JSON Lines of our own: other files, other forms.
+"""Annotated documents in other files and forms than our JSON Lines.
 
 All become rows of {"category", "text", "attributes"} and, optionally, "id" and "description".
 """
@@ -21,7 +21,7 @@ from schemax.io.storage import optional, suffixes
 
 HUB = "hf:"
 CATEGORY = "document"
-"""Of rows that name none."""
+"""The category of rows that name none."""
 
 _TABLES = (*PARQUET, *ARROW, *CSV)
 # Columns of a table that are no attributes.
@@ -29,7 +29,7 @@ _OWN = ("id", "category", "text", "description")
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file is read row by row here, and not line by line as JSON."""
+    """True for a file that is read row by row here, and not line by line as JSON."""
     if str(path).startswith(HUB) or (path / "state.json").is_file():
         return True
     suffix = suffixes(str(path))[0]
@@ -42,7 +42,7 @@ def _is_array(path: Path) -> bool:
 
 
 def rows_of(path: Path) -> Iterator[tuple[str, Any]]:
-    """Every row, after where it stands. Raises InputError for what cannot be read."""
+    """The place of every row, and the row. Raises InputError for what cannot be read."""
     if str(path).startswith(HUB) or path.is_dir():
         rows: Iterator[Any] = _dataset(path)
     elif suffixes(str(path))[0] == ".json":
@@ -128,7 +128,7 @@ def _dataset(path: Path) -> Iterator[Any]:
         raise InputError(f"cannot read {path}: {error}") from error
 
 
-class _Part(TypedDict, total=False):
+class _Item(TypedDict, total=False):
     """One of an annotation's regions, entries or relations."""
 
     type: Any
@@ -138,7 +138,7 @@ class _Part(TypedDict, total=False):
 
 class _Annotation(TypedDict, total=False):
     was_cancelled: bool | None
-    result: list[_Part] | None
+    result: list[_Item] | None
 
 
 class _Task(TypedDict, total=False):
@@ -200,8 +200,8 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _stated(item: _Part) -> tuple[str | None, Sequence[Any]]:
-    """Which attribute a part of an annotation is about, and what it says; None for relations."""
+def _stated(item: _Item) -> tuple[str | None, Sequence[Any]]:
+    """The attribute that an item of an annotation is about, and its values; None for relations."""
     kind, value = item.get("type"), item.get("value")
     if not isinstance(value, Mapping) or not isinstance(kind, str):
         return None, ()

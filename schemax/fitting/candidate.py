@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-Rows = tuple[int, ...]
+RowNumbers = tuple[int, ...]
 """Places among the labelled documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What is shared by all categories, and the demonstrations of each.
+    """Settings for all categories, and the demonstrations of each.
 
     template: its name among those that are tried. extractive, contextual_calibration,
     null_penalty: as of `DecodingConfig`. shown: category -> rows, in the order in which they are
@@ -24,17 +24,17 @@ class Candidate:
     extractive: bool | None = None
     contextual_calibration: bool | None = None
     null_penalty: float = 0.0
-    shown: Mapping[str, Rows] = field(default_factory=dict)
+    shown: Mapping[str, RowNumbers] = field(default_factory=dict)
     nearest: int = 0
 
     def key(self, category: str) -> str:
-        """What the answers for documents of a category depend on."""
+        """All that the answers for documents of a category depend on, as text."""
         rows = self.shown.get(category, ())
         settings = self.extractive, self.contextual_calibration, self.null_penalty, self.nearest
         return json.dumps([self.template, *settings, category, rows])
 
-    def with_rows(self, shown: Mapping[str, Rows]) -> Candidate:
-        """The same with other demonstrations in these categories."""
+    def with_rows(self, shown: Mapping[str, RowNumbers]) -> Candidate:
+        """A candidate with other demonstrations in these categories."""
         return replace(self, shown={**self.shown, **shown})
 
     def __str__(self) -> str:

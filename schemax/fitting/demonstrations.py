@@ -1,4 +1,4 @@
-"""Which labelled documents show most of what can be asked."""
+"""Labelled documents in the order of how much they show of what can be asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _ABSENT = 0.5
-"""What it is worth to show an attribute's absence, beside showing a value of it."""
+"""The worth of showing an attribute's absence, beside showing a value of it."""
 
 
 def coverage_order(
@@ -16,7 +16,7 @@ def coverage_order(
     names: Sequence[str],
     count: int | None = None,
 ) -> list[int]:
-    """All rows, so that the first few show as many attributes as so few can.
+    """Orders rows so that the first few show as many attributes as so few can.
 
     Each next one shows what the rows before it show least: a value of every attribute first, then
     its absence, then either once more. Of rows that show as much, the first one comes first.

@@ -17,17 +17,17 @@ from schemax.compiler.few_shot import FewShotExample
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, shown_record
-from schemax.evaluation.scores import labelled, score_predictions
+from schemax.evaluation.extractions import scores_of
 from schemax.extractor import Extractor
 from schemax.fitting.candidate import Candidate
 from schemax.fitting.search import Outcomes, OutOfTime
-from schemax.fitting.trials import Outcome, Trials
+from schemax.fitting.trials import OutcomeCounts, Trials
 from schemax.results import Extraction
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is read, and how a candidate is used for it.
+    """The documents that are read, and how a candidate is used for them.
 
     examples: the labelled documents, as `as_declared` has them. shots: those that can be shown.
     templates: texts by the names of candidates; None is what is used without a prompt file.
@@ -42,19 +42,17 @@ class Work:
 
     def decoding(self, candidate: Candidate) -> DecodingConfig:
         """The extractor's, with what the candidate says of it."""
-        changes: dict[str, Any] = {}
-        if candidate.extractive is not None:
-            changes["extractive"] = candidate.extractive
-        if candidate.contextual_calibration is not None:
-            changes["contextual_calibration"] = candidate.contextual_calibration
-        if candidate.null_penalty:
-            changes["null_penalty"] = candidate.null_penalty
-        if candidate.nearest:
-            changes["nearest_examples"] = candidate.nearest
-        return replace(self.extractor.decoding, **changes)
+        changes: dict[str, Any] = {
+            "extractive": candidate.extractive,
+            "contextual_calibration": candidate.contextual_calibration,
+            "null_penalty": candidate.null_penalty or None,
+            "nearest_examples": candidate.nearest or None,
+        }
+        stated = {name: value for name, value in changes.items() if value is not None}
+        return replace(self.extractor.decoding, **stated)
 
     def options(self, candidate: Candidate) -> dict[str, Any]:
-        """Those of `Extractor.stream`, for documents of all categories."""
+        """Options of `Extractor.stream`, for documents of all categories."""
         shown = {
             category: [self.shots[row] for row in candidate.shown.get(category, ())]
             for category in self.schemas
@@ -68,19 +66,16 @@ class Work:
             "examples": shown if any(shown.values()) else None,
         }
 
-    def outcome(self, row: int, item: Extraction[Any] | None) -> Outcome:
-        """What became of the pairs of a document; None is one that was not read."""
-        fields = {} if item is None else item.fields
-        values = {name: one.value for name, one in fields.items()}
-        example = [self.examples[row]]
-        scores = score_predictions(example, labelled(example, [values], self.schemas))
+    def outcome(self, row: int, item: Extraction[Any]) -> OutcomeCounts:
+        """The outcomes of the pairs of a document."""
+        scores = scores_of([self.examples[row]], [item], self.schemas)
         protocol, strict = (scores.counts(strict=which)[0].tolist() for which in (False, True))
         return tuple(protocol), tuple(strict)
 
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    """Without what is said of a prompt, since nobody will use most of those that are tried."""
+    """Silences warnings about prompts, since nobody will use most of those that are tried."""
     told = logging.getLogger("schemax")
     before = told.level
     told.setLevel(logging.ERROR)
@@ -130,7 +125,8 @@ class Measuring:
                 if options["examples"] is None:
                     raise
                 for row in rows:
-                    self.trials.add(keys[row], row, work.outcome(row, None))
+                    unread = Extraction[Any](None, 0, None)
+                    self.trials.add(keys[row], row, work.outcome(row, unread))
                 return
             with closing(reading) as stream:
                 for item in stream:

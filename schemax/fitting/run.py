@@ -18,16 +18,12 @@ from schemax.compiler.few_shot import FewShotExample
 from schemax.compiler.prompt import DEFAULT_TEMPLATE, template_source
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import FEWEST, calibrate
-from schemax.evaluation.examples import (
-    Example,
-    canonical,
-    row_ids,
-    shown_record,
-    shown_text,
-)
+from schemax.evaluation.examples import Example, row_ids, shown_text
+from schemax.evaluation.extractions import extractions_of, scores_of
 from schemax.evaluation.intervals import Interval, difference_interval, f1_interval
 from schemax.evaluation.pairs import is_null
-from schemax.evaluation.scores import Scores, labelled, score_predictions
+from schemax.evaluation.schemas import lists_of
+from schemax.evaluation.scores import Scores
 from schemax.extractor import Extractor
 from schemax.fitting.candidate import Candidate
 from schemax.fitting.demonstrations import coverage_order
@@ -43,7 +39,7 @@ from schemax.resources import version
 from schemax.servers.remote import RemoteModel
 
 SEARCHING = 0.8
-"""Of the stated time; the rest is for calibrating, and for reading the documents held out."""
+"""The share of the time that is for searching; the rest calibrates and reads held-out documents."""
 
 READY_MADE = ("verbatim", "standard", "generic")
 NEAREST = (4, 8)
@@ -153,7 +149,7 @@ def fit(
     tell("reading the documents held out, without the prompt and with it")
     held_out = [examples[row] for rows in split.held_out.values() for row in rows]
     before, after = (
-        held_out_scores(one, held_out, schemas, format)
+        scores_of(held_out, extractions_of(one, held_out, schemas, format=format), schemas)
         for one in (_without_prompt(extractor, raw=False), plain.with_prompt(prompt))
     )
     return Fitted(prompt, chosen, search.trials, before, after)
@@ -179,9 +175,9 @@ def _shots(
     for category, rows in split.pool.items():
         for row in (*rows, *split.deciding[category]):
             example = examples[row]
-            stated = {name: canonical(label) for name, label in example.attributes.items()}
             try:
-                instance = labelled_instance(names[row], category, stated, schemas[category])
+                schema = schemas[category]
+                instance = labelled_instance(names[row], category, example.stated, schema)
                 shots[row] = shown_text(names[row], example), instance
             except InputError as error:
                 tell(f"never shown: {error}")
@@ -221,12 +217,9 @@ def _has_slots(extractor: Extractor) -> bool:
 
 
 def _space(work: Work, split: Split, first: Candidate) -> Space:
-    """What can be tried with this model, the rows that show most first."""
+    """All that can be tried with this model; rows that show most come first."""
     extractor = work.extractor
-    labels = {
-        row: {name: canonical(label) for name, label in work.examples[row].attributes.items()}
-        for row in work.shots
-    }
+    labels = {row: work.examples[row].stated for row in work.shots}
     pool = {}
     for category, rows in split.pool.items():
         names = list(titles_of(compile_attributes(work.schemas[category])).values())
@@ -242,11 +235,7 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
         for schema in work.schemas.values()
         for attribute in compile_attributes(schema)
     )
-    nulls = any(
-        is_null(canonical(label))
-        for example in work.examples
-        for label in example.attributes.values()
-    )
+    nulls = any(is_null(value) for one in work.examples for value in one.stated.values())
     return Space(
         pool,
         templates=tuple(work.templates),
@@ -259,7 +248,7 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
 
 
 def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
-    """Of all that the answers depend on, and how candidates are compared; not of the time."""
+    """A digest of all that answers and comparisons of candidates depend on, but the time."""
     extractor = work.extractor
     if model is None:
         local = extractor.model
@@ -289,7 +278,7 @@ def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
 
 
 def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
-    """What was chosen, with a calibration where enough values decide it."""
+    """The chosen candidate as a file, with a calibration where enough values decide it."""
     names = row_ids(work.examples)
 
     def demonstrations(shown: Mapping[str, Sequence[int]]) -> tuple[Demonstration, ...]:
@@ -307,7 +296,7 @@ def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
     )
     shown = chosen.shown
     if chosen.nearest:
-        # Of more examples some are more alike; those that decided have nothing more to decide.
+        # Among more examples some are more alike; rows that decided have nothing more to decide.
         shown = {
             name: (*rows, *(row for row in split.deciding[name] if row in work.shots))
             for name, rows in shown.items()
@@ -327,25 +316,9 @@ def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
 
 def _demonstration(example: Example, name: str, schema: type[BaseModel]) -> Demonstration:
     """The document as people would label it: lists as lists."""
-    attributes = compile_attributes(schema)
-    titles = titles_of(attributes)
-    lists = {name for one in attributes if one.is_list for name in (one.name, titles[one.name])}
-    stated = {}
-    for label, accepted in example.attributes.items():
-        text = canonical(accepted)
-        stated[label] = json.loads(text) if label in lists and text is not None else text
+    lists = lists_of(schema)
+    stated = {
+        label: json.loads(text) if label in lists and text is not None else text
+        for label, text in example.stated.items()
+    }
     return Demonstration(example.category, shown_text(name, example), stated)
-
-
-def held_out_scores(
-    extractor: Extractor,
-    examples: Sequence[Example],
-    schemas: Mapping[str, type[BaseModel]],
-    format: str | None,
-) -> Scores:
-    stream = extractor.stream(
-        map(shown_record, examples), schemas, category="category", format=format
-    )
-    items = sorted(stream, key=lambda item: item.index)
-    values = [{name: one.value for name, one in item.fields.items()} for item in items]
-    return score_predictions(examples, labelled(examples, values, schemas))

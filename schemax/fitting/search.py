@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemax.evaluation.intervals import f1_interval, f1_of, resampled
-from schemax.fitting.candidate import Candidate, Rows
+from schemax.fitting.candidate import Candidate, RowNumbers
 
 Outcomes: TypeAlias = npt.NDArray[np.int64]
 """(rows, 2, 5): how many pairs of a document had which outcome, by the protocol and strictly."""
@@ -47,7 +47,7 @@ class OutOfTime(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What is tried.
+    """The settings and demonstrations that are tried.
 
     pool: category -> rows that may be shown, those that show most first.
     sizes: numbers of demonstrations, rising. nearest: numbers of demonstrations that each document
@@ -113,14 +113,14 @@ class Search:
     def run(self) -> Candidate:
         """The best candidate that was found before all was tried, or the time was over."""
         try:
-            self._told(self.best, self._outcomes(self.best, self._all), better=True)
+            self._told(self.best, self.measure(self.best, self._all), better=True)
             self.search()
         except OutOfTime:
             pass
         return self.best
 
     def search(self) -> None:
-        """What has brought most comes first, since the time may be over at any moment."""
+        """Tries first what brings most, since the time may be over at any moment."""
         space = self.space
         most = max(map(len, space.pool.values()), default=0)
         sizes = [size for size in space.sizes if size <= most] or [most] * bool(most)
@@ -162,13 +162,14 @@ class Search:
 
     @property
     def _all(self) -> list[int]:
-        """All documents, categories in turn, so that every beginning has some of each."""
+        """RowNumbers of categories in turn, so that every beginning has some of each."""
         longest = max(map(len, self.rows.values()))
         columns = self.rows.values()
         return [some[place] for place in range(longest) for some in columns if place < len(some)]
 
     @property
     def _part(self) -> list[int]:
+        """The rows that candidates are read on first."""
         return self._all[: max(_FEWEST, len(self._all) // 3)]
 
     def _challenge(self, candidates: Sequence[Candidate], *, strict: bool = False) -> bool:
@@ -178,13 +179,17 @@ class Search:
         Successive halving (Jamieson and Talwalkar, 2016): all are read on a part of the documents,
         and only the better half of those that are not hopeless there on the others.
         """
-        left = [one for one in _distinct(candidates) if one != self.best]
+        left = [
+            one
+            for place, one in enumerate(candidates)
+            if one != self.best and one not in candidates[:place]
+        ]
         part = self._part
         if len(part) < len(self._all) and left:
             rated = []
             for one in left:
-                found = self._outcomes(one, part)
-                share = better_share(self._outcomes(self.best, part), found, strict=strict)
+                found = self.measure(one, part)
+                share = better_share(self.measure(self.best, part), found, strict=strict)
                 hopeless = share < HOPELESS
                 if hopeless or len(left) > 1:
                     self._told(one, found, strict=strict)
@@ -194,7 +199,7 @@ class Search:
             left = [one for _, one in rated[: (len(left) + 1) // 2]]
         is_changed = False
         for one in left:
-            found, before = (self._outcomes(which, self._all) for which in (one, self.best))
+            found, before = (self.measure(which, self._all) for which in (one, self.best))
             better = better_share(before, found, strict=strict) >= LIKELY
             if strict:  # which must not be bought with values that are annotated
                 better = better and better_share(found, before) < SURE
@@ -203,7 +208,7 @@ class Search:
                 self.best, is_changed = one, True
         return is_changed
 
-    def _challenge_rows(self, proposals: Sequence[Mapping[str, Rows]]) -> None:
+    def _challenge_rows(self, proposals: Sequence[Mapping[str, RowNumbers]]) -> None:
         """Takes other demonstrations in those categories in which they are surely better.
 
         All proposals are read on a part of the documents; of every category, the best on the rest.
@@ -212,7 +217,7 @@ class Search:
         read = []
         for proposal in proposals:
             one = self.best.with_rows(proposal)
-            found = self._outcomes(one, part)
+            found = self.measure(one, part)
             if len(part) < len(self._all):
                 self._told(one, found)
             read.append((proposal, found))
@@ -227,7 +232,7 @@ class Search:
             if rated:
                 chosen[category] = max(rated)[2]
         one = self.best.with_rows(chosen)
-        found, before = (self._outcomes(which, self._all) for which in (one, self.best))
+        found, before = (self.measure(which, self._all) for which in (one, self.best))
         places = {category: self._places(category, self._all) for category in chosen}
         better = {
             category: rows
@@ -241,14 +246,14 @@ class Search:
         own = set(self.rows.get(category, ()))
         return [place for place, row in enumerate(rows) if row in own]
 
-    def _proposals(self) -> Iterator[list[Mapping[str, Rows]]]:
+    def _proposals(self) -> Iterator[list[Mapping[str, RowNumbers]]]:
         """Round by round, other demonstrations for all categories at once: more of them, a part of
         them replaced, all of them replaced, another order. None where each document has its own."""
         if self.best.nearest:
             return
         generator = random.Random(f"{self.seed}, demonstrations")
         for _ in range(self.space.rounds):
-            proposals: list[Mapping[str, Rows]] = []
+            proposals: list[Mapping[str, RowNumbers]] = []
             for other in (_grown, _swapped, _replaced, _reordered):
                 made = {}
                 for category, rows in self.best.shown.items():
@@ -259,9 +264,6 @@ class Search:
                     proposals.append(made)
             if proposals:
                 yield proposals
-
-    def _outcomes(self, candidate: Candidate, rows: Sequence[int]) -> Outcomes:
-        return self.measure(candidate, rows)
 
     def _told(
         self, candidate: Candidate, found: Outcomes, *, strict: bool = False, better: bool = False
@@ -287,23 +289,14 @@ def better_share(before: Outcomes, after: Outcomes, *, strict: bool = False) -> 
     return float(np.mean(second > first))
 
 
-def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Without those that occur twice."""
-    found: list[Candidate] = []
-    for one in candidates:
-        if one not in found:
-            found.append(one)
-    return found
-
-
-def _grown(rows: Rows, left: Sequence[int], generator: random.Random) -> Rows:
+def _grown(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
     """A quarter more, at least one: of the rest, those that show most, one of them by chance."""
     count = max(1, len(rows) // 4)
     likely = left[: 2 * count]
     return (*rows, *generator.sample(likely, min(count, len(likely))))
 
 
-def _swapped(rows: Rows, left: Sequence[int], generator: random.Random) -> Rows:
+def _swapped(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
     """A quarter of them, at least one, replaced by others."""
     count = min(max(1, len(rows) // 4), len(left))
     gone = generator.sample(range(len(rows)), min(count, len(rows)))
@@ -314,11 +307,11 @@ def _swapped(rows: Rows, left: Sequence[int], generator: random.Random) -> Rows:
     return tuple(changed)
 
 
-def _replaced(rows: Rows, left: Sequence[int], generator: random.Random) -> Rows:
-    """As many others, as far as there are any."""
+def _replaced(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
+    """Replaces all, as far as there are others."""
     there = generator.sample(left, min(len(rows), len(left)))
     return (*there, *rows[: len(rows) - len(there)])
 
 
-def _reordered(rows: Rows, left: Sequence[int], generator: random.Random) -> Rows:
+def _reordered(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
     return tuple(generator.sample(rows, len(rows)))

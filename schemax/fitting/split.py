@@ -1,4 +1,4 @@
-"""Which labelled documents are shown, which decide, and which tell what was gained."""
+"""Three parts of labelled documents: to be shown, to decide, to tell what was gained."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Split:
 
 
 def split_rows(examples: Sequence[Example], seed: int) -> Split:
-    """Of every category a fifth is held out, and of the rest two fifths decide, but for a bound.
+    """Holds out a fifth of every category; two fifths of the rest decide, up to a bound.
 
     Raises InputError where a category has too few different texts, which it names.
     """

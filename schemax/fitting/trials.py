@@ -1,4 +1,4 @@
-"""What was measured, beside the file that a run writes, so that a run that was killed goes on."""
+"""Measured outcomes, kept beside the file that a run writes, so that a killed run goes on."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any, TextIO
 
-Outcome = tuple[tuple[int, ...], tuple[int, ...]]
+OutcomeCounts = tuple[tuple[int, ...], tuple[int, ...]]
 """How many pairs of a document had which outcome (`OUTCOMES`): by the protocol, and strictly."""
 
 
 def sidecar(output: Path) -> Path:
-    """Where a run to an output keeps what it has measured."""
+    """The file in which a run to an output keeps what it has measured."""
     return output.with_name(f"_{output.name}.fit.jsonl")
 
 
@@ -22,7 +22,7 @@ class Trials:
     """
 
     def __init__(self, path: Path | None, digest: str) -> None:
-        self.outcomes: dict[tuple[str, int], Outcome] = {}
+        self.outcomes: dict[tuple[str, int], OutcomeCounts] = {}
         self.seconds = 0.0  # that earlier runs and this one have measured
         self._file: TextIO | None = None
         if path is not None:
@@ -34,7 +34,7 @@ class Trials:
                 self._write({"digest": digest})
         self.known = len(self.outcomes)
 
-    def add(self, key: str, row: int, outcome: Outcome) -> None:
+    def add(self, key: str, row: int, outcome: OutcomeCounts) -> None:
         self.outcomes[key, row] = outcome
         self._write({"key": key, "row": row, "outcome": outcome})
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import Any
 
-from schemax.report.page import MOST_ROWS, Report, open_report, write_whole
+from schemax.pages import write_page
+from schemax.report.page import MOST_ROWS, Report, open_report
 from schemax.results import Extraction
 
 __all__ = ["MOST_ROWS", "Report", "open_report", "report"]
@@ -35,5 +36,5 @@ def report(
         page.add(item)
     text = page.html()
     if path is not None:
-        write_whole(path, text)
+        write_page(path, text)
     return text

@@ -136,7 +136,7 @@ function fieldItem(row, field, active) {
 
 const ENDS = { stop: "stopped", eos: "end of output", length: "ran out of its budget" };
 
-/** What else the model could have written, and how probable that was. */
+/** The likeliest other values, and how probable they were. */
 function otherwise(cell) {
   const others = cell.a ?? (cell.n >= 0.005 && !isNull(cell) ? [["null", cell.n]] : []);
   return others.length ? `or ${others.map(([text, p]) => `${text} (${p.toFixed(2)})`).join(", ")}` : "";

@@ -1,4 +1,4 @@
-"""What a page must know of a field to correct its values: the type, in few words."""
+"""Editors of fields, by which a page corrects values: the type of each, in few words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemax.errors import SchemaError
 
 
 def editors_of(schema: type[Any]) -> dict[str, dict[str, Any]]:
-    """By field: t its type, o its choices, u its unit, l 1 for a list. Plain texts are left out."""
+    """Field -> t its type, o its choices, u its unit, l 1 for a list. Plain texts are left out."""
     try:
         attributes = compile_attributes(schema)
     except SchemaError:  # a class that only stands for a category

@@ -2,12 +2,6 @@
 
 const MOST_PRINTED = 2000;
 
-function download(name, type, text) {
-  const address = URL.createObjectURL(new Blob([text], { type }));
-  make("a", { href: address, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 60_000);
-}
-
 const valueNow = (row, field) => {
   if (!row.labels?.has(field)) return row.cell(field)?.v ?? null;
   return row.labels.get(field);

@@ -162,7 +162,7 @@ const grid = {
     element.scrollLeft = Math.min(offsetLeft - first.offsetWidth, Math.max(right, element.scrollLeft));
   },
 
-  /** What a cell says when it is pointed at. */
+  /** The title of a cell that is pointed at. */
   explain(place) {
     const row = this.shown[place.row];
     const { by } = this.columns[place.column];

@@ -2,7 +2,7 @@
 
 let unsaved = false;
 
-/** What a label says of a value: text, or null; of a list its JSON. */
+/** A value as a label: text, or null; a list as its JSON. */
 function labelOf(value) {
   if (value === null || value === undefined || (Array.isArray(value) && !value.length)) return null;
   return typeof value === "string" ? value : JSON.stringify(value);
@@ -47,7 +47,7 @@ function parsed(text) {
 
 const editorOf = (row, field) => layouts[row.layout].editors[field] ?? {};
 
-/** What a reader has written as a value of the field's type, or {problem}. */
+/** A reader's text as a value of the field's type, or {problem}. */
 function valueOf(text, editor) {
   if (text.trim() === "") return { value: null };
   const type = TYPES[editor.t ?? "text"];
@@ -64,7 +64,7 @@ function editable(value, editor) {
   return labelOf(value) ?? "";
 }
 
-/** What stands below the chosen field: the value, to be corrected by its type. */
+/** The editor below the chosen field, by the field's type. */
 function correction(row, field) {
   const editor = editorOf(row, field);
   const now = editable(row.labels?.has(field) ? row.labels.get(field) : row.cell(field).v, editor);

@@ -1,9 +1,6 @@
 // The rows of the page, and what can be asked of a row or of one of its values (a cell).
 // Nothing here touches the page; the short keys of the data are explained in rows.py.
 
-const find = (id) => document.getElementById(id);
-const data = JSON.parse(find("data").textContent);
-
 const layouts = data.layouts.map((layout) => ({
   name: layout.name,
   fields: layout.fields, // numbers of fields, in the schema's order
@@ -72,7 +69,7 @@ function textOf(cell) {
 const isNull = (cell) => cell.v === undefined || (Array.isArray(cell.v) && cell.v.length === 0);
 const isNumber = (cell) => typeof cell.v === "number";
 
-/** What a value can be asked for, in the words of the filter. */
+/** States of a value, in the words of the filter. */
 const STATES = {
   any: ["is anything", () => true],
   stated: ["is stated", (cell) => !isNull(cell)],
@@ -92,7 +89,7 @@ function classesOf(cell) {
   return names;
 }
 
-/** The same in words. */
+/** A cell's state in words. */
 function describe(cell) {
   const parts = [];
   if (cell.c !== undefined) parts.push(`confidence ${cell.c.toFixed(2)}`);
@@ -108,18 +105,3 @@ delete data.rows;
 
 const hasConfidence = rows.some((row) => row.cells.some((cell) => cell.c !== undefined));
 const collator = new Intl.Collator(undefined, { numeric: true });
-const counted = (number, thing, things = `${thing}s`) =>
-  `${number.toLocaleString("en")} ${number === 1 ? thing : things}`;
-
-/** An element with text, classes and children; the only way in which data reaches the page. */
-function make(tag, { text, classes, ...rest } = {}, ...children) {
-  const element = document.createElement(tag);
-  if (text !== undefined) element.textContent = text;
-  if (classes) element.className = classes;
-  for (const [name, value] of Object.entries(rest)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== undefined) element.setAttribute(name, value);
-  }
-  element.append(...children);
-  return element;
-}

@@ -75,7 +75,7 @@ class Overview:
 
 
 def facts_of(record: RunRecord, price_per_hour: float | None = None) -> list[tuple[str, str]]:
-    """What a run was made with, and what it has cost, retries included."""
+    """(name, text) facts of a run: model, input, settings, and cost with retries."""
     summary, settings = record.summary, record.settings
     hours = summary.seconds / 3600
     cost = f"{hours:,.3g} hours for {counted(summary.computed, 'computed row')}"

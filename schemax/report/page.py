@@ -1,22 +1,18 @@
-"""The page itself: rows, looks and behaviour put together in one file that loads nothing."""
+"""The page of a report: rows as they come, and the whole in the end."""
 
 from __future__ import annotations
 
 import os
-from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
-from html import escape
-from pathlib import Path
-from string import Template
 from typing import Any
 
 from schemax.errors import InputError
-from schemax.io.storage import filesystem, is_remote, local_path, writing
+from schemax.io.storage import filesystem, is_remote, local_path
+from schemax.pages import asset, page_of, to_json, write_page
+from schemax.report.images import PageImages
 from schemax.report.overview import Overview
-from schemax.report.pages import PageImages
-from schemax.report.rows import FieldSets, plain_row, to_json
+from schemax.report.rows import FieldSets, plain_row
 from schemax.results import Extraction
 
 MOST_ROWS = 20_000
@@ -67,12 +63,11 @@ class Report:
 
     def html(self) -> str:
         """The page. Can be encoded as UTF-8, whatever the texts hold."""
-        script = "\n".join(["", '"use strict";', *map(asset, SCRIPTS)])
         return page_of(
-            asset("page.html"),
-            asset("page.css"),
-            script,
-            title=self._title,
+            self._title,
+            asset(__file__, "page.html"),
+            style=asset(__file__, "page.css"),
+            script=asset(__file__, *SCRIPTS),
             data=self._data(),
             has_images=True,
         )
@@ -86,32 +81,6 @@ class Report:
             "overview": self.overview.plain(),
         }
         return f'{to_json(head)[:-1]},"rows":[{",".join(self._rows)}]}}'
-
-
-def page_of(
-    template: str,
-    style: str,
-    script: str,
-    *,
-    title: str,
-    data: str,
-    connect: str = "'none'",
-    has_images: bool = False,
-) -> str:
-    """A page that loads nothing, and runs no other script than its own.
-
-    template: with $policy, $title, $style, $data and $script. data: JSON, of `to_json`.
-    connect: what the policy lets the script ask. has_images: whether images stand in the data.
-    """
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-        f"connect-src {connect}; {'img-src data:; ' if has_images else ''}base-uri 'none'; "
-        "form-action 'none'"
-    )
-    shown = escape(title).encode("utf-8", "replace").decode()
-    return Template(template).substitute(
-        policy=policy, title=shown, style=style, data=data, script=script
-    )
 
 
 @contextmanager
@@ -129,10 +98,10 @@ def open_report(name: str, title: str) -> Iterator[Report]:
     except BaseException as error:
         if report.total:
             report.cut = True
-            write_whole(name, report.html())
+            write_page(name, report.html())
             error.add_note(f"report of the rows so far: {name}")
         raise
-    write_whole(name, report.html())
+    write_page(name, report.html())
 
 
 def _check_writable(name: str) -> None:
@@ -142,19 +111,3 @@ def _check_writable(name: str) -> None:
     path = local_path(name)
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise InputError(f"cannot write {name}: it must be a file in a writable folder")
-
-
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file that is never half there: it gets its name only when it is complete."""
-    with writing(os.fspath(path)) as handle:
-        handle.write(text.encode())
-
-
-def asset(name: str, beside: str = __file__) -> str:
-    """A file that pages are made of, in the folder of a module."""
-    return Path(beside).with_name(name).read_text("utf-8")
-
-
-def _hash(text: str) -> str:
-    """How a content security policy names an inline script or style that it allows."""
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

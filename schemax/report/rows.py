@@ -13,8 +13,6 @@ cell: v value, r raw, c confidence, s spans as [start, end, text] or null, g 1 o
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any
@@ -24,13 +22,12 @@ from pydantic_core import to_jsonable_python
 from schemax.attributes import settings_of
 from schemax.attributes.json_writer import known_declaration
 from schemax.report.editors import editors_of
-from schemax.report.pages import PageImages
+from schemax.report.images import PageImages
 from schemax.results import Extraction, FieldResult, Span
 from schemax.results.lists import without_items
 
 _LARGEST = 2**53  # beyond it, JavaScript's numbers are not exact
 _MOST_SHOWN, _LEAST_SHOWN = 4, 0.005  # of alternatives
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class FieldSets:
@@ -73,7 +70,7 @@ class FieldSets:
         ]
 
     def _declared(self, number: int) -> dict[str, Any]:
-        """How values are corrected, and the schema that goes with them."""
+        """The editors of a field set, and its schema."""
         schema = self._schemas.get(number)
         if schema is None:
             return {}
@@ -165,10 +162,3 @@ def _exact(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _exact(item) for key, item in value.items()}
     return value
-
-
-def to_json(value: Any) -> str:
-    """JSON that can stand inside <script>: no "<", and no lone surrogate but as an escape."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    text = text.replace("<", "\\u003c")
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

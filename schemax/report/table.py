@@ -45,7 +45,7 @@ def add_table(
 
 
 def _model(category: str, record: RunRecord, declare: Declare) -> type[BaseModel]:
-    """What the rows were read as, as far as the record tells."""
+    """The class that rows were read as, as far as the record tells."""
     document = record.schemas.get(category)
     with suppress(SchemaError):
         if document is not None:
@@ -128,7 +128,7 @@ def _extraction(
 def _spans(
     value: Any, known: Mapping[str, Any] | None, source: Searched, texts: Mapping[str, str]
 ) -> tuple[Span | None, ...]:
-    """The place that the table knows; else where the value stands, of what was shown."""
+    """The place that the table knows; else the place where the value stands in the texts."""
     if not texts:
         return ()
     if known is not None and known["field"] in texts:

@@ -1,4 +1,4 @@
-// Which rows are shown, and in which order.
+// The filter and the order of rows.
 
 const filter = {
   words: [], // all must be in the row

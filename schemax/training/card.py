@@ -62,8 +62,8 @@ def versions() -> dict[str, str]:
 def trained_with(
     compiled: Mapping[str, CompiledSchema], templates: Mapping[str, Any]
 ) -> tuple[TrainedWith, str | None]:
-    """What a model is trained with, and the text of the template that all its categories share;
-    None where they differ.
+    """The settings that a model is trained with, and the text of the template that all categories
+    share; None where templates differ.
 
     compiled, templates: by category; None is the default template, whose text may change with
     another version of schemax. What cannot be written down, such as a template that was given as an
@@ -124,7 +124,7 @@ def _document_of(schema: type[BaseModel]) -> dict[str, Any] | None:
 
 
 def _asked(attributes: Sequence[Attribute]) -> list[Attribute]:
-    """Without Enums' members, which a document states by their values."""
+    """Attributes without Enums' members, which a document states by their values."""
     return [replace(a, choice_values=(), fields=tuple(_asked(a.fields))) for a in attributes]
 
 

@@ -14,7 +14,7 @@ from schemax.training.settings import TrainingSettings
 
 CHECKPOINTS = "checkpoints"
 
-# Where the state of an optimizer may lie: the Trainer's own, FSDP's and DeepSpeed's.
+# Files and folders of an optimizer's state: the Trainer's own, FSDP's and DeepSpeed's.
 _OPTIMIZERS = (OPTIMIZER_NAME, "optimizer.bin", "optimizer_0", "global_step*")
 
 

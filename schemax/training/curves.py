@@ -8,7 +8,7 @@ from typing import Any
 
 from schemax.evaluation.plots import drawing
 
-# As the Trainer logs them, and as a card has them.
+# Names in the Trainer's log, and in a card.
 _NAMES = {
     "loss": "loss",
     "learning_rate": "learning_rate",

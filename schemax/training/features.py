@@ -14,13 +14,11 @@ from schemax.errors import InputError
 from schemax.labels import slot_text
 from schemax.messages import some_of
 from schemax.runtime.language_model import LanguageModel
-from schemax.runtime.plan import Plan, plan_prompt
+from schemax.runtime.plan import Ids, Plan, plan_prompt
 from schemax.tokens import PromptIds
-from schemax.training.sequences import Branch, TrainingSequence, training_sequence
+from schemax.training.sequences import ItemBranch, TrainingSequence, training_sequence
 from schemax.training.targets import ItemTarget, item_target, slot_targets
 from schemax.training.training_examples import TrainingExample
-
-Ids = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +145,7 @@ class _Size:
 
 
 def _size(prompt: PromptIds, plan: Plan, items: Sequence[ItemTarget]) -> _Size:
-    """Of a prompt with its items, whose keys hold what their lists look at."""
+    """The size of a prompt with its items, whose keys hold what their lists look at."""
     start = int(plan.last_position[0]) - len(prompt.keys[0][0]) + 1
     reach = max((len(item.key) + item.k_max for item in items), default=0)
     return _Size(max(plan.max_position, start + reach - 1), plan.max_tokens)
@@ -169,7 +167,7 @@ def fill_row(
     ]
     values, flags = slot_targets(compiled, literals, learnt)
     branches = [
-        Branch(j, item.key, item.values, learnt[j][item.place])
+        ItemBranch(j, item.key, item.values, learnt[j][item.place])
         for j, one in enumerate(features)
         for item in one.items
     ]

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
-from schemax.evaluation.scores import labelled, score_predictions
+from schemax.evaluation.extractions import extractions_of, scores_of
 from schemax.extractor import Extractor
 from schemax.training.training_examples import TrainingExample
 
@@ -45,7 +45,7 @@ def split_examples(
 
 @contextmanager
 def _own_forward(model: Any) -> Iterator[None]:
-    """Without what accelerate puts around a model that is trained in bfloat16.
+    """Takes off what accelerate puts around a model that is trained in bfloat16.
 
     Its autocast would round the scores of attention, with which no decoder's masks agree.
     """
@@ -65,34 +65,27 @@ def scorer(
     /,
     **settings: Any,
 ) -> Callable[[], float]:
-    """What measures F1 of the weights as they are, on the first examples; every value counts.
+    """A function that measures F1 of the weights as they are, on the first examples.
+
+    Every value counts, however improbable.
 
     extractor: of the model that is trained. settings: others of `Extractor.stream`.
     """
     chosen = [
         Example(example.category, example.text, example.labels) for example in examples[:MOST]
     ]
-    records = [{"category": example.category, "text": example.text} for example in chosen]
-    config = replace(decoding, min_probability=0.0)
+    # No further examples are shown, as in training.
+    used = {"examples": (), **settings, "decoding": replace(decoding, min_probability=0.0)}
     made: list[Extractor] = []
 
     def f1() -> float:
         model = extractor.model.model
-        # What training compiled is of no use to passes of another kind.
+        # Layers that training compiled are of no use to other passes.
         with _own_forward(model), torch.compiler.set_stance("force_eager"):
             if not made:  # not before the trainer has put the weights where they stay
                 made.append(Extractor(model, extractor.tokenizer, eos_ids=extractor.eos_ids))
                 made[0].is_trained = True  # as it will be where it is used
-            (reader,) = made
-            stream = reader.stream(
-                records,
-                schemas,
-                category="category",
-                decoding=config,
-                **{"examples": (), **settings},  # as in training
-            )
-            items = sorted(stream, key=lambda item: item.index)
-        values = [{name: one.value for name, one in item.fields.items()} for item in items]
-        return score_predictions(chosen, labelled(chosen, values, schemas)).protocol.f1
+            items = extractions_of(made[0], chosen, schemas, **used)
+        return scores_of(chosen, items, schemas).protocol.f1
 
     return f1

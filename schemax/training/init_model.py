@@ -46,5 +46,5 @@ def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
 
 
 def _place(name: str) -> str | Path:
-    """Of what is not here, the folder in the Hub's cache where the Hub does not answer."""
+    """The name itself, or its folder in the Hub's cache where the Hub does not answer."""
     return name if Path(name).exists() else cached_folder(name) or name

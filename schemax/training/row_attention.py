@@ -23,7 +23,7 @@ from schemax.config import DecodingConfig
 from schemax.runtime.visibility import Span, TokenInfo, visible
 
 NAME = "schemax-rows"
-"""What transformers knows this attention by."""
+"""The name of this attention in transformers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,7 @@ def _parts(row: TokenInfo, config: DecodingConfig, spans: Sequence[Span]) -> Row
 
 
 def _added(seen: Tensor) -> Tensor:
-    """What takes a score away, also in half precision."""
+    """The summand that takes a score away, also in half precision."""
     return torch.zeros_like(seen, dtype=torch.float32).masked_fill_(~seen, -3e4)
 
 

@@ -13,7 +13,12 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
+from transformers import (
+    EarlyStoppingCallback,
+    TrainerCallback,
+    TrainerState,
+    TrainingArguments,
+)
 
 from schemax.compiler import CompiledSchema
 from schemax.errors import InputError, ModelError
@@ -70,7 +75,7 @@ class TrainingResult:
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """What a run trains and on what.
+    """A model to be trained, and the examples and settings to train it on.
 
     name: of the model, as cards and adapters call it; compiled: by category.
     template: source of the prompt, written beside the weights; None where categories differ in it.
@@ -119,9 +124,7 @@ def run_training(
     trained, kept_back = (sum(map(len, part.values())) for part in (features, held_out))
     checkpoints = out / CHECKPOINTS
     peak = settings.peak(model.model.num_parameters())
-    arguments = training_arguments(checkpoints, settings, device, peak, checked=bool(held_out))
-    arguments.report_to = list(report_to)
-    arguments.run_name = out.name
+    arguments = training_arguments(out, settings, device, peak, report_to, checked=bool(held_out))
     told = {"learning_rate": peak, "devices": arguments.world_size}
     described = asdict(settings) | told | dict(work.card)
     if arguments.process_index == 0 or resume:
@@ -144,11 +147,8 @@ def run_training(
     checks = batches_of(
         held_out, work.compiled, limits, random.Random(f"{settings.seed}, held-out batches")
     )
-    arguments.max_steps = schedule.steps
-    arguments.warmup_steps = schedule.steps * 3 // 100
     every = min(settings.check_every or schedule.steps_per_epoch, schedule.steps)
-    arguments.eval_steps = arguments.save_steps = every
-    arguments.logging_steps = max(1, min(every, schedule.steps // 20))
+    _set_pace(arguments, schedule.steps, every)
     torch.manual_seed(settings.seed)
     tuned = model.model
     if settings.lora is not None:
@@ -189,17 +189,7 @@ def run_training(
     started = time.monotonic()
     _train(trainer, last_checkpoint(checkpoints) if resume else None)
     tuned.config.use_cache = remembered
-    history = history_of(trainer.state.log_history)
-    best = [row for row in history if row["step"] == trainer.state.best_global_step]
-    outcome = TrainingResult(
-        steps=trainer.state.global_step,
-        trained=trained,
-        held_out=kept_back,
-        held_out_loss=next((r["held_out_loss"] for r in best if "held_out_loss" in r), None),
-        held_out_f1=next((r["held_out_f1"] for r in best if "held_out_f1" in r), None),
-        padding=padding,
-        history=history,
-    )
+    outcome = _result(trainer.state, trained, kept_back, padding)
     _save(trainer, tuned, work, out, settings)
     if settings.merges and trainer.f1 is not None and trainer.is_world_process_zero():
         outcome = replace(outcome, merged_f1=score()())
@@ -210,6 +200,24 @@ def run_training(
             shutil.rmtree(checkpoints, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
     return outcome
+
+
+def _set_pace(arguments: TrainingArguments, steps: int, every: int) -> None:
+    """steps: in all; every: steps between checks."""
+    arguments.max_steps = steps
+    arguments.warmup_steps = steps * 3 // 100
+    arguments.eval_steps = arguments.save_steps = every
+    arguments.logging_steps = max(1, min(every, steps // 20))
+
+
+def _result(state: TrainerState, trained: int, held_out: int, padding: float) -> TrainingResult:
+    history = history_of(state.log_history)
+    best: dict[str, float] = {}
+    for row in history:
+        if row["step"] == state.best_global_step:
+            best = {**row, **best}
+    loss, f1 = best.get("held_out_loss"), best.get("held_out_f1")
+    return TrainingResult(state.global_step, trained, held_out, loss, f1, padding, history)
 
 
 def _train(trainer: ParallelTrainer, checkpoint: str | None) -> None:
@@ -285,7 +293,13 @@ def _card(
 
 
 def training_arguments(
-    folder: Path, settings: TrainingSettings, device: str, peak: float, *, checked: bool
+    out: Path,
+    settings: TrainingSettings,
+    device: str,
+    peak: float,
+    report_to: Sequence[str],
+    *,
+    checked: bool,
 ) -> TrainingArguments:
     """transformers' own settings; how many steps there are is filled in later.
 
@@ -294,7 +308,8 @@ def training_arguments(
     strategy = "steps" if checked else "no"
     place = pick_device(device).type
     arguments = TrainingArguments(
-        output_dir=str(folder),
+        output_dir=str(out / CHECKPOINTS),
+        run_name=out.name,
         per_device_train_batch_size=1,  # one batch of ours
         per_device_eval_batch_size=1,
         gradient_accumulation_steps=settings.gradient_accumulation,
@@ -318,12 +333,12 @@ def training_arguments(
         restore_callback_states_from_checkpoint=True,
         remove_unused_columns=False,
         label_names=["labels"],
-        report_to="none",
+        report_to=list(report_to),
         disable_tqdm=True,
         log_level="error",
         dataloader_pin_memory=place == "cuda",
         ddp_find_unused_parameters=False,
     )
-    # Without a launcher, one device: DataParallel would run the model in threads of its own.
+    # One device without a launcher: DataParallel would run the model in threads of its own.
     arguments._n_gpu = min(1, arguments.n_gpu)
     return arguments

@@ -1,4 +1,4 @@
-"""Which documents share an instruction, which rows share a pass, and the batches of a whole run.
+"""Rows of documents behind one instruction, batches of rows, and the batches of a whole run.
 
 Isolated documents do not see each other, and their positions restart behind the instruction. So a
 row of several, behind one instruction, is what as many prompts would be, and the instruction is
@@ -26,7 +26,7 @@ SizedT = TypeVar("SizedT", bound=Sized)
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """What a row and a batch may hold.
+    """Limits of a row and of a batch.
 
     batch_tokens: of a batch, padding included. A row that is longer by itself is a batch.
     documents: of a row, at most.
@@ -63,7 +63,7 @@ class PackedRow:
 
     @property
     def long_rope(self) -> bool:
-        """Whether longrope takes its long factors."""
+        """True if longrope takes its long factors."""
         return self.features[0].long_rope
 
 
@@ -126,8 +126,8 @@ def split_by_tokens(ordered: Sequence[SizedT], budget: int) -> list[list[SizedT]
     return parts
 
 
-Batch = dict[str, Any]
-"""What the model is given: (B, L) tensors `input_ids`, `position_ids`, `document`, `slot`, `step`,
+TrainingBatch = dict[str, Any]
+"""Inputs of the model: (B, L) tensors `input_ids`, `position_ids`, `document`, `slot`, `step`,
 `real` and `labels`, and `long`: whether longrope takes its long factors."""
 
 _INFO = ("position_ids", "document", "slot", "step", "real")
@@ -169,7 +169,7 @@ def plan_schedule(
     return Schedule(tuple(map(tuple, kept)), steps, steps_per_epoch)
 
 
-class BatchDataset(Dataset[Batch]):
+class BatchDataset(Dataset[TrainingBatch]):
     """Batches made when they are asked for; item i is batch i, whole.
 
     seed: of the choice which values without an annotation are learnt; None learns them all.
@@ -188,7 +188,7 @@ class BatchDataset(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self._batches)
 
-    def __getitem__(self, index: int) -> Batch:
+    def __getitem__(self, index: int) -> TrainingBatch:
         rows = self._batches[index]
         rng = None if self._seed is None else random.Random(f"{self._seed}, batch {index}")
         sequences = [
@@ -201,18 +201,12 @@ class BatchDataset(Dataset[Batch]):
         return {"input_ids": input_ids, **info, "labels": labels, "long_rope": rows[0].long_rope}
 
 
-def only(batches: Sequence[Batch]) -> Batch:
-    """The one batch that a loader of batches gives at a time."""
-    (batch,) = batches
-    return batch
-
-
-def token_info(batch: Batch) -> TokenInfo:
+def token_info(batch: TrainingBatch) -> TokenInfo:
     return TokenInfo(*(batch[name] for name in _INFO))
 
 
 def padding_share(batches: Sequence[Sequence[PackedRow]]) -> float:
-    """Of all tokens in these batches, the part that is padding."""
+    """The share of padding among all tokens of these batches."""
     filled = sum(len(row) for rows in batches for row in rows)
     made = sum(len(rows) * padded(max(map(len, rows))) for rows in batches)
     return 1 - filled / made

@@ -23,7 +23,7 @@ from schemax.tokens import PromptIds
 
 IGNORE = -100
 
-# What says who sees whom, and its value where a row is padded.
+# The integers that say who sees whom, and their values where a row is padded.
 _INFO = {"position_ids": 0, "document": -1, "slot": -1, "step": 0}
 
 
@@ -43,7 +43,7 @@ class TrainingSequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class ItemBranch:
     """A slot that another one's value calls for, right behind the output's opening.
 
     document: j, whose own slots are branches, too. learnt: whether its value is.
@@ -60,7 +60,7 @@ def training_sequence(
     prompt: PromptIds,
     values: Sequence[Sequence[int]],
     learnt: Sequence[bool | Sequence[bool]] | None = None,
-    branches: Sequence[Branch] = (),
+    branches: Sequence[ItemBranch] = (),
 ) -> TrainingSequence:
     """Appends each slot's value to the prompt.
 
@@ -86,7 +86,7 @@ def training_sequence(
     filled = with_values(plan, inputs)
     columns = {name: getattr(filled, name) for name in ("input_ids", *_INFO)}
     columns["labels"] = np.concatenate([labels, *(ids[1:] for ids in targets)])
-    # Where a document's first key begins, which is right behind the opening.
+    # Each document's first key begins right behind the opening.
     firsts = {int(j): at for at, j in reversed(list(enumerate(plan.slot_document)))}
     parts = {name: [column] for name, column in columns.items()}
     for number, branch in enumerate(branches):
@@ -114,7 +114,7 @@ def value_ids(text: str, compiled: CompiledSchema, k_max: int) -> tuple[int, ...
     """
     ids = compiled.codec.encode(text)
     length = compiled.stop.length(ids)
-    # Where a model has several, the tokenizer's own is the one that ends its turns.
+    # Among several ids of a model, the tokenizer's own is the one that ends its turns.
     ends = () if length is not None else (*compiled.codec.eos_ids, *compiled.stop.eos_ids)[:1]
     return (*ids[:length], *ends)[:k_max]
 

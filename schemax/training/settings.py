@@ -7,18 +7,18 @@ from typing import Literal
 
 from schemax.config import PRESETS, DecodingConfig, check_numbers
 
-# Where no learning rate is given. Smaller models take larger ones: `_FULL` is of `_LARGE`
+# Learning rates where none is given. Smaller models take larger ones: `_FULL` is of `_LARGE`
 # parameters and more, and grows with the inverse of the square root of their number, up to
 # `_FULL_MOST`.
 _FULL, _LORA, _SCRATCH = 2e-5, 2e-4, 1e-3
 _LARGE, _FULL_MOST = 1e9, 3e-4
-# Where neither epochs nor steps are given: the fewest epochs, and the most for so many steps.
+# Epochs where neither epochs nor steps are given: the fewest, and the most for so many steps.
 _FEWEST_EPOCHS, _MOST_EPOCHS, _USUAL_STEPS = 3.0, 10.0, 100
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """What a run does, but for its data and its model.
+    """Settings of a run, but for its data and its model.
 
     decoding: the layout, documents and slots that the model is trained for.
     epochs, steps: how long; steps, if given, decide. Without either, 3 epochs, or of small data as
@@ -110,6 +110,6 @@ class TrainingSettings:
 
     @property
     def documents(self) -> int:
-        """How many documents a row holds, at most."""
+        """The largest number of documents in a row."""
         stacked = self.decoding.documents == "stacked"
         return self.decoding.documents_per_prompt if stacked else self.pack

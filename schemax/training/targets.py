@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from schemax.compiler import CompiledSchema
 from schemax.compiler.known import KnownSlot
 from schemax.formats import DocumentKey
+from schemax.runtime.plan import Ids
 from schemax.training.sequences import value_ids
-
-Ids = tuple[int, ...]
 
 
 def slot_targets(
@@ -80,7 +79,7 @@ class ItemTarget:
 
 
 def item_target(compiled: CompiledSchema, slot: KnownSlot) -> ItemTarget:
-    """What a slot of an item should be filled with."""
+    """The right answer of a slot of an item."""
     text = slot.raw + _behind_branch(compiled, slot.asked.labels)
     values = value_ids(text, compiled, slot.k_max)
     return ItemTarget(slot.place, slot.key, values, slot.k_max)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from schemax.progress import track
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.visibility import TokenInfo
 from schemax.training.row_attention import over_rows, parts_of
-from schemax.training.schedule import Batch, only, token_info
+from schemax.training.schedule import TrainingBatch, token_info
 from schemax.training.sequences import IGNORE
 
 
@@ -34,7 +35,9 @@ class TrainableModel(DecoderModel):
     Raises ModelError for models that in-sequence decoding cannot serve.
     """
 
-    def loss(self, wrapped: Any, batch: Batch, config: DecodingConfig) -> tuple[Tensor, Tensor]:
+    def loss(
+        self, wrapped: Any, batch: TrainingBatch, config: DecodingConfig
+    ) -> tuple[Tensor, Tensor]:
         """Cross entropy, summed over all labels of a batch, and how many there are.
 
         wrapped: the model itself, or adapters or a distributed wrapper around it.
@@ -46,7 +49,11 @@ class TrainableModel(DecoderModel):
         return summed, (targets != IGNORE).sum()
 
     def logits(
-        self, wrapped: Any, batch: Batch, places: tuple[Tensor, Tensor], config: DecodingConfig
+        self,
+        wrapped: Any,
+        batch: TrainingBatch,
+        places: tuple[Tensor, Tensor],
+        config: DecodingConfig,
     ) -> Tensor:
         """(S, V) at the S places (rows, columns); no lock is held, since one thread trains."""
         tokens = token_info(batch)
@@ -104,7 +111,7 @@ class ParallelTrainer(Trainer):
         tell: Tell,
         **options: Any,
     ) -> None:
-        super().__init__(data_collator=only, **options)
+        super().__init__(data_collator=itemgetter(0), **options)  # a batch of ours is one item
         self._reader = reader
         self._config = config
         self.f1: Callable[[], float] | None = None
@@ -112,7 +119,7 @@ class ParallelTrainer(Trainer):
         # The loss is divided by the labels of a whole step, below.
         self.model_accepts_loss_kwargs = True
         self.remove_callback(PrinterCallback)
-        self.add_callback(Progress(tell))
+        self.add_callback(ProgressCallback(tell))
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         # The schedule has been shuffled already.
@@ -120,8 +127,10 @@ class ParallelTrainer(Trainer):
         return SequentialSampler(dataset)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """With the rates of this run's schedule; those that were saved are of a run that may have
-        been planned shorter, and of one that is finished they are 0."""
+        """Sets the rates of this run's schedule.
+
+        Saved rates are of a run that may have been planned shorter; of a finished run they are 0.
+        """
         super()._load_optimizer_and_scheduler(checkpoint)
         scheduler = self.lr_scheduler
         if checkpoint is None or not isinstance(scheduler, LambdaLR):  # DeepSpeed has its own
@@ -147,7 +156,7 @@ class ParallelTrainer(Trainer):
     def compute_loss(
         self,
         model: Any,
-        inputs: Batch,
+        inputs: TrainingBatch,
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
@@ -194,7 +203,7 @@ class ParallelTrainer(Trainer):
         return metrics
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """With the tokens per second of the steps since the last entry, over all devices."""
+        """Adds the tokens per second of the steps since the last entry, over all devices."""
         if "loss" in logs:
             now = time.perf_counter()
             rate = self._tokens / max(1e-9, now - self._since)
@@ -210,10 +219,10 @@ _CURVES = {
     "eval_loss": "held-out loss {:.4f}",
     "eval_f1": "held-out F1 {:.3f}",
 }
-"""Of what the Trainer logs, what is shown, and how."""
+"""Entries of the Trainer's log that are shown, and how."""
 
 
-class Progress(TrainerCallback):
+class ProgressCallback(TrainerCallback):
     """Steps with the latest curves, and every check; told on the first process only."""
 
     def __init__(self, tell: Tell) -> None:

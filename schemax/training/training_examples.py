@@ -13,7 +13,6 @@ from schemax.compiler.lists import Rows
 from schemax.errors import InputError
 from schemax.evaluation.examples import (
     Example,
-    canonical,
     duplicated_ids,
     overlap,
     read_examples,
@@ -56,8 +55,7 @@ def gold_examples(
     """
     examples = []
     for name, one in zip(row_ids(annotated), annotated, strict=True):
-        stated = {label: canonical(value) for label, value in one.attributes.items()}
-        example, errors = training_example(name, one, stated, schemas, output)
+        example, errors = training_example(name, one, one.stated, schemas, output)
         if errors:
             raise InputError(f"document {name}: {errors[0].field}: {errors[0].message}")
         examples.append(replace(example, labels=one.attributes))

@@ -1,21 +1,20 @@
-"""A trace as one page that plays it back, in one file that loads nothing."""
+"""A trace as one page that plays the passes back; and the parts of such a page."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from schemax.diagnosis.tracing import Trace
-from schemax.report.page import page_of
-from schemax.report.rows import to_json
+from schemax.pages import asset, page_of, to_json
+
+BODY, STYLE, SCRIPT = (asset(__file__, f"trace.{kind}") for kind in ("html", "css", "js"))
+"""The parts of a page that shows a trace; SCRIPT's `mountTrace` is given the trace."""
 
 
 def playback(trace: Trace, title: str) -> str:
     """The page. Can be encoded as UTF-8, whatever the text holds."""
-    template, style = asset("page.html"), asset("page.css")
-    script = "\n" + asset("trace.js") + asset("page.js")
-    return page_of(template, style, script, title=title, data=to_json(trace.to_dict()))
-
-
-def asset(name: str) -> str:
-    """One of the files that pages with a trace are made of."""
-    return (Path(__file__).parent / name).read_text("utf-8")
+    return page_of(
+        title,
+        f"<header>\n  <h1>$title</h1>\n</header>\n{BODY}",
+        style=STYLE,
+        script=f"{SCRIPT}\nmountTrace(data);\n",
+        data=to_json(trace.to_dict()),
+    )

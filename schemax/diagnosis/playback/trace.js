@@ -1,54 +1,38 @@
-"use strict";
-// Plays back a trace: a row per field, a column per pass. The document's text and all values come
-// in as text nodes, never as markup. Of a trace that goes on, more of the same is mounted again.
+// Plays back a trace: a row per field, a column per pass. Of a trace that goes on, more of the same
+// is mounted again.
 let timer = null;
 
-function mountTrace(data) {
-  const at = document.getElementById("at");
-  const play = document.getElementById("play");
-  const passes = data.passes;
-  const fields = data.fields || [...new Set(passes.flat().map((written) => written.field))];
-  const results = data.row.fields || {};
+function mountTrace({ text, field: shownField, fields: known, passes, row, prompt_tokens, one_by_one }) {
+  const at = find("at");
+  const play = find("play");
+  const fields = known || [...new Set(passes.flat().map((written) => written.field))];
+  const results = row.fields || {};
   const reduced = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  /** The number of the last pass that wrote into a field; -1 if none did. */
+  const lastPass = (field) => passes.findLastIndex((one) => one.some((written) => written.field === field));
 
-  function element(name, text, className) {
-    const made = document.createElement(name);
-    if (text !== undefined) made.textContent = text;
-    if (className) made.className = className;
-    return made;
-  }
-
-  function shown(text) {
-    return text.replace(/\n/g, "⏎").replace(/^ /, "␣");
-  }
-
-  function percent(share) {
-    return share >= 0.9995 ? "100 %" : (100 * share).toFixed(share < 0.1 ? 1 : 0) + " %";
-  }
+  const visible = (token) => token.replace(/\n/g, "⏎").replace(/^ /, "␣");
+  const percent = (share) => (share >= 0.9995 ? "100 %" : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`);
 
   function token(written) {
-    const made = element("span", shown(written.text), "token");
-    made.style.background = "rgb(86 180 233 / " + (0.06 + 0.44 * written.probability).toFixed(2) + ")";
-    if (written.probability < 0.5) made.classList.add("low");
-    made.tabIndex = 0;
-    const rivals = written.rivals.map(([text, share]) => shown(text) + " " + percent(share)).join(" · ");
-    const told = rowOf(written) + ": " + shown(written.text) + " with " + percent(written.probability) + "; likeliest: " + rivals;
-    made.title = told;
-    for (const event of ["mouseenter", "focus"]) {
-      made.addEventListener(event, () => { document.getElementById("rivals").textContent = told; });
-    }
+    const rivals = written.rivals.map(([rival, share]) => `${visible(rival)} ${percent(share)}`).join(" · ");
+    const told = `${rowOf(written)}: ${visible(written.text)} with ${percent(written.probability)}; likeliest: ${rivals}`;
+    const tell = () => { find("rivals").textContent = told; };
+    const classes = written.probability < 0.5 ? "token low" : "token";
+    const made = make("span", { text: visible(written.text), classes, tabindex: 0, title: told, onmouseenter: tell, onfocus: tell });
+    made.style.background = `rgb(86 180 233 / ${(0.06 + 0.44 * written.probability).toFixed(2)})`;
     return made;
   }
 
   function value(name) {
-    const found = results[name] ? results[name].value : undefined;
-    if (found === undefined || found === null) return "–";
+    const found = results[name]?.value ?? null;
+    if (found === null) return "–";
     return typeof found === "string" ? found : JSON.stringify(found);
   }
 
   function sureness(name) {
-    const found = results[name] && results[name].value !== null ? results[name].confidence : null;
-    return found === null || found === undefined ? "" : " " + percent(found);
+    const { value: found = null, confidence = null } = results[name] ?? {};
+    return found === null || confidence === null ? "" : ` ${percent(confidence)}`;
   }
 
   // A field's own row, and those of what was written once more: a second chance, a choice as a text.
@@ -63,57 +47,43 @@ function mountTrace(data) {
     });
   }
 
+  function valueCell(field, name) {
+    const cell = make("td", { classes: "value", "data-pass": lastPass(field) });
+    if (name !== field) return cell;
+    cell.append(value(field), make("small", { text: sureness(field) }));
+    if (results[field]?.note) cell.append(make("div", { text: results[field].note, classes: "note" }));
+    return cell;
+  }
+
   function fill() {
-    const head = document.getElementById("head");
-    head.replaceChildren();
-    document.getElementById("body").replaceChildren();
-    head.append(element("th", "field"));
-    passes.forEach((_, number) => head.append(element("th", "pass " + (number + 1))));
-    head.append(element("th", "value"));
-    for (const [field, name] of rows()) {
-      const row = element("tr");
-      row.append(element("th", name));
-      passes.forEach((one, number) => {
-        const cell = element("td");
-        cell.dataset.pass = number;
-        for (const written of one) if (rowOf(written) === name) cell.append(token(written));
-        row.append(cell);
-      });
-      const last = element("td", name === field ? value(field) : "", "value");
-      if (name === field) {
-        last.append(element("small", sureness(field)));
-        if (results[field] && results[field].note) last.append(element("div", results[field].note, "note"));
-      }
-      last.dataset.pass = Math.max(...passes.map((one, number) => (one.some((w) => w.field === field) ? number : -1)));
-      row.append(last);
-      document.getElementById("body").append(row);
-    }
+    const heads = ["field", ...passes.map((_, number) => `pass ${number + 1}`), "value"];
+    find("head").replaceChildren(...heads.map((text) => make("th", { text })));
+    const lines = rows().map(([field, name]) => {
+      const cells = passes.map((one, number) =>
+        make("td", { "data-pass": number }, ...one.filter((written) => rowOf(written) === name).map(token)));
+      return make("tr", {}, make("th", { text: name }), ...cells, valueCell(field, name));
+    });
+    find("body").replaceChildren(...lines);
   }
 
   // Spans are offsets into the texts by Unicode characters, as Python counts them.
   function marked(until) {
-    const place = document.getElementById("document");
-    const characters = Array.from(data.text);
-    const spans = [];
-    for (const name of fields) {
-      const last = passes.reduce((found, one, number) => (one.some((w) => w.field === name) ? number : found), -1);
-      if (last >= until || !results[name]) continue;
-      for (const span of results[name].spans || [results[name].span]) {
-        if (span && span.field === data.field) spans.push([span.start, span.end, name]);
-      }
-    }
+    const characters = Array.from(text);
+    const spans = fields
+      .filter((name) => lastPass(name) < until && results[name])
+      .flatMap((name) => (results[name].spans || [results[name].span])
+        .filter((span) => span && span.field === shownField)
+        .map((span) => [span.start, span.end, name]));
     spans.sort((a, b) => a[0] - b[0]);
-    place.replaceChildren();
+    const nodes = [];
     let done = 0;
     for (const [start, end, name] of spans) {
       if (start < done) continue;
-      place.append(characters.slice(done, start).join(""));
-      const mark = element("mark", characters.slice(start, end).join(""));
-      mark.title = name + sureness(name);
-      place.append(mark);
+      nodes.push(characters.slice(done, start).join(""));
+      nodes.push(make("mark", { text: characters.slice(start, end).join(""), title: name + sureness(name) }));
       done = end;
     }
-    place.append(characters.slice(done).join(""));
+    find("document").replaceChildren(...nodes, characters.slice(done).join(""));
   }
 
   function show(until) {
@@ -121,9 +91,8 @@ function mountTrace(data) {
     for (const cell of document.querySelectorAll("[data-pass]")) {
       cell.classList.toggle("later", Number(cell.dataset.pass) >= until);
     }
-    document.getElementById("count").textContent =
-      until + " of " + passes.length + " passes" +
-      (data.one_by_one ? "; one token at a time: " + data.one_by_one : " so far");
+    const rest = one_by_one ? `; one token at a time: ${one_by_one}` : " so far";
+    find("count").textContent = `${until} of ${passes.length} passes${rest}`;
     marked(until);
   }
 
@@ -146,8 +115,7 @@ function mountTrace(data) {
 
   stop();
   at.max = passes.length;
-  document.getElementById("summary").textContent =
-    data.prompt_tokens + " tokens read; " + fields.length + " fields in " + passes.length + " passes";
+  find("summary").textContent = `${prompt_tokens} tokens read; ${fields.length} fields in ${passes.length} passes`;
   fill();
   show(passes.length);
 }

@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -14,11 +13,11 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from schemax.attributes import asked_fields
-from schemax.diagnosis.playback import asset
+from schemax.diagnosis import playback
 from schemax.diagnosis.tracing import NUM_RIVALS, Tracer
 from schemax.documents import Shown, read_documents
+from schemax.pages import asset, page_of
 from schemax.readout import read_part
-from schemax.report.page import page_of
 from schemax.results import Extraction
 from schemax.serve.schemas import ClientSchema
 from schemax.serve.service import Service
@@ -48,8 +47,8 @@ def playground_routes(service: Service) -> APIRouter:
 
     @router.post("/v1/trace", response_model=None)
     async def traced(body: TraceRequest, request: Request) -> Any:
-        """What every pass wrote for a document, with the row and the seconds that it took; with
-        `Accept: text/event-stream` pass by pass, as they are done."""
+        """Reads a document, and tells the tokens of every pass, the row, and how long it took;
+        with `Accept: text/event-stream` pass by pass, as they are done."""
         schema = await service.schemas.of(body.declared, "schema")
         events = _events(service, body.document, schema)
         if "text/event-stream" in request.headers.get("accept", ""):
@@ -116,15 +115,11 @@ async def _last(events: AsyncGenerator[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _page(name: str) -> str:
-    folder = Path(__file__).parent
-    html, css, script = (
-        (folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
-    )
+    body, style, script = (asset(__file__, f"page.{kind}") for kind in ("html", "css", "js"))
     return page_of(
-        html,
-        asset("page.css") + css,
-        "\n" + asset("trace.js") + script,
-        title=f"schemax: {name}",
-        data="{}",
+        f"schemax: {name}",
+        body.replace("$trace", playback.BODY),
+        style=playback.STYLE + style,
+        script=playback.SCRIPT + script,
         connect="'self'",
     )

@@ -1,4 +1,4 @@
-// The playground: a document and a schema in, a trace out. Texts go into the page as text nodes.
+// The playground: a document and a schema in, a trace out.
 const TYPES = {
   text: { type: "string" },
   number: { type: "number" },
@@ -15,42 +15,24 @@ const SAMPLE = [
   ["smart", "yes or no", ""],
   ["colour", "text", ""],
 ];
-const part = (id) => document.getElementById(id);
-
-function input(value, label) {
-  const made = element("input");
-  made.value = value;
-  made.setAttribute("aria-label", label);
-  return made;
-}
-
-function element(name, text) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
 
 function addField(name = "", kind = "text", said = "") {
-  const row = element("tr");
-  const kinds = element("select");
-  kinds.setAttribute("aria-label", "type");
-  for (const one of Object.keys(TYPES)) kinds.append(new Option(one, one, false, one === kind));
-  const remove = element("button", "×");
-  remove.type = "button";
-  remove.title = "Remove this field";
-  remove.onclick = () => row.remove();
-  for (const one of [input(name, "name"), kinds, input(said, "description"), remove]) {
-    const cell = element("td");
-    cell.append(one);
-    row.append(cell);
-  }
-  part("declared").append(row);
+  const kinds = Object.keys(TYPES).map((one) => make("option", { text: one, selected: one === kind ? "" : undefined }));
+  const row = make("tr");
+  const controls = [
+    make("input", { value: name, "aria-label": "name" }),
+    make("select", { "aria-label": "type" }, ...kinds),
+    make("input", { value: said, "aria-label": "description" }),
+    make("button", { type: "button", text: "×", title: "Remove this field", onclick: () => row.remove() }),
+  ];
+  row.append(...controls.map((control) => make("td", {}, control)));
+  find("declared").append(row);
   return row;
 }
 
 function fieldsAsSchema() {
   const properties = {};
-  for (const row of part("declared").rows) {
+  for (const row of find("declared").rows) {
     const [name, kind, said] = [...row.querySelectorAll("input, select")].map((one) => one.value.trim());
     if (!name) continue;
     const choices = said.split(",").map((one) => one.trim()).filter(Boolean);
@@ -64,29 +46,29 @@ function chosen() {
 }
 
 function schema() {
-  if (chosen() === "named") return part("named").value;
-  return chosen() === "fields" ? fieldsAsSchema() : JSON.parse(part("json").value);
+  if (chosen() === "named") return find("named").value;
+  return chosen() === "fields" ? fieldsAsSchema() : JSON.parse(find("json").value);
 }
 
 function showKind() {
-  // What was declared as fields goes on as JSON Schema.
-  if (chosen() === "json" && !part("json").value.trim()) {
-    part("json").value = JSON.stringify(fieldsAsSchema(), null, 2);
+  // Declared fields go on as JSON Schema.
+  if (chosen() === "json" && !find("json").value.trim()) {
+    find("json").value = JSON.stringify(fieldsAsSchema(), null, 2);
   }
-  for (const kind of ["fields", "named", "json"]) part(kind).hidden = chosen() !== kind;
+  for (const kind of ["fields", "named", "json"]) find(kind).hidden = chosen() !== kind;
 }
 
 function say(text, wrong = false) {
-  part("state").textContent = text;
-  part("state").classList.toggle("wrong", wrong);
+  find("state").textContent = text;
+  find("state").classList.toggle("wrong", wrong);
 }
 
 async function ask(path, body, accept = "application/json") {
-  const key = part("key").value;
+  const key = find("key").value;
   const headers = { "Content-Type": "application/json", Accept: accept, ...(key && { Authorization: "Bearer " + key }) };
   const options = body === undefined ? { headers } : { method: "POST", headers, body: JSON.stringify(body) };
   const answer = await fetch(path, options);
-  if (answer.status === 401) part("locked").hidden = false;
+  if (answer.status === 401) find("locked").hidden = false;
   if (!answer.ok) throw wrong(await answer.json(), "status " + answer.status);
   return answer;
 }
@@ -95,7 +77,7 @@ function wrong(found, otherwise) {
   return new Error((found.error && found.error.message) || otherwise);
 }
 
-// What every server-sent event says, as they come.
+// The data of server-sent events, as these come.
 async function* eventsOf(answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let begun = "";
@@ -119,8 +101,8 @@ async function follow(answer) {
       shown = event;
     } else if (event.type === "begin") {
       shown = { ...event, passes: [], row: { fields: {} } };
-      part("result").hidden = false;
-      part("row").textContent = "";
+      find("result").hidden = false;
+      find("row").textContent = "";
     } else if (event.type === "pass") {
       shown.passes.length = event.number; // where memory runs out, passes begin again
       shown.passes.push(event.written);
@@ -134,35 +116,35 @@ async function follow(answer) {
   return shown;
 }
 
-part("ask").onsubmit = async (event) => {
+find("ask").onsubmit = async (event) => {
   event.preventDefault();
-  part("run").disabled = true;
+  find("run").disabled = true;
   say("reading ...");
-  part("result").hidden = true; // of what was asked before
+  find("result").hidden = true; // of what was asked before
   try {
-    const asked = { schema: schema(), document: part("text").value };
+    const asked = { schema: schema(), document: find("text").value };
     const found = await follow(await ask("v1/trace", asked, "text/event-stream"));
-    part("row").textContent = JSON.stringify(found.row, null, 2);
+    find("row").textContent = JSON.stringify(found.row, null, 2);
     const errors = found.row.errors.map((error) => error.field + ": " + error.message);
     say(["done in " + found.seconds + " s", ...errors].join("; "), errors.length > 0);
   } catch (error) {
     say(error.message, true);
   } finally {
-    part("run").disabled = false;
+    find("run").disabled = false;
   }
 };
-part("add").onclick = () => addField().querySelector("input").focus();
+find("add").onclick = () => addField().querySelector("input").focus();
 for (const one of document.querySelectorAll("input[name=kind]")) one.onchange = showKind;
 
 async function fillNames() {
   try {
-    for (const name of (await (await ask("v1/schemas")).json()).schemas) part("named").append(new Option(name, name));
+    for (const name of (await (await ask("v1/schemas")).json()).schemas) find("named").append(make("option", { text: name }));
   } catch (error) {
     say(error.message, true);
   }
 }
 
-part("key").onchange = fillNames;
+find("key").onchange = fillNames;
 for (const one of SAMPLE) addField(...one);
 showKind();
 fillNames();

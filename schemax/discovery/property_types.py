@@ -1,4 +1,4 @@
-"""What kind of value an attribute has, by the values that documents state for it."""
+"""Types of attributes, by the values that documents state for them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from schemax.reading.lists import items_in
 from schemax.reading.units import check_unit, unit_named
 from schemax.ready_made import words_of
 
-Kind = Literal["number", "choice", "yes or no", "list", "text"]
+PropertyType = Literal["number", "choice", "yes or no", "list", "text"]
 
-# Of the values, how many must be of a kind.
+# The shares of values that must be of a type.
 _MOST, _SOME = 0.8, 0.3
 # Choices are closed, so only what is seen often, all of it, is one.
 _CHOICE_VALUES, _MOST_CHOICES = 8, 10
@@ -35,8 +35,8 @@ class _Amount(NamedTuple):
     rest: str
 
 
-def declared(title: str, values: Sequence[str]) -> tuple[Kind, dict[str, Any]]:
-    """The kind, and what a JSON Schema document says of a property with such values."""
+def declared(title: str, values: Sequence[str]) -> tuple[PropertyType, dict[str, Any]]:
+    """The type, and what a JSON Schema document says of a property with such values."""
     values = [harmless(one_line(value)) for value in values]
     node: dict[str, Any] = {"title": title}
     if _share(values, lambda value: _is_yes_or_no(value, title)) >= _MOST:
@@ -62,7 +62,7 @@ def _number(values: Sequence[str]) -> Mapping[str, Any] | None:
         return None
     units = Counter(str(unit_named(found.unit)) for found in amounts if found.unit)
     bare = [found for found in amounts if not found.unit]
-    # What stands around numbers without a unit ("Pack of 6") must always be the same.
+    # Words around numbers without a unit ("Pack of 6") must always be the same.
     if bare and Counter(found.rest for found in bare).most_common(1)[0][1] < _MOST * len(bare):
         return None
     if not units:

@@ -1,20 +1,19 @@
-"""`schemax pairwise`: a blind sheet, and what becomes of its answers."""
+"""`reproduce.sheet`: a blind sheet, and what becomes of its answers."""
 
 from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from chromium import Browser, find_chromium
-from command_line import jsonl, refused
-from typer.testing import CliRunner
+from command_line import jsonl, refused_by
 
-from schemax.cli import app
+from reproduce.sheet import WinRecord, tally, write_sheet
+from reproduce.sheet.__main__ import main
 from schemax.evaluation.examples import Example
-from schemax.evaluation.sheet import Record, tally, write_sheet
 
 EXAMPLES = [
     Example("Tea", f"Tazo <b>{n}</b>, 24 ct", {"Brand": "Tazo"}, id=str(n)) for n in range(9)
@@ -63,10 +62,10 @@ def test_answers_become_wins_ties_and_losses(tmp_path: Path) -> None:
     asked, equal = write_sheet(EXAMPLES, RUNS, tmp_path, seed=3)
     found = tally(tmp_path, [answer(tmp_path, "a.csv", "two")])
     assert (found.answered, found.unanswered, found.equal) == (asked, 0, equal)
-    assert found.overall["two"] == Record(wins=asked)
+    assert found.overall["two"] == WinRecord(wins=asked)
     assert found.overall["two"].ratio is None
     assert found.overall["two"].score == 100
-    assert found.matrix["one", "three"] == Record(ties=equal) == found.matrix["three", "one"]
+    assert found.matrix["one", "three"] == WinRecord(ties=equal) == found.matrix["three", "one"]
     first, other = found.matrix["one", "two"], found.matrix["two", "one"]
     assert (first.losses, first.wins) == (other.wins, other.losses)
     both = tally(tmp_path, [tmp_path / "a.csv", answer(tmp_path, "b.csv", "one")])
@@ -77,13 +76,15 @@ def test_answers_become_wins_ties_and_losses(tmp_path: Path) -> None:
 
 def test_the_score_of_the_paper() -> None:
     """Figure 8: 26.7 % won, 54.5 % tied, 18.8 % lost."""
-    record = Record(wins=267, ties=545, losses=188)
+    record = WinRecord(wins=267, ties=545, losses=188)
     assert record.ratio == pytest.approx(812 / 733)
     assert record.score == pytest.approx(100 * 812 / (812 + 733))
-    assert Record(1, 5, 1).score == 50
+    assert WinRecord(1, 5, 1).score == 50
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     lines = [
         {"id": e.id, "category": "Tea", "text": e.text, "attributes": {"Brand": "Tazo"}}
@@ -97,25 +98,31 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         Path(f"{name}.json").write_text(json.dumps([{"decoding": "x", "predictions": rows}]))
 
-    def run(*arguments: str) -> Any:
-        return CliRunner().invoke(app, ["pairwise", *arguments])
+    def run(*arguments: str) -> str:
+        main(arguments)
+        return capsys.readouterr().out
+
+    def refused(arguments: Sequence[str], *said: str) -> None:
+        refused_by(main, arguments, capsys, *said)
 
     made = run("sheet", "one.json", "two.json", "--data", "gold.jsonl", "--limit", "5")
-    assert made.exit_code == 0, made.output
-    assert "5 questions" in made.stdout
-    refused(run("sheet", "one.json", "two.json", "--data", "gold.jsonl"), "has a sheet already")
+    assert "5 questions" in made
+    refused(["sheet", "one.json", "two.json", "--data", "gold.jsonl"], "has a sheet already")
     answers = str(answer(tmp_path / "sheet", "a.csv", "one"))
     shown = run("sheet", "--answers", answers)
-    assert "100.0%" in shown.stdout
-    assert "5 questions answered, 0 not" in shown.stdout
-    counted = json.loads(run("sheet", "--answers", answers, "--json").stdout)
+    assert "100.0%" in shown
+    assert "5 questions answered, 0 not" in shown
+    counted = json.loads(run("sheet", "--answers", answers, "--json"))
     assert counted["overall"]["one"]["wins"] == 5
-    refused(run("other", "one.json"), "two results or more")
-    refused(run("nowhere"), "key.json cannot be read")
+    refused(["other", "one.json"], "two results or more")
+    several = ["other", "one.json", "two.json", "--data", "gold.jsonl"]
+    refused([*several, "--limit", "0"], "--limit must be at least 1")
+    refused(["other", "one.json", "absent.json", "--data", "gold.jsonl"], "absent.json")
+    refused(["nowhere"], "key.json cannot be read")
     (tmp_path / "bad.csv").write_text("item,answer\n1,maybe\n")
-    refused(run("sheet", "--answers", "bad.csv"), "bad.csv, row 2", "left, tie or right")
+    refused(["sheet", "--answers", "bad.csv"], "bad.csv, row 2", "left, tie or right")
     (tmp_path / "bad.csv").write_text("item,answer\n99,left\n")
-    refused(run("sheet", "--answers", "bad.csv"), "no item '99'")
+    refused(["sheet", "--answers", "bad.csv"], "no item '99'")
 
 
 @pytest.mark.slow

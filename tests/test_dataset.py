@@ -1,4 +1,4 @@
-"""`schemax data`: published files, in all forms that they come in, as annotated products."""
+"""`reproduce.dataset`: published files, in all forms that they come in, as annotated products."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import jsonl, refused, rows
+from command_line import jsonl, refused_by, rows
 from published_files import write_oa_mine
-from typer.testing import CliRunner
 
-from schemax.cli import app
+from reproduce.dataset.__main__ import main
+from reproduce.dataset.formats import ae_110k_triples
+from reproduce.dataset.write import write_dataset
 from schemax.evaluation.examples import read_examples
-from schemax.evaluation.published.formats import ae_110k_triples
-from schemax.evaluation.published.write import write_dataset
 
 TRAIN = [
     {
@@ -131,23 +130,26 @@ def test_the_triples_of_ae_110k(tmp_path: Path) -> None:
     assert "academic research only" in about["licence"]
 
 
-def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
-    def run(name: str, source: Path, out: Path) -> Any:
-        arguments = ["data", name, "--source", str(source), "-o", str(out)]
-        return CliRunner().invoke(app, arguments)
+def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def arguments(name: str, source: Path) -> list[str]:
+        return [name, "--source", str(source), "-o", str(tmp_path / "out")]
 
-    refused(run("ae-110k", tmp_path / "none", tmp_path / "out"), "is no folder")
+    def refused(name: str, source: Path, said: str) -> None:
+        refused_by(main, arguments(name, source), capsys, said)
+
+    refused("ae-110k", tmp_path / "none", "is no folder")
     (tmp_path / "empty").mkdir()
-    refused(run("ae-110k", tmp_path / "empty", tmp_path / "out"), "publish_data.txt")
+    refused("ae-110k", tmp_path / "empty", "publish_data.txt")
     broken = write_extractgpt(tmp_path / "broken", "ae-110k")
     (broken / "data/processed_datasets/ae-110k/test.jsonl").write_text('{"input": "x"}\n')
-    refused(run("ae-110k", broken, tmp_path / "out"), "test.jsonl, line 1")
+    refused("ae-110k", broken, "test.jsonl, line 1")
     (tmp_path / "text.zip").write_text("no archive")
-    refused(run("ae-110k", tmp_path / "text.zip", tmp_path / "out"), "no zip archive")
+    refused("ae-110k", tmp_path / "text.zip", "no zip archive")
     assert not (tmp_path / "out").exists()
     good = write_extractgpt(tmp_path / "good")
-    assert run("oa-mine", good, tmp_path / "out").exit_code == 0
-    refused(run("oa-mine", good, tmp_path / "out"), "not an empty folder")
+    main(arguments("oa-mine", good))
+    assert "next: schemax evaluate" in capsys.readouterr().out
+    refused("oa-mine", good, "not an empty folder")
 
 
 def test_the_published_files_of_oa_mine(data: Path, tmp_path: Path) -> None:

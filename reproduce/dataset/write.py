@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
 
+from reproduce.dataset.formats import FORMATS, extractgpt
+from reproduce.dataset.source import PublishedFiles, open_files
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, attribute_names, overlap
-from schemax.evaluation.published.formats import FORMATS, extractgpt
-from schemax.evaluation.published.source import Source, matching, open_source
 from schemax.io.storage import writing
 
 DatasetName = Literal["oa-mine", "ae-110k"]
@@ -65,14 +65,14 @@ def write_dataset(name: DatasetName, place: str, out: Path, seed: int = 0) -> di
     """
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise InputError(f"{out} is not an empty folder; name another one")
-    source = open_source(place)
+    source = open_files(place)
     found = _with_splits(name, source) or _without(name, source, seed)
     if found is None:
         raise InputError(
             f"{place} has neither ExtractGPT's files of {name} (test.jsonl and train.jsonl) nor "
             f"{FORMATS[name][0]}"
         )
-    # What the test part asks about is the schema, as in table 2 of the paper.
+    # The schema is all that the test part asks about, as in table 2 of the paper.
     test = found.splits["test"]
     schema = {c: attribute_names(test, c) for c in dict.fromkeys(e.category for e in test)}
     splits, dropped = _within(found.splits, schema)
@@ -99,7 +99,7 @@ def write_dataset(name: DatasetName, place: str, out: Path, seed: int = 0) -> di
     return about
 
 
-def _with_splits(name: DatasetName, source: Source) -> Found | None:
+def _with_splits(name: DatasetName, source: PublishedFiles) -> Found | None:
     """ExtractGPT's files, wherever they lie in the source."""
     splits, files, differing = {}, {}, []
     for split, stem in _SPLITS.items():
@@ -121,10 +121,10 @@ def _with_splits(name: DatasetName, source: Source) -> Found | None:
     return Found(splits, files, note)
 
 
-def _without(name: DatasetName, source: Source, seed: int) -> Found | None:
+def _without(name: DatasetName, source: PublishedFiles, seed: int) -> Found | None:
     """The files of the data set's authors, who made no splits."""
     pattern, read = FORMATS[name]
-    contents = {file: source.read(file) for file in matching(source, pattern)}
+    contents = {file: source.read(file) for file in source.matching(pattern)}
     if not contents and (content := source.read(pattern)) is not None:
         contents = {pattern: content}
     if not contents:

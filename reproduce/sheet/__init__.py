@@ -1,4 +1,4 @@
-"""Which of two outputs is better, by people who do not know whose they are (figure 8 of the paper).
+"""Blind comparisons: people say which of two outputs is better (figure 8 of the paper).
 
 `write_sheet` makes a page and a CSV file of the same questions, and a key that says which run is
 on which side; `tally` reads answers back.
@@ -22,8 +22,7 @@ from schemax.evaluation.examples import Example, row_ids
 from schemax.evaluation.pairs import is_null
 from schemax.io.storage import writing
 from schemax.io.writers import escaped
-from schemax.report.page import asset, page_of
-from schemax.report.rows import to_json
+from schemax.pages import asset, page_of, to_json
 
 Answer = Literal["left", "tie", "right"]
 PAGE, SHEET, KEY = "index.html", "sheet.csv", "key.json"
@@ -33,7 +32,7 @@ Predictions = Sequence[Mapping[str, str | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class WinRecord:
     """A run's comparisons with others, or with one: wins, ties, losses."""
 
     wins: int = 0
@@ -54,7 +53,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class AnswerTally:
     """matrix: (run, other run) -> the record of the run. overall: of each run.
 
     answered, unanswered: questions; equal: comparisons that were not asked, since both outputs are
@@ -62,8 +61,8 @@ class Tally:
     None where no question has two.
     """
 
-    matrix: Mapping[tuple[str, str], Record]
-    overall: Mapping[str, Record]
+    matrix: Mapping[tuple[str, str], WinRecord]
+    overall: Mapping[str, WinRecord]
     answered: int
     unanswered: int
     equal: int
@@ -78,7 +77,7 @@ def write_sheet(
     limit: int | None = None,
     seed: int = 0,
 ) -> tuple[int, int]:
-    """Of each document two runs, drawn at random and put left and right at random.
+    """Writes a sheet: of each document two runs, drawn and put left and right at random.
 
     runs: name -> predictions, one mapping per example. limit: how many documents, drawn as well.
     Gives how many questions there are, and how many documents have two equal outputs.
@@ -105,8 +104,8 @@ def write_sheet(
             continue
         item = str(len(asked) + 1)
         example = examples[place]
-        text = example.text + (f"\n{example.description}" if example.description else "")
-        asked.append({"item": item, "category": example.category, "text": text, "rows": rows})
+        shown = {"category": example.category, "text": example.whole_text, "rows": rows}
+        asked.append({"item": item, **shown})
         key["asked"][item] = {"document": names[place], "left": left, "right": right}
     out.mkdir(parents=True, exist_ok=True)
     files = {PAGE: _page(asked), SHEET: _csv(asked), KEY: json.dumps(key, indent=1)}
@@ -116,7 +115,7 @@ def write_sheet(
     return len(asked), len(key["equal"])
 
 
-def tally(folder: Path, answers: Sequence[Path] = ()) -> Tally:
+def tally(folder: Path, answers: Sequence[Path] = ()) -> AnswerTally:
     """Answers to a folder's questions.
 
     answers: files of one annotator each, as the page writes them or the sheet filled in; none
@@ -140,12 +139,12 @@ def tally(folder: Path, answers: Sequence[Path] = ()) -> Tally:
             _count(counts, sides, answer)
     for one in key["equal"]:
         _count(counts, tuple(one["runs"]), "tie")
-    matrix = {pair: Record(**count) for pair, count in sorted(counts.items())}
+    matrix = {pair: WinRecord(**count) for pair, count in sorted(counts.items())}
     overall = {
         name: _total(record for (run, _), record in matrix.items() if run == name) for name in names
     }
     doubles = [a == b for found in given.values() for a, b in combinations(found, 2)]
-    return Tally(
+    return AnswerTally(
         matrix,
         overall,
         answered=sum(bool(found) for found in given.values()),
@@ -166,9 +165,9 @@ def _count(
     counts.setdefault((right, left), Counter())[second] += 1
 
 
-def _total(records: Iterable[Record]) -> Record:
+def _total(records: Iterable[WinRecord]) -> WinRecord:
     found = list(records)
-    return Record(
+    return WinRecord(
         sum(one.wins for one in found), sum(one.ties for one in found), sum(o.losses for o in found)
     )
 
@@ -209,5 +208,6 @@ def _csv(asked: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _page(asked: Sequence[Mapping[str, Any]]) -> str:
-    parts = (asset(name, __file__) for name in ("page.html", "page.css", "page.js"))
-    return page_of(*parts, title="Which output is better?", data=to_json(list(asked)))
+    body, style, script = (asset(__file__, f"page.{kind}") for kind in ("html", "css", "js"))
+    data = to_json(list(asked))
+    return page_of("Which output is better?", body, style=style, script=script, data=data)

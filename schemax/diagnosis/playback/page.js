@@ -1,1 +1,0 @@
-mountTrace(JSON.parse(document.getElementById("data").textContent));
