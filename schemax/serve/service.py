@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from schemax.attributes.made_classes import is_judged_whole
 from schemax.compiler import CompiledSchema
 from schemax.config import DecodingConfig
 from schemax.extractor import Extractor
@@ -69,8 +70,15 @@ class Service:
     async def _extractions(
         self, documents: Sequence[Any], schema: ClientSchema, options: dict[str, Any]
     ) -> Extractions:
-        """Begun in a thread, which costs more than a few short documents do."""
-        is_quick = len(documents) <= _FEW and sum(len(str(text)) for text in documents) <= _SHORT
+        """Begun in a thread, which costs more than a few short documents do.
+
+        Whole instances are judged by what a stranger wrote, which costs more than a thread.
+        """
+        is_quick = (
+            len(documents) <= _FEW
+            and sum(len(str(text)) for text in documents) <= _SHORT
+            and not is_judged_whole(schema.model)
+        )
         await self.compiled(schema, options)
         begin = partial(
             self.extractor.extractions, documents, schema.model, is_quick=is_quick, **options
