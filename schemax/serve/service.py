@@ -12,6 +12,7 @@ from typing import Any
 from schemax.attributes.made_classes import is_judged_whole
 from schemax.compiler import CompiledSchema
 from schemax.config import DecodingConfig
+from schemax.errors import SchemaxError
 from schemax.extractor import Extractor
 from schemax.pipeline import Extractions
 from schemax.results import Extraction
@@ -91,7 +92,11 @@ class Service:
         key = tuple(settings.values())
         if (found := schema.compiled.get(key)) is None:
             compile = partial(self.extractor.compile, schema.model, **settings)
-            found = await asyncio.to_thread(compile)
+            try:
+                found = await asyncio.to_thread(compile)
+            except SchemaxError:
+                self.schemas.forget(schema)
+                raise
             if len(schema.compiled) >= _MOST_SETTINGS:  # for strangers choose them
                 schema.compiled.clear()
             schema.compiled[key] = found
