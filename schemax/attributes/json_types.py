@@ -78,9 +78,9 @@ class Types(ABC):
         if not isinstance(node, Mapping):
             raise self._error(place, "says nothing about the value; give it a type")
         self._document.check(node, place)
-        for word in ("properties", "patternProperties"):
-            if not isinstance(node.get(word, {}), Mapping):
-                raise self._error(place, f"{word} must be an object of schemas")
+        for key in ("properties", "patternProperties"):
+            if not isinstance(node.get(key, {}), Mapping):
+                raise self._error(place, f"{key} must be an object of schemas")
         if node.get("nullable") is True:
             return union_of((self._type(without(node, "nullable"), place), None))
         if "$ref" in node:
