@@ -36,6 +36,10 @@ class ByteCache(Generic[V]):
             self._kept[key] = found
             return found[0]
 
+    def drop(self, key: Hashable) -> None:
+        with self._lock:
+            self.bytes -= self._kept.pop(key, (None, 0))[1]
+
     def put(self, key: Hashable, value: V, size: int) -> None:
         """size: bytes, about."""
         with self._lock:

@@ -485,3 +485,35 @@ def test_conditions_that_double_with_every_level_end() -> None:
     with within(20):
         found = build(model, attributes, slots, get_format("json"), index=0, document_id=None)
     assert "more than 200,000 steps" in found.errors[0].message
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ({"propertyNames": True, "additionalProperties": TEXT}, None),
+        ({"propertyNames": False, "additionalProperties": TEXT}, "allows no name"),
+        ({"patternProperties": [1]}, "patternProperties must be an object"),
+        ({"patternProperties": 1, "additionalProperties": TEXT}, "must be an object of schemas"),
+        ({"anyOf": [TEXT, thing(y=TEXT)], "properties": 1.5}, "properties must be an object"),
+    ],
+)
+def test_keywords_of_another_type_are_refused_in_words(node: Any, said: str | None) -> None:
+    if said is None:
+        assert declared(x={"type": "object", **node})(x={"a": "b"}).model_dump() == {
+            "x": {"a": "b"}
+        }
+    else:
+        refused(said, x={"type": "object", **node})
+
+
+def test_choices_of_all_fields_are_bounded_together() -> None:
+    names = {"enum": [f"v{number}" for number in range(1_000)]}
+
+    def document(fields: int) -> dict[str, Any]:
+        uses = {f"x{number}": {"$ref": "#/$defs/e"} for number in range(fields)}
+        return {**thing(**uses), "$defs": {"e": names}}
+
+    with within(10), pytest.raises(SchemaError, match="together are more than 50,000"):
+        AttrSchema.from_json_schema(document(51))
+    fields = compile_attributes(AttrSchema.from_json_schema(document(50)))
+    assert [len(one.choices) for one in fields] == [1_000] * 50

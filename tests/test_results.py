@@ -843,7 +843,10 @@ def test_rows() -> None:
         "id": "d7",
         "index": 7,
         "attributes": {"day": "2024-01-02", "price": None, "ratio": None, "tags": ["Small"]},
-        "errors": [{"field": "price", "message": told(item)["price"], "raw": ' "x"'}],
+        "errors": [
+            {"field": "ratio", "message": "is no finite number", "raw": ' "nan"'},
+            {"field": "price", "message": told(item)["price"], "raw": ' "x"'},
+        ],
     }
     assert item.to_row() == expected
     detailed = item.to_row(details=True)

@@ -263,3 +263,23 @@ def test_half_a_surrogate_pair_in_a_body_is_told(url: str) -> None:
     answer = httpx.post(f"{url}/v1/extract", content=body, headers=JSON)
     assert answer.status_code == 400
     assert "no JSON" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_a_surrogate_pair_that_is_echoed_is_an_escape(url: str, stream: bool) -> None:
+    tool = {"name": BAD, "parameters": SCHEMA}
+    chat = {
+        "messages": [{"role": "user", "content": "Nike"}],
+        "tools": [{"type": "function", "function": tool}],
+    }
+    said = {
+        "input": "Nike",
+        "instructions": BAD,
+        "text": {"format": {"type": "json_schema", "name": BAD, "schema": SCHEMA}},
+    }
+    call = {"input": BAD, "tools": [{"type": "function", **tool}]}
+    for path, body in (("chat/completions", chat), ("responses", said), ("responses", call)):
+        content = json.dumps(body | {"stream": stream})
+        answer = httpx.post(f"{url}/v1/{path}", content=content, headers=JSON, timeout=60)
+        assert answer.status_code == 200, answer.text
+        assert stream or r"a\ud800" in answer.text

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+from conftest import tiny_model
+from transformers import PreTrainedTokenizerFast
 
 pytest.importorskip("fastapi")
 
+from schemax import Extractor
+from schemax.errors import TemplateError
 from schemax.serve.errors import ApiError
 from schemax.serve.limits import Limits
 from schemax.serve.schemas import Schemas
+from schemax.serve.service import Service
 
 DOCUMENT = {
     "type": "object",
@@ -62,3 +68,37 @@ def test_a_declaration_is_kept_for_a_client_that_has_left(monkeypatch: pytest.Mo
 
     asyncio.run(asyncio.wait_for(ask(), 60))
     assert len(texts) == 1
+
+
+def test_choices_count_in_what_is_kept() -> None:
+    names = {"enum": [f"v{number}" for number in range(200)]}
+    fields = {f"x{number}": {"$ref": "#/$defs/e"} for number in range(100)}
+
+    async def ask() -> None:
+        schemas = Schemas(Limits(cache_bytes=30_000_000))
+        for number in range(3):
+            document = {"type": "object", "title": f"T{number}", "properties": fields}
+            await schemas.of({**document, "$defs": {"e": names}}, "schema")
+        assert len(schemas._kept) == 1
+        assert 20_000_000 < schemas._kept.bytes < 30_000_000
+
+    asyncio.run(ask())
+
+
+def test_what_cannot_be_asked_for_is_not_kept(codec: Any, backend: Any) -> None:
+    fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
+    extractor = Extractor(tiny_model("qwen3", codec.vocab_size), fast)
+    document = {
+        "type": "object",
+        "properties": {"a": {"type": "string", "description": "x" * 2_000}},
+    }
+
+    async def ask() -> None:
+        service = Service(extractor, "tiny", Limits())
+        found = await service.schemas.of(document, "schema")
+        assert len(service.schemas._kept) == 1
+        with pytest.raises(TemplateError):
+            await service.compiled(found, {"template": "{{ 'x' * 2_000_000 }}"})
+        assert (len(service.schemas._kept), service.schemas._kept.bytes) == (0, 0)
+
+    asyncio.run(ask())

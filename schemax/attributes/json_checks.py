@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, RootModel
 
 from schemax.attributes.json_document import DATA, MOST_PARTS, Node, SchemaDocument
-from schemax.attributes.json_effort import Effort, TooMuch, bounded
+from schemax.attributes.json_effort import Effort, TooMuch, bounded, check_standard
 from schemax.messages import clipped
 
 _BEYOND = frozenset(
@@ -49,12 +49,14 @@ class Checks:
 
         kind = validator_for(document.root, default=_newest())
         try:
-            kind.check_schema(document.root)
+            check_standard(kind, document.root)
         except Broken as error:
             place = tuple(str(part) for part in error.absolute_path)
             raise document.error((), clipped(f"{'/'.join(place)}: {error.message}")) from error
         except RecursionError:
             raise document.error((), "the document is nested too deeply; flatten it") from None
+        except TooMuch as reason:
+            raise document.error((), f"{reason}; shorten it") from None
         self.says_more = _says_more(document.root, True)
         if self.says_more:
             _check_unevaluated(document)

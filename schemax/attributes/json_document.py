@@ -231,7 +231,7 @@ def is_mapping(node: Node) -> bool:
     """Whether a node describes an object whose keys are not known, but the type of its values."""
     extra = node.get("additionalProperties")
     values = [extra] if isinstance(extra, Mapping) and extra else []
-    values += node.get("patternProperties") or ()
+    values += patterns if isinstance(patterns := node.get("patternProperties"), Mapping) else ()
     return is_object(node) and not node.get("properties") and len(values) == 1
 
 

@@ -15,14 +15,20 @@ from fractions import Fraction
 from typing import Any
 
 from schemax.attributes.json_document import MOST_PARTS
+from schemax.attributes.json_equality import Comparisons
 from schemax.attributes.patterns import pattern_of
 from schemax.messages import clipped
 
-# Schemas that one instance is held against, references behind references, and seconds that all
-# searches in an instance may take.
+# Schemas that one instance is held against and values that it is compared with, references behind
+# references, seconds that all searches in an instance may take, and that judging takes of a thread.
 _MOST_STEPS = 200_000
 _DEEPEST = 32
-_MOST_SECONDS = 1.0
+_MOST_SEARCHING = 1.0
+_MOST_SECONDS = 2.0
+# Of a thread, for what the standard says of a document itself.
+_MOST_CHECKING = 10.0
+# Keywords of a schema, and names that one keyword lists, that cost as much as a step.
+_SIZE_OF_STEP = 16
 
 _REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 
@@ -32,17 +38,35 @@ class TooMuch(Exception):
 
 
 class Effort(threading.local):
-    """What one thread has spent on the instance that it judges."""
+    """What one thread has spent on the instance that it judges, and how much it may."""
+
+    def __init__(
+        self,
+        steps: float = _MOST_STEPS,
+        references: float = MOST_PARTS,
+        deepest: float = _DEEPEST,
+        seconds: float = _MOST_SECONDS,
+    ) -> None:
+        self._most_steps, self._most_references = steps, references
+        self._deepest, self._most_seconds = deepest, seconds
+        self.begin()
 
     def begin(self) -> None:
         self._steps = self._references = self._depth = 0
-        self._seconds = 0.0
+        self._searching = 0.0
+        self._until = time.thread_time() + self._most_seconds
 
-    def step(self) -> None:
-        """Counts a schema that is entered."""
-        self._steps += 1
-        if self._steps > _MOST_STEPS:
-            raise TooMuch(f"the document's conditions take more than {_MOST_STEPS:,} steps")
+    def step(self, count: int = 1) -> None:
+        """Counts schemas that are entered and values that are compared."""
+        self._steps += count
+        if self._steps > self._most_steps:
+            raise TooMuch(f"the document's conditions take more than {self._most_steps:,} steps")
+        if time.thread_time() > self._until:
+            raise TooMuch(f"it takes more than {self._most_seconds:g} seconds to judge")
+
+    def entering(self, said: Any) -> None:
+        """Counts a schema, or what a keyword says, by how much it holds."""
+        self.step(1 + len(said) // _SIZE_OF_STEP if isinstance(said, (list, dict)) else 1)
 
     def following(self, follow: Any) -> Any:
         """The keyword of a reference, in bounded time.
@@ -52,7 +76,7 @@ class Effort(threading.local):
 
         def counted(*arguments: Any) -> Iterator[Any]:
             self._references += 1
-            if self._references > MOST_PARTS or self._depth == _DEEPEST:
+            if self._references > self._most_references or self._depth == self._deepest:
                 raise TooMuch("the document's conditions refer to themselves too often")
             self._depth += 1
             try:
@@ -70,9 +94,9 @@ class Effort(threading.local):
         except ValueError as error:  # of a pattern that no engine takes, or that takes too long
             raise ValueError(f"its pattern cannot be used: {clipped(str(error))}") from None
         finally:
-            self._seconds += time.perf_counter() - began
-            if self._seconds > _MOST_SECONDS:
-                raise TooMuch(f"searching for patterns took more than {_MOST_SECONDS:g} second")
+            self._searching += time.perf_counter() - began
+            if self._searching > _MOST_SEARCHING:
+                raise TooMuch(f"searching for patterns took more than {_MOST_SEARCHING:g} second")
 
 
 def bounded(kind: Any, effort: Effort) -> Any:
@@ -80,34 +104,55 @@ def bounded(kind: Any, effort: Effort) -> Any:
     import attrs
     from jsonschema.validators import extend
 
-    patterns = _Patterns(effort)
+    patterns, comparisons = _Patterns(effort), Comparisons(effort.step)
     words: dict[str, Callable[..., Iterator[Any]]] = {
         **kind.VALIDATORS,
         "pattern": patterns.pattern,
         "patternProperties": patterns.pattern_properties,
         "additionalProperties": patterns.additional_properties,
         "multipleOf": _multiple_of,
+        "enum": comparisons.enum,
+        "const": comparisons.const,
+        "uniqueItems": comparisons.unique_items,
     }
+    words = {word: judge for word, judge in words.items() if word in kind.VALIDATORS}
     for word in words.keys() & _REFERENCES:
         words[word] = effort.following(words[word])
-    made = extend(kind, {word: _nullable(judge) for word, judge in words.items()})
+    made = extend(kind, {word: _counted(judge, effort) for word, judge in words.items()})
 
     def evolve(self: Any, **changes: Any) -> Any:
         # Not as jsonschema's own, which has a part with a `$schema` judged by a class without
         # bounds.
-        effort.step()
+        effort.entering(changes.get("schema"))
         return attrs.evolve(self, **changes)
 
     made.evolve = evolve
     return made
 
 
-def _nullable(judge: Any) -> Any:
-    """A keyword that says nothing of null where the schema is OpenAPI's `nullable`."""
+def check_standard(kind: Any, root: Any) -> None:
+    """Raises jsonschema's SchemaError for what a draft of the standard does not allow, and TooMuch.
+
+    `check_schema` of jsonschema compares each item of a list with each.
+    """
+    from jsonschema import SchemaError
+    from jsonschema.validators import validator_for
+
+    effort = Effort(math.inf, math.inf, math.inf, _MOST_CHECKING)
+    judge = bounded(validator_for(kind.META_SCHEMA, default=kind), effort)
+    for error in judge(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER).iter_errors(root):
+        raise SchemaError.create_from(error)
+
+
+def _counted(judge: Callable[..., Any], effort: Effort) -> Callable[..., Iterator[Any]]:
+    """A keyword whose work counts. Nothing is said of null where the schema is `nullable`."""
 
     def judged(validator: Any, said: Any, instance: Any, node: Any) -> Iterator[Any]:
+        effort.entering(() if said is node.get("enum") else said)
         if instance is not None or node.get("nullable") is not True:
-            yield from judge(validator, said, instance, node) or ()
+            for error in judge(validator, said, instance, node) or ():
+                effort.step()
+                yield error
 
     return judged
 

@@ -30,7 +30,7 @@ from schemax.attributes.json_values import (
     LENGTHS,
     NUMERIC,
     SIZES,
-    choices_type,
+    Choices,
     constrained,
     is_decimal,
     text_type,
@@ -49,6 +49,7 @@ class Types(ABC):
 
     def __init__(self, document: SchemaDocument, nested_base: type[BaseModel]) -> None:
         self._document, self._nested_base = document, nested_base
+        self._choices = Choices(document)
         self.classes: list[type[BaseModel]] = []
         self._models: dict[str, type[BaseModel]] = {}
         # References that are being followed, and those to classes that are not made yet.
@@ -77,6 +78,9 @@ class Types(ABC):
         if not isinstance(node, Mapping):
             raise self._error(place, "says nothing about the value; give it a type")
         self._document.check(node, place)
+        for key in ("properties", "patternProperties"):
+            if not isinstance(node.get(key, {}), Mapping):
+                raise self._error(place, f"{key} must be an object of schemas")
         if node.get("nullable") is True:
             return union_of((self._type(without(node, "nullable"), place), None))
         if "$ref" in node:
@@ -84,9 +88,9 @@ class Types(ABC):
         if "allOf" in node:
             return self._type(self._flat(node, place), place)
         if "const" in node:
-            return choices_type(self._document, [node["const"]], place)
+            return self._choices.of_constant(node["const"], place)
         if "enum" in node:
-            return choices_type(self._document, node["enum"], place)
+            return self._choices.of_enum(node["enum"], place)
         if word := self._union_word(node, place):
             return self._alternatives(node, node[word], place)
         return self._plain_type(node, place)
@@ -165,7 +169,10 @@ class Types(ABC):
         )
 
     def _mapping(self, node: Node, place: Place) -> Any:
-        names = dict(node.get("propertyNames") or {})
+        said = node.get("propertyNames", {})
+        if said is False:
+            raise self._error(place, "propertyNames allows no name at all; leave it out")
+        names = dict(said) if isinstance(said, Mapping) else {}
         values = node.get("additionalProperties")
         for pattern, child in (node.get("patternProperties") or {}).items():
             names["pattern"], values = pattern, child

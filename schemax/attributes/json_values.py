@@ -24,6 +24,8 @@ NUMERIC = {
 _TEXTUAL = {"minLength": "min_length", "maxLength": "max_length", "pattern": "pattern"}
 LENGTHS = {"minItems": "min_length", "maxItems": "max_length"}
 SIZES = {"minProperties": "min_length", "maxProperties": "max_length"}
+# Each use of an enum takes memory for all of them: in validation, in prompts and in grammars.
+_MOST_TOGETHER = 50_000
 CONSTRAINTS = (*NUMERIC, *_TEXTUAL, *LENGTHS, "uniqueItems", "format", "items")
 
 
@@ -70,18 +72,42 @@ def constrained(
     return made
 
 
-def choices_type(document: SchemaDocument, values: Any, place: Place) -> Any:
-    if not isinstance(values, list) or not values:
-        raise document.error(place, "enum must be a list of values")
-    if len(values) > MOST_CHOICES:
-        raise document.error(
-            place, f"has {len(values):,} choices; at most {MOST_CHOICES:,} are supported"
-        )
-    for value in values:
-        if not isinstance(value, (str, int, float, type(None))):
-            raise document.error(place, f"choice {value!r} is neither text nor a number")
-    literal: Any = Literal
-    return None if values == [None] else literal[tuple(values)]
+class Choices:
+    """Types of the enums and constants of a document: one an enum, whatever refers to it.
+
+    Raises SchemaError where they are no texts or numbers, or too many, each use counted.
+    """
+
+    def __init__(self, document: SchemaDocument) -> None:
+        self._document = document
+        self._made: dict[int, Any] = {}  # by identity, of lists that the document holds
+        self._count = 0
+
+    def of_enum(self, values: Any, place: Place) -> Any:
+        if not isinstance(values, list) or not values:
+            raise self._document.error(place, "enum must be a list of values")
+        made = self._made.get(id(values))
+        if made is None and values != [None]:
+            made = self._made[id(values)] = self._of(values, place)
+        self._count += len(values)
+        if self._count > _MOST_TOGETHER:
+            reason = f"all choices of the document together are more than {_MOST_TOGETHER:,}"
+            raise self._document.error(place, f"{reason}; declare some as texts")
+        return made
+
+    def of_constant(self, value: Any, place: Place) -> Any:
+        return None if value is None else self._of([value], place)
+
+    def _of(self, values: list[Any], place: Place) -> Any:
+        if len(values) > MOST_CHOICES:
+            raise self._document.error(
+                place, f"has {len(values):,} choices; at most {MOST_CHOICES:,} are supported"
+            )
+        for value in values:
+            if not isinstance(value, (str, int, float, type(None))):
+                raise self._document.error(place, f"choice {value!r} is neither text nor a number")
+        literal: Any = Literal
+        return literal[tuple(values)]
 
 
 def default_of(document: SchemaDocument, annotation: Any, default: Any, place: Place) -> Any:

@@ -29,10 +29,13 @@ _MONEY = "|".join(re.escape(sign) for sign in sorted(CURRENCIES, key=len, revers
 _MONEY_BEFORE = re.compile(rf"(?:^|(?<![^\W\d_]))({_MONEY})\s?$", re.IGNORECASE)
 _MONEY_BEHIND = re.compile(rf"(?:,[-–])?\s?({_MONEY})(?![^\W\d_])", re.IGNORECASE)
 _MONEY_SIGNS = "$€£¥₹₽₺₩₪"
+_OF_SEVERAL = frozenset("$¥")
 
 _LONGEST_MONEY = 8
 _SPACES = "\u00a0\u2009\u202f"
 _CODES = tuple(dict.fromkeys(CURRENCIES.values()))
+_COUNTRIES = {"US": "USD", "AU": "AUD", "CA": "CAD", "NZ": "NZD", "HK": "HKD", "MX": "MXN"}
+_CODE_BEFORE = re.compile(rf"(?<![^\W\d_])({'|'.join((*_CODES, *_COUNTRIES))})\s?$")
 _AFTER_CODE = "".join(f"|(?<={code})" for code in _CODES)
 _BEFORE_SIGN = rf"(?:(?<![^\s(\[:=~≈<>≤≥\"'“„;|{_MONEY_SIGNS}]){_AFTER_CODE})"
 # A minus before money: "-$5", "− € 5".
@@ -42,9 +45,9 @@ _MINUS_BEFORE = re.compile(
 )
 # Of what goes on behind it, a run of digits is a part: of a time, a power, a fraction, a code.
 _CODE = r"[^\W\d_]++(?!(?<=[mtn])[23](?!\w))\d"
-_ENDS = rf"(?![⁰¹²³⁴-⁹¼-¾⅐-⅞]|:\d|\s?[/⁄]\s?\d|{_CODE})"
+_ENDS = rf"(?![⁰¹²³⁴-⁹¼-¾⅐-⅞]|:\d|\s?[/⁄]\s?\d|\s?\^|\s?\*\*|{_CODE})"
 _AMOUNT = re.compile(
-    rf"""(?:(?<![^\W\d_]){_AFTER_CODE})(?<!\d)(?<!\d[.,/⁄:^])(?<!\d\s[/⁄])(?<!\d[/⁄]\s)(?<!\d\s[/⁄]\s)
+    rf"""(?:(?<![^\W\d_]){_AFTER_CODE})(?<!\d)(?<!\d[.,/⁄:^])(?<!\d\*\*)(?<!\d\s[/⁄])(?<!\d[/⁄]\s)(?<!\d\s[/⁄]\s)
     (?P<sign>{_BEFORE_SIGN}(?:[-+]|−\s?))?
     (?:(?:(?P<units>\d+)(?P<gap>[\s-]))?(?P<top>\d++)\s?[/⁄]\s?(?P<bottom>\d++){_ENDS}
       |(?P<above>\d*)\s?(?P<vulgar>[¼-¾⅐-⅞])
@@ -129,7 +132,15 @@ def is_ordinal(text: str, end: int) -> bool:
 
 def currency_beside(text: str, start: int, end: int) -> str | None:
     """The code of the money that `text[start:end]` is an amount of."""
-    found = _MONEY_BEFORE.search(text, max(0, start - 4), start) or _MONEY_BEHIND.match(text, end)
+    before = _MONEY_BEFORE.search(text, max(0, start - 4), start)
+    behind = _MONEY_BEHIND.match(text, end)
+    if before and before[1] in _OF_SEVERAL:
+        # "$5 CAD", "CAD $5": the code says whose dollars these are.
+        front = _CODE_BEFORE.search(text, max(0, before.start() - 5), before.start())
+        behind = behind or front
+        if behind and (code := _COUNTRIES.get(behind[1], behind[1].upper())) in _CODES:
+            return code
+    found = before or behind
     return CURRENCIES[found[1].upper()] if found else None
 
 

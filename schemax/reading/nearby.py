@@ -9,11 +9,14 @@ from functools import lru_cache
 from itertools import islice
 
 from schemax.reading import Reading, noted, units
-from schemax.reading.amounts import Amount
+from schemax.reading.amounts import Amount, amounts_in, plain
 from schemax.reading.numbers import read_number
 from schemax.reading.units import unit_beside
 
-_BARE = re.compile(r"[-−]?\d+(?:[.,]\d+)?")
+_BARE = re.compile(r"[-+−]?\d+(?:[.,]\d*)?(?:[eE][-+]?\d{1,2})?")
+# A minus in front of a place, and what fractions are written with.
+_MINUS = re.compile(r"(?:^|[\s(\[:=~<>])[-−–]\s?$")
+_FRACTION = re.compile(r"[¼-¾⅐-⅞]|\d\s?[/⁄]\s?\d")
 _NUMBER = re.compile(r"\s*\d")
 # Of one number in one document.
 _MOST_PLACES = 100
@@ -30,6 +33,7 @@ def read_nearby(text: str, documents: tuple[str, ...], whole: bool, unit: str) -
     """
     if not _BARE.fullmatch(text):
         return None
+    text = _plain(text)
     stated = list(islice(_stated(text, documents, unit), _MOST_PLACES))
     if not stated or "" in stated:
         return None
@@ -57,20 +61,46 @@ def places_of(text: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w.,/'’]){digits}{behind}(?![.,/'’]?\d)")
 
 
+def _plain(text: str) -> str:
+    """In digits with at most a point: "+100", "100." and "1e2" are 100."""
+    value = Decimal(text.replace("−", "-").replace(",", "."))
+    digits = re.sub(r"[eE].*", "", text.lstrip("+-−"))
+    is_plain = "e" not in text.lower() and digits[-1] not in ".,"
+    return text.lstrip("+") if is_plain else plain(value)
+
+
 def _stated(text: str, documents: Iterable[str], unit: str) -> Iterator[str]:
-    """The number with its unit, once a place; "" where that is the field's, or there is none."""
-    number = places_of(text)
+    """The number with its unit, once a place; "" where that is the field's, or there is none.
+
+    Raises ValueError where the number stands with a minus that the text has not.
+    """
     shown = re.sub(r"[.,]0+$", "", text)
+    negative = None
     for document in documents:
-        for match in number.finditer(document):
-            start, end = match.span()
+        for start, end in _places(text, document):
             amount = Amount(Decimal(0), start, end, 0)
             found = unit_beside(document, amount, unit)
             # Not "5 ft 11 in", and not "3 in 1".
             is_other = found is not None and not _NUMBER.match(document, found[1])
             if found is None or not is_other or found[0] == units.unit_named(unit):
                 yield ""
+            elif text[0] not in "-−" and _MINUS.search(document, 0, start):
+                negative = document[start : found[1]]
             elif found[1] == end:  # money, whose sign may stand in front
                 yield f"{shown} {found[0]}"
             else:
                 yield shown + document[end : found[1]]
+                negative = None
+    if negative is not None:
+        raise ValueError(f"the documents state -{negative}, and the value has no minus")
+
+
+def _places(text: str, document: str) -> Iterator[tuple[int, int]]:
+    """Where a number stands in a document, also as a fraction."""
+    for match in places_of(text).finditer(document):
+        yield match.span()
+    if _FRACTION.search(document):
+        value = abs(Decimal(text.replace("−", "-").replace(",", ".")))
+        for amount in amounts_in(document, whole=False):
+            if amount.reason == "fraction" and abs(amount.value) == value:
+                yield amount.start, amount.end

@@ -16,10 +16,17 @@ _Placed = Sequence[tuple[tuple[int, int], str]]
 _WORD = re.compile(r"[^\W\d_]+")
 _GAP = re.compile(r"[\s,‐-―-]+")
 _MOST_WORDS = 64
+# Shorter ones are other words as well.
+_SHORTEST = 3
 _FOREIGN = re.compile(
     r"hundr|tus(?:en|ind)|tysi|tisic|ezer|mil+i?j?[oa]|miljard|milliar|bil+i|tril|"
     r"(?:sto|sute?|suta|mie|mii|mil|cents|zece|zeci|tuhat|tuhatta|sata|sataa|syv|fem|sju|ett|en|"
-    r"og|och|si|u|cinc|sis|vuit|nou|ting|i)$"
+    r"og|och|si|u|cinc|sis|vuit|nou|ting|i)$|"
+    # Catalan, Polish, Esperanto, Welsh
+    r"(?:(?:dot|tret|cator|quin|set)ze|disset|divuit|dinou|vint|(?:quar|cinqu|seix|set|vuit|nor)anta|"
+    r"przecinek|dwa|trzy|cztery|piec|szesc|siedem|osiem|dziewiec|\w+(?:nascie|dziesci|dziesiat)|"
+    r"unu|tri|kvar|kvin|ses|nau|dek|\w*(?:du|tri|kvar|kvin|ses|sep|ok|nau)dek|komo|"
+    r"ar|ac|pwynt|\w*ugain|d?deg|bymtheg)$"
 )
 _ORDINAL = re.compile(r".*(?:first|second|third|th|ieth|ieme|iemes|eme)")
 
@@ -159,6 +166,8 @@ def _check_neighbours(
         if not 0 <= place < len(words) or not _joined(text, words, seam):
             continue
         word = words[place][1]
+        if word not in language.joins and _is_of_another(word, language):
+            raise ValueError
         if _FOREIGN.match(word) and word not in (*language.minus, *language.joins):
             raise ValueError
         if place == last and word in language.joins and last + 1 < len(words):
@@ -167,3 +176,10 @@ def _check_neighbours(
             raise ValueError
         if "-" in text[words[seam][0][1] : words[seam + 1][0][0]] and not language.hyphens:
             raise ValueError
+
+
+def _is_of_another(word: str, language: NumberLanguage) -> bool:
+    """Whether a word is a number in another language: "fifty", before a French "cents"."""
+    if len(word) <= _SHORTEST or language.has(word):
+        return False
+    return any(word not in one.joins and one.has(word) for one in number_languages())

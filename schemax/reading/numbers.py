@@ -11,7 +11,14 @@ from itertools import pairwise
 from typing import Any
 
 from schemax.reading import Reading, noted, units
-from schemax.reading.amounts import CURRENCIES, Amount, amounts_in, is_ordinal, plain
+from schemax.reading.amounts import (
+    CURRENCIES,
+    Amount,
+    amounts_in,
+    currency_beside,
+    is_ordinal,
+    plain,
+)
 from schemax.reading.number_words import in_digits
 
 _LITERAL = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
@@ -22,7 +29,7 @@ _TO = re.compile(
 )
 _AND = re.compile(rf"\s*{_UNIT}\s*(?:and|und|et|y|e)\s*{_SIGN}\s*", re.IGNORECASE)
 _BETWEEN = re.compile(r"\b(?:between|zwischen|entre)\b[^\d]*$", re.IGNORECASE)
-_TIMES = re.compile(rf"\s*{_UNIT}\s*[x×*]\s*", re.IGNORECASE)
+_TIMES = re.compile(rf"\s*{_UNIT}\s*[^\W\d_]?\s*[x×*]\s*", re.IGNORECASE)
 _DEGREES = r"(?:°|º|degrees?|grad|degrés?|grados|graus|gradi|graden)?\s*[cfk]?"
 _BELOW = re.compile(
     rf"\s*{_DEGREES}\s+(?:below zero|unter null|sous zéro|bajo cero|abaixo de zero|sotto zero)\b",
@@ -43,7 +50,16 @@ _HALF = re.compile(
     r"(?:(half|demie?|medi[oa]|mei[oa]|mezz[oa]|halbe?s?|halve)\b|(quarter\b)|(?=\d\s?[/⁄]\s?\d|[¼-¾⅐-⅞]))",
     re.IGNORECASE,
 )
-_BULLET = re.compile(r"\s*[-‐–—]\s+(?=\D{0,3}\d)")
+_BULLET = re.compile(r"\s*[-‐–—−]\s+(?=\D{0,3}\d)")
+# A dash that touches the number, and what accounts for losses.
+_DASH = re.compile(r"(?:^|[\s(\[:=~<>])[‐–—](?:[^\W\d_]{0,3}[$€£¥₹]\s?)?$|−\s{2,}$")
+_LOSS = re.compile(r"[-−](?=\s*(?:$|[)\];,]))")
+_IN_LOSS = re.compile(r"\s*\([^\d(]*[\d.,'’ ]+[^\d)]*\)\s*")
+# A price of several, "2/$5" and "2 for $5".
+_PRICE_OF = re.compile(r"\d\s?(?:/|for|für|pour|por|per)\s?(?:[$€£¥₹]|[A-Z]{3})\s?$")
+_FACTOR_LETTER = re.compile(r"(?:MM|[MB])(?![^\W_])")
+_PART_BEHIND = re.compile(r"(?<=\d['’′])\s?[-‐–]\s?(?=\d+(?:[.,]\d+)?\s?(?:$|''|[\"”″]|in\b))")
+_CENTS_IN_WORDS = re.compile(r"(?<=[^\W\d_])\s+cents?\.?\s*$", re.IGNORECASE)
 _HOURS = r"h|hrs?|hours?|std|stunden?|heures?|horas?|ore|uur"
 _CLOCK = re.compile(
     rf"(?<![\w:.,])(\d{{1,3}}):([0-5]\d)(?::([0-5]\d))?\s*({_HOURS}|min|minutes?|minuten|minutos)\b\.?",
@@ -53,6 +69,7 @@ _RUN_TOGETHER = re.compile(
     r"(?<=\d)\s?(h|hrs?|min|ft|feet|lbs?|st|kg)(?=\d{1,3}(?:[.,]\d+)?(?!\d)\s?(?:m|min|mn|s|sec|in|oz|lbs?|g|['\"”″]|$|[\s,;)]))",
     re.IGNORECASE,
 )
+_MINUTES_TOGETHER = re.compile(r"(?<=\d)\s?m(?=\d{1,2}\s?s)", re.IGNORECASE)
 _MINUTES = re.compile(r"(?<=\d)\s?m(?![^\W_])", re.IGNORECASE)
 _SMALLER = {
     "foot": "inch",
@@ -104,13 +121,17 @@ def read_number(text: str, whole: bool, unit: str | None) -> Reading:
 
 def _spelt_usually(text: str, unit: str | None) -> str:
     """With signs, powers, halves and times in the one spelling that amounts are looked for in."""
-    text = _INVISIBLE.sub("", text)
+    text = _PART_BEHIND.sub(" ", _INVISIBLE.sub("", text))
     text = _MINUS.sub("-", text)
+    if unit is not None and units.is_money(unit):
+        text = _CENTS_IN_WORDS.sub(" ¢", text)  # no French hundred
     text = _POWER.sub(lambda f: "e" + _signed((f[1] or f[2]).translate(_RAISED)), text)
     text = _HALF.sub(lambda f: " 1/2" if f[1] else " 1/4" if f[2] else " ", text)
     if unit is not None and units.converts(units.unit_named("hour"), unit):
         text = _RUN_TOGETHER.sub(r" \1 ", _CLOCK.sub(_in_parts, text))
-        return _MINUTES.sub(" min", text)
+        return _MINUTES.sub(" min", _MINUTES_TOGETHER.sub(" min ", text))
+    if unit is not None and units.is_power(unit):
+        return text  # "50 ft2"
     return _RUN_TOGETHER.sub(r" \1 ", text)
 
 
@@ -135,7 +156,17 @@ def _check_understood(text: str, amounts: Sequence[Amount], unit: str | None) ->
     """Raises ValueError for a number beside which something stands that may change it."""
     if (found := _BULLET.match(text)) and found.end() >= amounts[0].start - 3:
         raise ValueError("begins with a hyphen, which may be a minus")
+    if amounts[0].value > 0 and _DASH.search(text, 0, amounts[0].start):
+        raise ValueError("begins with a dash, which may be a minus")
+    if _IN_LOSS.fullmatch(text) and currency_beside(text, amounts[0].start, amounts[0].end):
+        raise ValueError("stands in brackets, which may be a minus")
     for amount in amounts:
+        if _LOSS.match(text, amount.end) and len(amounts) == 1:
+            raise ValueError("ends with a hyphen, which may be a minus")
+        if _PRICE_OF.search(text, 0, amount.start):
+            raise ValueError("is the price of several")
+        if unit is None and (letter := _FACTOR_LETTER.match(text, amount.end)):
+            raise ValueError(f'"{letter[0]}" may be a factor')
         word = _WORD.match(text, amount.end)
         if word is None:
             continue
@@ -144,7 +175,8 @@ def _check_understood(text: str, amounts: Sequence[Amount], unit: str | None) ->
             raise ValueError('"mil" may be a thousand, or the thousandth of an inch')
         if _SCALE.match(name) and units.unit_named(name) is None:
             raise ValueError(f'"{word[1]}" may be a factor, in a language that is not read')
-        if " " in word[0] and name != "mil" and _is_number_word(name):
+        is_money = unit is not None and units.is_money(unit) and name in _CENTS
+        if " " in word[0] and name != "mil" and not is_money and _is_number_word(name):
             raise ValueError(f'"{word[1]}" goes on with the number in words')
 
 
@@ -161,6 +193,7 @@ def _is_number_word(word: str) -> bool:
         return word not in _ARTICLES
 
 
+_CENTS = frozenset({"cent", "cents"})
 _ARTICLES = frozenset(
     {"a", "an", "en", "e", "y", "et", "und", "um", "un", "una", "uma", "uno", "ein", "eine", "een"}
     | {"one", "half", "once", "single", "double"}
@@ -207,7 +240,9 @@ def _in_unit(text: str, amounts: Sequence[Amount], unit: str) -> tuple[Amount, D
             other = next(found for found in stated.values() if found)
             raise ValueError(f"{other[0]} does not convert to {unit}")
         amount, reason = _one_of(text, bare)
-        return amount, amount.value, reason
+        words = [units.unread_beside(text, one, unit) for one in bare]
+        unread = [f'"{word}" is not read' for word in words if word]
+        return amount, amount.value, "; ".join(filter(None, [reason, *unread])) or None
     if parts := _compound(text, fitting):
         total = Decimal(sum(units.converted(part, fitting[part][0], unit) for part in parts))
         return parts[0], total, f"sum of {len(parts)} parts in {unit}"

@@ -9,9 +9,11 @@ from functools import lru_cache
 from typing import Any
 
 from schemax.reading.amounts import CURRENCIES, Amount, currency_beside, is_ordinal
+from schemax.reading.unit_words import ANY_CASE, AREA, CASED, RAISED, VOLUME, kind_of, meant_by
 
 # What pint takes for something else, or does not know; in lower case.
 _SPELLINGS = {
+    **ANY_CASE,
     **dict.fromkeys(('"', "”", "″", "''", "zoll", "pouce", "pouces", "polegadas"), "inch"),
     **dict.fromkeys(("pulgada", "pulgadas", "polegada"), "inch"),
     **dict.fromkeys(("'", "’", "′", "fuß", "pied", "pieds"), "foot"),
@@ -48,6 +50,7 @@ _SPELLINGS = {
     **dict.fromkeys(("ano", "anos"), "year"),
     **dict.fromkeys(("minuten", "minuto", "minutos"), "minute"),
     **dict.fromkeys(("prozent", "percentage", "por ciento", "por cento", "pour cent"), "percent"),
+    "per cent": "percent",
     **dict.fromkeys(
         ("ct", "count", "pack", "packs", "pcs", "pc", "pk", "stück", "pièces"), "piece"
     ),
@@ -58,7 +61,7 @@ _DEFINITIONS = (
     "frame = [frame]",
     *(f"{code} = [money_{code}]" for code in sorted(set(CURRENCIES.values()))),
 )
-_LETTERS = r"""(?:[^\W\d_]|[%°"'’″′”²³/._])+"""
+_LETTERS = r"""(?:[^\W\d_]|[%°¢#"'’″′”²³/._])+"""
 _WORD = rf"{_LETTERS}(?:(?<=[^\W\d_])[23])?"
 # No more than that reaches pint, which would compute 9**9**9.
 _NAME = re.compile(
@@ -107,6 +110,26 @@ _USUAL = frozenset(
 _ONE_LETTER = frozenset("glmvwhs\"'’″′”%$€£¥₹°")
 _WORDS_TOO = frozenset({"in", "in."})
 _GOES_ON = re.compile(r"\s+[^\W\d_]")
+_WORD_BEFORE = re.compile(r"(?<![^\W\d_])([^\W\d_]{2,5})\.?\s?$")
+_UNREAD = re.compile(r"[\s\u00a0]?[-‐–]?((?:[^\W\d_]|[¢#‰°\u20a0-\u20cf؋฿៛])+[²³]?)")
+_CODE_BEFORE = re.compile(r"((?<![^\W_])[A-Z]{3}|[A-Z]{0,3}[\u20a0-\u20cf؋฿៛])\.?\s?$")
+_WORDS_BEHIND = re.compile(r"(?:\s?[^\W\d_]+\.?){1,4}")
+# Words of so few letters may be units that nobody has listed here, but for these.
+_FEW_LETTERS = 3
+_NO_UNITS = frozenset(
+    {"a", "an", "the", "and", "or", "of", "in", "on", "at", "to", "by", "for", "per", "new", "old"}
+    | {"with", "x", "tv", "led", "hd", "uhd", "lcd", "all", "out", "max", "up", "is", "are"}
+    | {"und", "oder", "von", "bei", "mit", "pro", "neu", "et", "ou", "de", "du", "par", "y", "o"}
+    | {"e", "da", "do", "di", "per", "con", "com", "la", "le", "el", "il", "der", "die", "das"}
+    | {"big", "top", "set", "box", "bag", "can", "jar", "pro", "off", "vs", "up", "was", "now"}
+)
+# pint reads these prefixes before all units, metric or not.
+_SELDOM = re.compile(
+    r"(?:atto|femto|pico|peta|exa|zepto|yocto|zetta|yotta|ronto|quecto|ronna|quetta)"
+    r"(?:meter|gram|second|liter|hour|day|year|foot|inch|pound|ounce|metric_ton)|"
+    r"(?:milli|centi|micro|nano|deca|hecto)(?:metric_ton|hour|day|year|foot|inch|pound|ounce|ton)|"
+    r"centiunified_atomic_mass_unit"
+)
 
 
 @lru_cache(maxsize=1)
@@ -124,17 +147,35 @@ def _registry() -> Any:
 def unit_named(name: str) -> Any | None:
     """pint's unit of that name; None for an unknown one."""
     name = name.strip()
-    known = _SPELLINGS.get(name.lower()) or CURRENCIES.get(name.upper())
-    known = known or _SPELLINGS.get(name.lower().rstrip("."))
+    small = " ".join(name.lower().replace(".", " ").split())
+    known = CASED.get(name) or _SPELLINGS.get(name.lower()) or CURRENCIES.get(name.upper())
+    known = known or _SPELLINGS.get(name.lower().rstrip(".")) or _SPELLINGS.get(small)
     bare = name.rstrip(".")
     if not bare or not _NAME.fullmatch(name):
         return None
+    if known is None and (power := _power_named(name)) is not None:
+        return power
     attempts = [(known, True)] if known else [(bare, True), (bare.lower(), True), (bare, False)]
     for attempt, case_sensitive in attempts:
         try:
-            return _registry().parse_units(attempt, case_sensitive=case_sensitive)
+            found = _registry().parse_units(attempt, case_sensitive=case_sensitive)
         except Exception:  # of any word that a text puts behind a number
             continue
+        # Of "degrees Celsius", pint makes a product.
+        return None if any(part.startswith("delta_") for part in found._units) else found
+    return None
+
+
+def _power_named(name: str) -> Any | None:
+    """The unit of "sq ft", "cu. in." and "m2"."""
+    if found := RAISED.fullmatch(name):
+        unit = unit_named(found[1])
+        return None if unit is None else unit ** int(found[2])
+    for pattern, power in ((AREA, 2), (VOLUME, 3)):
+        if found := pattern.fullmatch(name):
+            unit = unit_named(found[1])
+            if unit is not None and dict(unit.dimensionality) == {"[length]": 1}:
+                return unit**power
     return None
 
 
@@ -155,12 +196,41 @@ def unit_beside(text: str, amount: Amount, wanted: str) -> tuple[Any, int] | Non
     code = currency_beside(text, amount.start, amount.end)
     if code is not None:
         return unit_named(code), amount.end
-    return unit_behind(text, amount.end, wanted)
+    found = unit_behind(text, amount.end, wanted)
+    if found is None and _kind(wanted)[0] == "money":
+        return _money_before(text, amount)
+    return found
+
+
+def _money_before(text: str, amount: Amount) -> tuple[Any, int] | None:
+    """The money that a word in front of an amount names: "Rs. 500", "kr 5"."""
+    found = _WORD_BEFORE.search(text, 0, amount.start)
+    meant = meant_by(found[1], "money", "") if found else None
+    return (unit_named(meant), amount.end) if meant else None
+
+
+def _check_money(text: str, amount: Amount, wanted: str) -> None:
+    """Raises ValueError where some other currency may be named beside an amount."""
+    found = _CODE_BEFORE.search(text, 0, amount.start)
+    if found and found[1].lower() not in _NO_UNITS:
+        raise ValueError(f'"{found[1]}" before the number may be a currency, other than {wanted}')
+    behind = _WORDS_BEHIND.match(text, amount.end)
+    for word in behind[0].split() if behind else ():
+        if meant_by(word, *_kind(wanted)) not in (None, wanted):
+            raise ValueError(f'"{word}" behind the number may be a currency, other than {wanted}')
+
+
+@lru_cache(maxsize=1024)
+def _kind(wanted: str) -> tuple[str, str]:
+    """What a field's unit measures, as far as names depend on it, and pint's name of the unit."""
+    unit = unit_named(wanted)
+    assert unit is not None, wanted
+    return kind_of(dict(unit.dimensionality)), str(unit)
 
 
 def unit_behind(text: str, end: int, wanted: str) -> tuple[Any, int] | None:
     """The unit that a text names from some place on, and where it ends; None if it names none."""
-    found = list(units_behind(text, end))
+    found = list(_units_behind(text, end, wanted))
     fitting = [pair for pair in found if converts(pair[0], wanted)]
     usual = [pair for pair in found if _is_usual(pair[0], text, end, pair[1])]
     return next(iter(fitting[-1:] or usual[-1:]), None)
@@ -171,20 +241,58 @@ def _is_usual(unit: Any, text: str, start: int, end: int) -> bool:
     name = text[start:end].strip(" \u00a0-‐–.").lower()
     if len(name) == 1 and name not in _ONE_LETTER:
         return False
+    if name in _NO_UNITS and name not in _WORDS_TOO:
+        return False
     if name in _WORDS_TOO and _GOES_ON.match(text, end):
         return False
     return all(part in _USUAL or _PREFIX.sub("", part) in _USUAL for part in unit._units)
 
 
-def units_behind(text: str, end: int) -> Iterator[tuple[Any, int]]:
+def _units_behind(text: str, end: int, wanted: str) -> Iterator[tuple[Any, int]]:
     """Units that a text may name from some place on, and where each ends; ever longer ones."""
     # "nd", "rd", "st" and "th" are units of pint's.
     match = None if is_ordinal(text, end) else _BEHIND.match(text, end)
     for last in (1, 2, 3):
         if match and match[last] and match.end(last) - match.start(1) <= _LONGEST:
-            unit = unit_named(text[match.start(1) : match.end(last)])
-            if unit is not None:
+            name = text[match.start(1) : match.end(last)]
+            unit = unit_named(meant_by(name, *_kind(wanted)) or name)
+            if unit is not None and not _is_seldom(unit, name):
                 yield unit, match.end(last)
+
+
+def _is_seldom(unit: Any, name: str) -> bool:
+    """Whether a name of few letters would be a unit of no shop's: "pm" a picometre."""
+    return len(name) <= _FEW_LETTERS and any(map(_SELDOM.match, unit._units))
+
+
+def unread_beside(text: str, amount: Amount, wanted: str) -> str | None:
+    """The word behind a number without a unit. Raises ValueError where it may be a unit."""
+    end = amount.end
+    if is_money(wanted):
+        _check_money(text, amount, wanted)
+    match = None if is_ordinal(text, end) else _UNREAD.match(text, end)
+    if match is None:
+        return None
+    word = match[1]
+    name = word.rstrip(".")
+    if name.lower() in _NO_UNITS:
+        return word
+    unit = unit_named(name) or unit_named(name.lower()) or unit_named(name.rstrip("s"))
+    is_known = unit is not None and all(
+        part in _USUAL or _PREFIX.sub("", part) in _USUAL for part in unit._units
+    )
+    if is_known or 1 < len(name) <= _FEW_LETTERS or not name[0].isalpha():
+        raise ValueError(f'"{word}" behind the number may be a unit, and is not read as {wanted}')
+    return word
+
+
+def is_money(wanted: str) -> bool:
+    return _kind(wanted)[0] == "money"
+
+
+def is_power(wanted: str) -> bool:
+    """Whether a unit is one of areas or volumes."""
+    return dict(unit_named(wanted).dimensionality) in ({"[length]": 2}, {"[length]": 3})  # type: ignore[union-attr]
 
 
 def converts(unit: Any, wanted: str) -> bool:
@@ -199,6 +307,9 @@ def converted(amount: Amount, unit: Any, wanted: str) -> Decimal:
     target = unit_named(wanted)
     if unit == target:
         return amount.value
-    value = Decimal(_registry().Quantity(amount.value, unit).to(target).magnitude)
+    try:
+        value = Decimal(_registry().Quantity(amount.value, unit).to(target).magnitude)
+    except Exception:  # of a product with degrees, which has no zero
+        raise ValueError(f"{unit} does not convert to {wanted}") from None
     decimals = max(0, max(3, amount.digits) - 1 - value.adjusted()) if value else 0
     return Decimal(round(value, decimals))

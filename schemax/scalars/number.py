@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -10,6 +12,15 @@ from schemax.reading import Reading
 from schemax.reading.numbers import read_number
 from schemax.scalars.base import ColumnType, Scalar, Writing
 from schemax.scalars.ranges import keeps_bound, number
+
+_NOT_FINITE = re.compile(r"\s*[-+]?(?:inf|infinity|nan|snan)\s*", re.IGNORECASE)
+
+
+def _as_double(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # of what is no number, which Pydantic refuses
+        return 0.0
 
 
 class Number(Scalar):
@@ -29,7 +40,10 @@ class Number(Scalar):
     editor = "number"
 
     def read(self, text: str, unit: str | None = None) -> Reading:
-        return read_number(text, self.name == "integer", unit)
+        reading = read_number(text, self.name == "integer", unit)
+        if _NOT_FINITE.fullmatch(reading.value) or abs(_as_double(reading.value)) == math.inf:
+            raise ValueError("is no finite number")
+        return reading
 
     def literal(self, text: str, choices: Any) -> Any:
         exact = Decimal(text)

@@ -20,6 +20,7 @@ from schemax.serve import errors
 from schemax.serve.chat import chat_routes
 from schemax.serve.extraction import extraction_routes
 from schemax.serve.gate import Gate
+from schemax.serve.json_text import JsonAnswer
 from schemax.serve.limits import Limits
 from schemax.serve.logs import RequestIds
 from schemax.serve.playground import playground_routes
@@ -51,7 +52,13 @@ def create_app(
         yield
         await asyncio.to_thread(extractor.close)
 
-    app = FastAPI(title="schemax", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="schemax",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        default_response_class=JsonAnswer,
+    )
     app.add_middleware(
         Gate, api_key=api_key, limits=service.limits, metrics=service.metrics, hosts=hosts
     )

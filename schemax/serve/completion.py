@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
@@ -74,7 +75,7 @@ async def complete(
     """
     asked = await _Asked.of(service, messages, schema, sampling, most_tokens, param)
     async with aclosing(service.stream([asked.text], schema, **asked.options)) as items:
-        return asked.completion(await anext(items), "")
+        return await asked.completion(await anext(items), "")
 
 
 async def parts(
@@ -94,7 +95,7 @@ async def parts(
     async with aclosing(service.watch(asked.text, schema, **asked.options)) as events:
         async for event in events:
             if isinstance(event, Extraction):
-                yield asked.completion(event, writer.text)
+                yield await asked.completion(event, writer.text)
                 continue
             for part in writer.take(event):
                 yield part
@@ -134,7 +135,7 @@ class _Asked:
         compiled = await service.compiled(schema, options)
         return cls(text, schema, options, compiled, is_short, param)
 
-    def completion(self, item: Extraction[Any], sent: str) -> Completion:
+    async def completion(self, item: Extraction[Any], sent: str) -> Completion:
         """sent: the text of the parts so far. Raises ApiError where nothing was read at all."""
         if not item.slots:
             raise _unread(item, self.param)
@@ -144,7 +145,9 @@ class _Asked:
             return Completion((), item, refusal(item), is_cut, usage)
         found = pieces(item.value)
         # Of conditions that no other value of a field could mend, as the item's errors tell.
-        forbidden = forbidden_by_document(self.schema.model, json.loads(_text(found)))
+        # In a thread: the document, which a stranger wrote, says what it costs.
+        output = json.loads(_text(found))
+        forbidden = await asyncio.to_thread(forbidden_by_document, self.schema.model, output)
         if forbidden is not None:
             reason = f"the output is not what the schema allows: {forbidden}"
             return Completion((), item, reason, is_cut, usage)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from fastapi.responses import JSONResponse
+
 
 def json_text(value: Any) -> str:
     """JSON that UTF-8 can hold: a lone surrogate is an escape. Raises ValueError and RecursionError
@@ -15,3 +17,10 @@ def json_text(value: Any) -> str:
     except UnicodeEncodeError:
         return json.dumps(value, allow_nan=False)
     return text
+
+
+class JsonAnswer(JSONResponse):
+    """An answer that may echo any text of a request."""
+
+    def render(self, content: Any) -> bytes:
+        return json_text(content).encode()

@@ -19,6 +19,7 @@ from schemax.schema import AttrSchema
 from schemax.serve.errors import ApiError, at_fault
 from schemax.serve.limits import Limits
 
+# Whether it is a document or a name, and its text.
 _Key: TypeAlias = tuple[type, str]
 
 # Declarations that come between two searches for circles: a class refers to itself, so that one
@@ -26,18 +27,21 @@ _Key: TypeAlias = tuple[type, str]
 _SEARCHED_AFTER = 16
 
 # What a declaration takes in memory: classes, grammars, compiled prompts; by characters of its
-# document, about.
-_SCHEMA_BYTES, _CHARACTER_BYTES = 200_000, 500
+# document and choices of its fields, about.
+_SCHEMA_BYTES, _CHARACTER_BYTES, _CHOICE_BYTES = 200_000, 500, 1_200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientSchema:
     """A declaration, made of a document.
 
-    compiled: by template and decoding, as far as these are named.
+    key: the document's. choices: of all fields. compiled: by template and decoding, as far as these
+    are named.
     """
 
     model: type[BaseModel]
+    key: _Key
+    choices: int = 0
     compiled: dict[Any, CompiledSchema] = field(default_factory=dict)
 
 
@@ -72,8 +76,13 @@ class Schemas:
             raise ApiError(400, f"{param} is nested too deep", param=param) from None
         return found
 
+    def forget(self, schema: ClientSchema) -> None:
+        """Keeps a declaration no longer, which cannot be asked for."""
+        self.kept.drop(schema.key)
+
     def _keep(self, key: _Key, found: ClientSchema) -> None:
-        self.kept.put(key, found, _SCHEMA_BYTES + _CHARACTER_BYTES * len(key[1]))
+        size = _SCHEMA_BYTES + _CHARACTER_BYTES * len(key[1]) + _CHOICE_BYTES * found.choices
+        self.kept.put(key, found, size)
         self._made += 1
         if self._made % _SEARCHED_AFTER == 0:
             gc.collect()
@@ -94,7 +103,7 @@ class Schemas:
         return task
 
     def _named(self, name: str) -> ClientSchema:
-        return ClientSchema(load_schema(name))
+        return ClientSchema(load_schema(name), (str, name))
 
     def read(self, text: str) -> ClientSchema:
         if len(text) > self._limits.schema_characters:
@@ -108,12 +117,13 @@ class Schemas:
         settings = settings_of(model)
         if settings.template or settings.format:  # a template may be a path
             raise ApiError(400, "'template' and 'format' are for the server to choose; remove them")
-        count = sum(map(_fields, compile_attributes(model)))
+        attributes = compile_attributes(model)
+        count = sum(map(_fields, attributes))
         if count > self._limits.fields:
             raise ApiError(
                 422, f"the schema has {count:,} fields; at most {self._limits.fields:,} are read"
             )
-        return ClientSchema(model)
+        return ClientSchema(model, (dict, text), sum(map(_choices, attributes)))
 
 
 def _written(document: Mapping[str, Any], param: str) -> str:
@@ -125,3 +135,7 @@ def _written(document: Mapping[str, Any], param: str) -> str:
 
 def _fields(attribute: Attribute) -> int:
     return 1 + sum(map(_fields, attribute.fields))
+
+
+def _choices(attribute: Attribute) -> int:
+    return len(attribute.choices) + sum(map(_choices, attribute.fields))

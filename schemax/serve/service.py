@@ -9,8 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from schemax.attributes.made_classes import is_judged_whole
 from schemax.compiler import CompiledSchema
 from schemax.config import DecodingConfig
+from schemax.errors import SchemaxError
 from schemax.extractor import Extractor
 from schemax.pipeline import Extractions
 from schemax.results import Extraction
@@ -69,8 +71,15 @@ class Service:
     async def _extractions(
         self, documents: Sequence[Any], schema: ClientSchema, options: dict[str, Any]
     ) -> Extractions:
-        """Begun in a thread, which costs more than a few short documents do."""
-        is_quick = len(documents) <= _FEW and sum(len(str(text)) for text in documents) <= _SHORT
+        """Begun in a thread, which costs more than a few short documents do.
+
+        Whole instances are judged by what a stranger wrote, which costs more than a thread.
+        """
+        is_quick = (
+            len(documents) <= _FEW
+            and sum(len(str(text)) for text in documents) <= _SHORT
+            and not is_judged_whole(schema.model)
+        )
         await self.compiled(schema, options)
         begin = partial(
             self.extractor.extractions, documents, schema.model, is_quick=is_quick, **options
@@ -83,7 +92,11 @@ class Service:
         key = tuple(settings.values())
         if (found := schema.compiled.get(key)) is None:
             compile = partial(self.extractor.compile, schema.model, **settings)
-            found = await asyncio.to_thread(compile)
+            try:
+                found = await asyncio.to_thread(compile)
+            except SchemaxError:
+                self.schemas.forget(schema)
+                raise
             if len(schema.compiled) >= _MOST_SETTINGS:  # for strangers choose them
                 schema.compiled.clear()
             schema.compiled[key] = found

@@ -1,0 +1,158 @@
+"""Conditions that anyone may have written are judged in bounded time, by hashes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import tiny_model
+from serving import served
+from transformers import PreTrainedTokenizerFast
+
+from schemax import AttrSchema, Extractor, SchemaError
+from schemax.attributes import json_effort
+from schemax.attributes.made_classes import forbidden_by_document
+
+httpx = pytest.importorskip("httpx")
+
+TEXT = {"type": "string"}
+MIXED = [value for number in range(6_600) for value in (number, str(number))]
+
+
+def doubling(items: int) -> dict[str, Any]:
+    """References that double, to an enum of 9,000 texts, for each item of a list."""
+    steps = {f"n{n}": {"anyOf": [{"$ref": f"#/$defs/n{n - 1}"}] * 2} for n in range(1, 11)}
+    texts = {**TEXT, "maxLength": 3}
+    listed = {"type": "array", "minItems": items, "maxItems": items, "items": texts}
+    return {
+        "type": "object",
+        "properties": {"x": listed},
+        "required": ["x"],
+        "$defs": {"n0": {"enum": [f"v{n}" for n in range(9_000)]}, **steps},
+        "not": {"properties": {"x": {"not": {"contains": {"$ref": "#/$defs/n10"}}}}},
+    }
+
+
+def test_choices_of_conditions_are_looked_up() -> None:
+    model = AttrSchema.from_json_schema(doubling(8))
+    started = time.process_time()
+    assert "should not be valid" in str(forbidden_by_document(model, {"x": ["q"] * 8}))
+    assert forbidden_by_document(model, {"x": ["v1", *["q"] * 7]}) is None
+    assert time.process_time() - started < 10
+
+
+def test_names_of_conditions_count() -> None:
+    """A keyword is gone through once a schema that is entered, however many names it lists."""
+    names = [f"n{number}" for number in range(8_000)]
+    steps = {f"n{n}": {"anyOf": [{"$ref": f"#/$defs/n{n - 1}"}] * 2} for n in range(1, 11)}
+    model = AttrSchema.from_json_schema(
+        {
+            **{"type": "object", "properties": {"x": TEXT}, "required": ["x"]},
+            **{"$defs": {"n0": {"required": names}, **steps}, "not": {"$ref": "#/$defs/n10"}},
+        }
+    )
+    assert "more than 200,000 steps" in str(forbidden_by_document(model, {"x": "q"}))
+
+
+def test_judging_takes_so_many_seconds_of_a_thread() -> None:
+    effort = json_effort.Effort(seconds=0.01)
+    started = time.thread_time()
+    with pytest.raises(json_effort.TooMuch, match=r"more than 0\.01 seconds"):
+        any(effort.step(0) for _ in iter(int, 1))
+    assert time.thread_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("node", "value", "is_allowed"),
+    [
+        ({"enum": [1, "a", None]}, 1.0, True),
+        ({"enum": [1, "a", None]}, True, False),
+        ({"enum": [True]}, 1, False),
+        ({"enum": [[1, {"a": True}]]}, [1.0, {"a": True}], True),
+        ({"enum": [[1, {"a": True}]]}, [1, {"a": 1}], False),
+        ({"enum": [{"a": 1, "b": 2}]}, {"b": 2, "a": 1}, True),
+        ({"const": None}, None, True),
+        ({"const": None}, False, False),
+        ({"const": ["a"]}, "a", False),
+        ({"uniqueItems": True}, [1, True, "1", [1], {"a": 1}], True),
+        ({"uniqueItems": True}, [[1, 2], [1.0, 2]], False),
+        ({"uniqueItems": True}, [{"a": 1, "b": 2}, {"b": 2, "a": 1}], False),
+        ({"uniqueItems": False}, [1, 1], True),
+    ],
+)
+def test_values_are_equal_as_the_standard_says(node: Any, value: Any, is_allowed: bool) -> None:
+    from jsonschema import Draft202012Validator
+
+    judge = json_effort.bounded(Draft202012Validator, json_effort.Effort())(node)
+    for _ in range(2):
+        assert (not list(judge.iter_errors(value))) is is_allowed
+    assert Draft202012Validator(node).is_valid(value) is is_allowed
+
+
+@pytest.mark.parametrize(
+    ("draft", "words", "said"),
+    [
+        ("http://json-schema.org/draft-04/schema#", {"definitions": {"e": {"enum": MIXED}}}, None),
+        ("https://json-schema.org/draft/2020-12/schema", {"$defs": {"e": {"type": MIXED}}}, "type"),
+        (
+            "http://json-schema.org/draft-04/schema#",
+            {"definitions": {"e": {"enum": [*MIXED, 5]}}},
+            "non-unique",
+        ),
+    ],
+)
+def test_documents_are_held_against_the_standard_in_time(
+    draft: str, words: Any, said: str | None
+) -> None:
+    document = {"$schema": draft, "type": "object", "properties": {"x": TEXT}, **words}
+    started = time.process_time()
+    if said is None:
+        assert AttrSchema.from_json_schema(document)
+    else:
+        with pytest.raises(SchemaError, match=said):
+            AttrSchema.from_json_schema(document)
+    assert time.process_time() - started < 10
+
+
+def test_holding_a_document_against_the_standard_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_effort, "_MOST_CHECKING", 0.0)
+    with pytest.raises(SchemaError, match="more than 0 seconds to judge; shorten it"):
+        AttrSchema.from_json_schema({"type": "object", "properties": {"x": TEXT}})
+
+
+@pytest.fixture(scope="module")
+def url(codec: Any, backend: Any) -> Iterator[str]:
+    fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
+    with served(Extractor(tiny_model("qwen3", codec.vocab_size), fast)) as address:
+        yield address
+
+
+def test_a_server_answers_while_conditions_are_judged(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No condition is judged in the thread that all requests share."""
+    from schemax.attributes.json_checks import Checks
+
+    threads: set[str] = set()
+    for way in ("forbidden", "problems"):
+        judged = getattr(Checks, way)
+
+        def told(self: Any, value: Any, judged: Any = judged) -> Any:
+            threads.add(threading.current_thread().name)
+            return judged(self, value)
+
+        monkeypatch.setattr(Checks, way, told)
+    document = {
+        **{"type": "object", "properties": {"x": {"const": "v"}}, "required": ["x"]},
+        "not": {"required": ["y"]},
+    }
+    wanted = {"type": "json_schema", "json_schema": {"name": "s", "schema": document}}
+    body = {"messages": [{"role": "user", "content": "LG"}], "response_format": wanted}
+    for stream in (False, True):
+        done = httpx.post(f"{url}/v1/chat/completions", json=body | {"stream": stream}, timeout=60)
+        assert done.status_code == 200, done.text
+    assert threads
+    assert all("asyncio" in name for name in threads), threads
