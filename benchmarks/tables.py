@@ -153,6 +153,10 @@ class _ReadyMade:
     def named_template(self, schema: Any) -> None:
         """The template of a call that names none; nothing is compiled here."""
 
+    def settled(self, schema: Any, config: DecodingConfig, template: Any) -> tuple[Any, Any]:
+        """The decoding and the template of a call, as it names them."""
+        return config, template
+
     def stream(
         self, records: Iterable[Any], schema: Any, *, text: Any
     ) -> Iterator[Extraction[Any]]:

@@ -20,7 +20,7 @@ from published_files import write_oa_mine
 
 from recipes.pages import NOT_RUN, ROOT, WHOLE, outputs
 from schemax.cli import app
-from schemax.evaluation.published.write import write_dataset
+from reproduce.dataset.write import write_dataset
 
 ELSEWHERE = {"coming-from.md", "serve.md", "servers.md", "schemas.md", "files.md"}
 PAGES = sorted(

@@ -381,7 +381,8 @@ def arrow_frames() -> dict[str, pyarrow.Table | pyarrow.RecordBatch]:
 
 
 @pytest.mark.parametrize("kind", ["table", "batch"])
-def test_arrow_gives_arrow(kind: str) -> None:
+def test_arrow_gives_arrow(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     extractor: Any = StandIn()
     frame = arrow_frames()[kind].slice(0, 3)
     found = schemax.extract_frame(frame, Shoe, extractor=extractor, text="t", keep=["id", "n"])

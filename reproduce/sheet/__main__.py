@@ -17,11 +17,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from schemax.commands.datasets import dataset
-
 from reproduce.sheet import PAGE, SHEET, AnswerTally, WinRecord, tally, write_sheet
 from schemax.commands.console import UsageError, show, table
 from schemax.errors import SchemaxError
+from schemax.evaluation.datasets import dataset
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.runs import check_alike, read_run
 from schemax.messages import counted

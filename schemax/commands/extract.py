@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from math import inf
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,7 +65,7 @@ class ExtractCommand(TyperCommand):
         return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        pairs = zip(args, [*args[1:], ""], strict=True)
+        pairs = pairwise([*args, ""])
         alone = {"--details": "--details=all"}
         return super().parse_args(
             ctx, [one if after == "confidence" else alone.get(one, one) for one, after in pairs]
