@@ -23,9 +23,9 @@ _FOREIGN = re.compile(
     r"(?:sto|sute?|suta|mie|mii|mil|cents|zece|zeci|tuhat|tuhatta|sata|sataa|syv|fem|sju|ett|en|"
     r"og|och|si|u|cinc|sis|vuit|nou|ting|i)$|"
     # Catalan, Polish, Esperanto, Welsh
-    r"(?:(?:dot|tret|cator|quin|set)ze|disset|divuit|dinou|vint|(?:quar|cinqu|seix|set|vuit|nor)anta|"
+    r"(?:(?:dot|tret|cator|quin|set)ze|disset|divuit|dinou|vint|deu|set|(?:quar|cinqu|seix|set|vuit|nor)anta|"
     r"przecinek|dwa|trzy|cztery|piec|szesc|siedem|osiem|dziewiec|\w+(?:nascie|dziesci|dziesiat)|"
-    r"unu|tri|kvar|kvin|ses|nau|dek|\w*(?:du|tri|kvar|kvin|ses|sep|ok|nau)dek|komo|"
+    r"(?:du|tri|kvar|kvin|ses|sep|ok|nau)cent|unu|tri|kvar|kvin|ses|nau|dek|\w*(?:du|tri|kvar|kvin|ses|sep|ok|nau)dek|komo|"
     r"ar|ac|pwynt|\w*ugain|d?deg|bymtheg)$"
 )
 _ORDINAL = re.compile(r".*(?:first|second|third|th|ieth|ieme|iemes|eme)")

@@ -112,7 +112,7 @@ _WORDS_TOO = frozenset({"in", "in."})
 _GOES_ON = re.compile(r"\s+[^\W\d_]")
 _WORD_BEFORE = re.compile(r"(?<![^\W\d_])([^\W\d_]{2,5})\.?\s?$")
 _UNREAD = re.compile(r"[\s\u00a0]?[-‐–]?((?:[^\W\d_]|[¢#‰°\u20a0-\u20cf؋฿៛])+[²³]?)")
-_CODE_BEFORE = re.compile(r"((?<![^\W_])[A-Z]{3}|[A-Z]{0,3}[\u20a0-\u20cf؋฿៛])\.?\s?$")
+_CODE_BEFORE = re.compile(r"((?<![^\W_])[A-Z]{3}|[A-Z]{0,3}[$£¥\u20a0-\u20cf؋฿៛])\.?\s?$")
 _WORDS_BEHIND = re.compile(r"(?:\s?[^\W\d_]+\.?){1,4}")
 # Words of so few letters may be units that nobody has listed here, but for these.
 _FEW_LETTERS = 3
@@ -209,8 +209,11 @@ def _money_before(text: str, amount: Amount) -> tuple[Any, int] | None:
     return (unit_named(meant), amount.end) if meant else None
 
 
-def _check_money(text: str, amount: Amount, wanted: str) -> None:
-    """Raises ValueError where some other currency may be named beside an amount."""
+def _check_money(text: str, amount: Amount, wanted: str) -> str | None:
+    """A word before an amount of money that only looks like a code.
+
+    Raises ValueError where some other currency may be named beside it.
+    """
     found = _CODE_BEFORE.search(text, 0, amount.start)
     if found and found[1].lower() not in _NO_UNITS:
         raise ValueError(f'"{found[1]}" before the number may be a currency, other than {wanted}')
@@ -218,6 +221,7 @@ def _check_money(text: str, amount: Amount, wanted: str) -> None:
     for word in behind[0].split() if behind else ():
         if meant_by(word, *_kind(wanted)) not in (None, wanted):
             raise ValueError(f'"{word}" behind the number may be a currency, other than {wanted}')
+    return found[1] if found else None
 
 
 @lru_cache(maxsize=1024)
@@ -266,10 +270,11 @@ def _is_seldom(unit: Any, name: str) -> bool:
 
 
 def unread_beside(text: str, amount: Amount, wanted: str) -> str | None:
-    """The word behind a number without a unit. Raises ValueError where it may be a unit."""
+    """The word beside a number without a unit. Raises ValueError where it may be a unit."""
     end = amount.end
-    if is_money(wanted):
-        _check_money(text, amount, wanted)
+    before = _check_money(text, amount, wanted) if is_money(wanted) else None
+    if before is not None:
+        return before
     match = None if is_ordinal(text, end) else _UNREAD.match(text, end)
     if match is None:
         return None
