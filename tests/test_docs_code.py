@@ -19,8 +19,8 @@ from conftest import slow_but
 from published_files import write_oa_mine
 
 from recipes.pages import NOT_RUN, ROOT, WHOLE, outputs
-from schemax.cli import app
 from reproduce.dataset.write import write_dataset
+from schemax.cli import app
 
 ELSEWHERE = {"coming-from.md", "serve.md", "servers.md", "schemas.md", "files.md"}
 PAGES = sorted(

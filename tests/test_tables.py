@@ -405,8 +405,9 @@ def test_arrow_gives_arrow(kind: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_reader_gives_a_reader_that_computes_as_it_is_read(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     extractor: Any = StandIn()
     table = arrow_frames()["table"]
     taken: list[int] = []
@@ -434,7 +435,10 @@ def test_a_reader_gives_a_reader_that_computes_as_it_is_read(
         schemax.extract_frame(reader, Shoe, extractor=extractor, text="T")
 
 
-def test_a_relation_of_duckdb_gives_a_table_that_duckdb_reads() -> None:
+def test_a_relation_of_duckdb_gives_a_table_that_duckdb_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     duckdb = pytest.importorskip("duckdb")
     extractor: Any = StandIn()
     connection = duckdb.connect()

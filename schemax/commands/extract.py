@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from math import inf
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any, cast
 
