@@ -277,9 +277,17 @@ def test_half_a_surrogate_pair_that_is_echoed_is_an_escape(url: str, stream: boo
         "instructions": BAD,
         "text": {"format": {"type": "json_schema", "name": BAD, "schema": SCHEMA}},
     }
-    call = {"input": BAD, "tools": [{"type": "function", **tool}]}
+    call = {"input": "Nike", "tools": [{"type": "function", **tool}]}
     for path, body in (("chat/completions", chat), ("responses", said), ("responses", call)):
         content = json.dumps(body | {"stream": stream})
         answer = httpx.post(f"{url}/v1/{path}", content=content, headers=JSON, timeout=60)
         assert answer.status_code == 200, answer.text
         assert stream or r"a\ud800" in answer.text
+
+
+def test_half_a_surrogate_pair_in_a_document_is_told(url: str) -> None:
+    form = {"format": {"type": "json_schema", "name": "s", "schema": SCHEMA}}
+    content = json.dumps({"input": BAD, "text": form})
+    answer = httpx.post(f"{url}/v1/responses", content=content, headers=JSON, timeout=60)
+    assert answer.status_code == 400
+    assert "half a surrogate pair" in answer.json()["error"]["message"]

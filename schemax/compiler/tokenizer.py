@@ -163,7 +163,12 @@ def _surviving_panics() -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
         raise
     except BaseException as error:
-        raise InputError(f"the tokenizer fails on this text ({clipped(str(error))})") from error
+        said = clipped(str(error))
+        if (
+            isinstance(error, TypeError) and "must be str" in said
+        ):  # of a str that UTF-8 cannot hold
+            said = "half a surrogate pair in it is no character"
+        raise InputError(f"the tokenizer fails on this text ({said})") from error
 
 
 def load_codec(folder: str | Path) -> TextCodec:
