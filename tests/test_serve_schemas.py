@@ -79,8 +79,8 @@ def test_choices_count_in_what_is_kept() -> None:
         for number in range(3):
             document = {"type": "object", "title": f"T{number}", "properties": fields}
             await schemas.of({**document, "$defs": {"e": names}}, "schema")
-        assert len(schemas._kept) == 1
-        assert 20_000_000 < schemas._kept.bytes < 30_000_000
+        assert len(schemas.kept) == 1
+        assert 20_000_000 < schemas.kept.bytes < 30_000_000
 
     asyncio.run(ask())
 
@@ -96,9 +96,9 @@ def test_what_cannot_be_asked_for_is_not_kept(codec: Any, backend: Any) -> None:
     async def ask() -> None:
         service = Service(extractor, "tiny", Limits())
         found = await service.schemas.of(document, "schema")
-        assert len(service.schemas._kept) == 1
+        assert len(service.schemas.kept) == 1
         with pytest.raises(TemplateError):
             await service.compiled(found, {"template": "{{ 'x' * 2_000_000 }}"})
-        assert (len(service.schemas._kept), service.schemas._kept.bytes) == (0, 0)
+        assert (len(service.schemas.kept), service.schemas.kept.bytes) == (0, 0)
 
     asyncio.run(ask())

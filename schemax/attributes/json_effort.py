@@ -26,7 +26,7 @@ _DEEPEST = 32
 _MOST_SEARCHING = 1.0
 _MOST_SECONDS = 2.0
 # Of a thread, for what the standard says of a document itself.
-_MOST_CHECKING = 10.0
+MOST_CHECKING = 10.0
 # Keywords of a schema, and names that one keyword lists, that cost as much as a step.
 _SIZE_OF_STEP = 16
 
@@ -138,7 +138,7 @@ def check_standard(kind: Any, root: Any) -> None:
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
 
-    effort = Effort(math.inf, math.inf, math.inf, _MOST_CHECKING)
+    effort = Effort(math.inf, math.inf, math.inf, MOST_CHECKING)
     judge = bounded(validator_for(kind.META_SCHEMA, default=kind), effort)
     for error in judge(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER).iter_errors(root):
         raise SchemaError.create_from(error)
