@@ -79,6 +79,9 @@ def test_chats(tmp_path: Path) -> None:
     for row, said in (
         (chat("Tazo"), "the answer is not JSON"),
         ({"messages": [{"role": "user", "content": "x"}]}, "expected a question"),
+        ({"messages": 5}, "expected a question"),
+        ({"messages": {"role": "user"}}, "expected a question"),
+        (chat([5, None]), "the answer is not JSON"),
     ):
         path = Path(jsonl(tmp_path / "chats.jsonl", [row]))
         with pytest.raises(InputError, match=f"line 1: .*{said}"):

@@ -917,3 +917,28 @@ def test_a_row_that_contradicts_its_class_fails_a_test() -> None:
     item = Extraction(Sized.model_construct(size=0), 0, None)
     with pytest.raises(jsonschema.ValidationError, match="0 is less than the minimum"):
         item.to_row()
+
+
+class Asserted(AttrSchema):
+    size: int | None = None
+
+    @field_validator("size")
+    @classmethod
+    def _check(cls, value: int | None) -> int | None:
+        if value == 5:
+            raise AssertionError  # as a bare assert does outside of tests
+        return value
+
+
+def test_a_validator_without_words_is_told_as_such() -> None:
+    slot = SlotText("5", "stop", 1, complete=True)
+    found = build(
+        Asserted,
+        compile_attributes(Asserted),
+        [slot],
+        get_format("json"),
+        index=0,
+        document_id=None,
+    )
+    (error,) = found.errors
+    assert "does not say why" in error.message

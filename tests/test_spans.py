@@ -667,3 +667,18 @@ def test_a_servers_float_reads_as_the_number_that_a_model_copied(
             assert result.span is not None
             assert text[result.span.start : result.span.end] == found
     assert items[0].fields["weight"].note == items[1].fields["weight"].note
+
+
+@pytest.mark.parametrize(
+    ("part", "whole"),
+    [
+        *(("99", "EUR 1,99"), ("99", "CHF 1,99 each"), ("1", "1,99 Euro"), ("299", "1 299 Stück")),
+        *(("299", "1_299"), ("299", "1·299"), ("234", "1 234 567"), ("5", ".5 kg")),
+        *(("5", "1٫5"), ("5", "1e5"), ("5", "-5 °C")),
+    ],
+)
+def test_a_part_of_a_number_in_any_spelling_is_no_place(part: str, whole: str) -> None:
+    assert Source({"t": whole}).locate(part) is None
+    found = Source({"t": f"{whole}; {part} x"}).locate(part)
+    assert found is not None
+    assert found.start == len(whole) + 2

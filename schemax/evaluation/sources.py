@@ -87,7 +87,8 @@ def _of_columns(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_chat(row: Mapping[str, Any]) -> dict[str, Any]:
     """The last question of a chat as the text, the answer to it as the labels."""
-    messages = [one for one in row["messages"] or () if isinstance(one, Mapping)]
+    said = row["messages"]
+    messages = [one for one in said if isinstance(one, Mapping)] if isinstance(said, list) else []
     if len(messages) < 2 or [one.get("role") for one in messages[-2:]] != ["user", "assistant"]:
         raise ValueError("messages: expected a question of the user, and the assistant's answer")
     question, answer = (_content(one.get("content")) for one in messages[-2:])
@@ -103,7 +104,8 @@ def _of_chat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _content(content: Any) -> str:
     if isinstance(content, list):
-        content = "".join(str(part.get("text") or "") for part in content)
+        parts = (part for part in content if isinstance(part, Mapping))
+        content = "".join(str(part.get("text") or "") for part in parts)
     return content if isinstance(content, str) else ""
 
 

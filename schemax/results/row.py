@@ -305,6 +305,7 @@ class Row:
         for detail in error.errors(include_url=False, include_context=False, include_input=False):
             node, rest = self.located(detail["loc"], top)
             message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+            message = message or "a validator refuses the value, and does not say why"
             if isinstance(node, Leaf) and node.attribute.is_list and rest:
                 message = f"item {rest[0] + 1}: {message}" if type(rest[0]) is int else message
             blame.setdefault(node, []).append(message)

@@ -205,14 +205,21 @@ _LONGEST_NUMBER = 32
 _MOST_NUMBERS = 1000
 # Numbers with separators that might also stand between two numbers: what decides is how many digits
 # follow, and what the number is of.
-_UNITS = r"[kmcd]?[gml]|oz|lbs?|inch|in|Zoll|ft|k?W|V|h|USD|EUR|GBP|CHF|PLN|kr|zł"
+_UNITS = (
+    r"[kmcd]?[gml]|oz|lbs?|inch|in|Zoll|ft|k?W|V|h|USD|EUR|GBP|CHF|PLN|kr|zł|[Ee]uros?|"
+    r"Stück|Stk|St|pcs|pieces|count|ct"
+)
+_CODE = r"(?:(?<=[$€£¥₹])|(?<=(?:USD|EUR|GBP|CHF|PLN|SEK|NOK|DKK)[\ \u00a0]))"
 _OF = rf"""(?=\s?(?:[$€£¥₹%°"″]|(?:{_UNITS})\b))"""
 _SEPARATED = re.compile(
-    rf"""(?<![\d.,'’])(?:\d{{1,3}}(?:[\u00a0\u2009\u202f'’]\d{{3}})+(?!\d)(?:[.,]\d+)?
+    rf"""(?<![\d.,'’])(?:\d{{1,3}}(?:[\u00a0\u2009\u202f'’_·]\d{{3}})+(?!\d)(?:[.,]\d+)?
     |\d{{1,3}}(?:\ \d{{3}})+(?!\d)(?:[.,]\d{{2}}(?!\d)|{_OF})
-    |(?<=[$€£¥₹])\d{{1,3}}(?:\ \d{{3}})+(?!\d)
+    |{_CODE}\d{{1,3}}(?:\ \d{{3}})+(?!\d)
+    |\d{{1,3}}(?:\ \d{{3}}){{2,}}(?!\d)
     |\d+,\d(?![\d,])
-    |(?<=[$€£¥₹])\d+,\d\d(?!\d)
+    |{_CODE}\d+,\d\d(?!\d)
+    |\d+٫\d+|(?<!\w)\.\d+|\d+(?:\.\d+)?[eE][-+]?\d+(?!\w)
+    |(?<!\w)[-−]\d+(?:[.,]\d+)?(?=\s?[°$€£¥])
     |\d+,\d{{1,2}}(?!\d){_OF})""",
     re.VERBOSE,
 )
