@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -484,7 +485,8 @@ def test_conditions_that_double_with_every_level_end() -> None:
     slots = [SlotText(' "a"', "stop", 1, complete=True) for _ in attributes]
     with within(20):
         found = build(model, attributes, slots, get_format("json"), index=0, document_id=None)
-    assert "more than 200,000 steps" in found.errors[0].message
+    said = found.errors[0].message
+    assert re.search("more than (200,000 steps|2 seconds)", said)  # of a slow machine
 
 
 @pytest.mark.parametrize(
