@@ -183,7 +183,8 @@ def test_fork_equals_generate(
     model = family.model(codec.vocab_size)
     prepared = prepare(model)
     record(record_property, family, prepared)
-    assert isinstance(prepared, ForkModel)
+    # GPT-J goes through transformers' attention interface from 5.24 on, and so decodes in sequence.
+    assert isinstance(prepared, ForkModel) or family.name == "gptj"
     check(model, compiled, outputs_of(prepared, compiled, TITLES[:4]))
 
 
