@@ -35,8 +35,8 @@ _PLACES = {
     "kinds of errors that are counted": ["io.summary._MOST_COUNTED"],
     # commands
     "categories of a column": ["commands.automatic._MOST_CATEGORIES"],
-    "seconds of the demo's baseline": ["commands.demo._BASELINE_SECONDS"],
-    "cost of a listing": ["commands.demo._cost"],
+    "seconds of the demo's baseline": ["diagnosis.listings._BASELINE_SECONDS"],
+    "cost of a listing": ["diagnosis.listings._cost"],
 }
 """What tests put something else in the place of, by what it is."""
 

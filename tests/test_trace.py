@@ -156,7 +156,7 @@ def test_second_chances_and_texts_of_choices_have_rows(
 
 
 def test_a_model_that_decodes_a_row_per_slot(codec: Any) -> None:
-    (family,) = [family for family in FORK if family.name == "gptj"]
+    (family,) = [family for family in FORK if family.name == "bloom"]
     extractor = Extractor(family.model(codec.vocab_size), codec, eos_ids=(0,))
     schema = load_schema("television")
     found = trace(extractor, TITLE, schema, template=TEMPLATE)
