@@ -27,6 +27,7 @@ from schemax.tokens import SlotOutput, SlotSpec
 # The document store begins with so many rows, unless documents are long, and grows in width by this
 # factor, because resizing copies everything.
 _FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
+_NO_KV = np.zeros(0, np.int64)
 _GROWTH = 1.25
 
 
@@ -289,10 +290,13 @@ class Scheduler:
                 slot, output = beam.root, beam.output
             assert output is not None
             running = self.rows.running[row]
-            for follow_up in running.end(slot, int(table.order[slot]), output):
-                if follow_up.shared:
-                    self._sharing.add(slot)
-                self.follow_ups.put(running, follow_up, self._kv_of(slot))
+            followed = running.end(slot, int(table.order[slot]), output)
+            kv = _NO_KV
+            if any(follow_up.shared for follow_up in followed):
+                self._sharing.add(slot)
+                kv = self._kv_of(slot)
+            for follow_up in followed:
+                self.follow_ups.put(running, follow_up, kv)
         self._free(ended)
         for running in [self.rows.running[row] for row in sorted(set(rows))]:
             if not running.num_growing:
