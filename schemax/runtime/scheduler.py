@@ -281,16 +281,18 @@ class Scheduler:
         ended = np.concatenate([done, dropped])
         self.follow_ups.forget(ended)
         self._sampler.grammars.end(ended)
-        rows = table.request[ended].tolist()
-        for slot, row, output in zip(ended.tolist(), rows, outputs, strict=True):
+        rows, orders = table.request[ended].tolist(), table.order[ended].tolist()
+        for slot, row, order, output in zip(ended.tolist(), rows, orders, outputs, strict=True):
             if self._beams is not None and slot in self._beams.beams:
                 beam = self._beams.end(slot, output)
                 if beam is None:
                     continue
-                slot, output = beam.root, beam.output
+                slot, output, order = beam.root, beam.output, int(table.order[beam.root])
             assert output is not None
             running = self.rows.running[row]
-            followed = running.end(slot, int(table.order[slot]), output)
+            followed = running.end(slot, order, output)
+            if not followed:
+                continue
             kv = _NO_KV
             if any(follow_up.shared for follow_up in followed):
                 self._sharing.add(slot)
