@@ -15,7 +15,8 @@ from schemax.diagnosis.oracle import oracle_logits
 from schemax.loops import is_loop
 from schemax.runtime.engine import Model
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.sampling import choose
+from schemax.runtime.requests import seeded
+from schemax.runtime.sampling import draw, largest
 from schemax.tokens import DONE, FinishReason, Grammar, PromptIds, SlotOutput, SlotSpec, StopTable
 
 
@@ -67,7 +68,7 @@ def next_token(
 ) -> int:
     """(V,) logits -> the token chosen among all that the slot's grammar allows.
 
-    key: (1, 2) for random numbers, see `sampling.choose`. copied: the slot's document, of which
+    key: (1, 2) for random numbers, without the seed. copied: the slot's document, of which
     texts have to be runs; None where they need not.
     """
     if (grammar := spec.grammar) is not None:
@@ -85,7 +86,17 @@ def next_token(
             logits = logits.clone()
             logits[ids] -= torch.from_numpy(taken).to(logits)
         logits = logits.masked_fill(~torch.from_numpy(allowed).to(logits.device), -torch.inf)
-    return int(choose(logits[None], key, len(written), config))
+    return int(chosen(logits[None], key, len(written), config))
+
+
+def chosen(logits: Tensor, keys: Tensor, step: int, config: DecodingConfig) -> Tensor:
+    """(S, V) logits -> (S,) tokens. keys: (S, 2) for random numbers, without the seed."""
+    if config.temperature == 0:
+        return largest(logits)
+    digests = [seeded(digest, config.seed) for digest in keys[:, 0].tolist()]
+    keyed = torch.stack([torch.tensor(digests), keys[:, 1]], dim=1)
+    settings = (torch.full((len(keys),), one) for one in (config.temperature, config.top_p))
+    return draw(logits, keyed, step, *settings)
 
 
 def forced_token(grammar: Grammar, written: Sequence[int], stop: StopTable) -> int | None:

@@ -115,6 +115,11 @@ def watch_second_choices(patch: pytest.MonkeyPatch, seen: Callable[[], None]) ->
     patch.setattr(Draw, "_choose_again", choose_again)
 
 
+def search_with_one_beam(patch: pytest.MonkeyPatch) -> None:
+    """Has all slots searched with beams, however few."""
+    patch.setattr("schemax.runtime.beams._FEWEST", 1)
+
+
 def kernel_for(*arguments: Any, **options: Any) -> Any:
     """The kernel of attention that is taken for tensors."""
     from schemax.runtime import kernels

@@ -315,7 +315,7 @@ def test_probabilities_are_those_of_the_logits(codec: TextCodec) -> None:
     compiled = compile_schema(Switch, codec, format="yaml", template=TEMPLATE)
     (spec,) = compiled.slots
     table = SlotTable()
-    sampler = Sampler(table, compiled.decoding, codec.vocab_size)
+    sampler = Sampler(table, codec.vocab_size)
     state = table.stops.start(compiled.stop)
     values = {"budget": np.array([9]), "null_id": -1, "state": state}
     slots = table.add(values, (spec,), compiled.stop)

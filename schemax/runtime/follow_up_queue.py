@@ -15,6 +15,7 @@ import numpy as np
 from schemax.runtime.document_rows import RunningRequest
 from schemax.runtime.filling import AskedSlot, key_end
 from schemax.runtime.plan import Ids, Ints
+from schemax.runtime.requests import sampling_columns
 from schemax.runtime.sampler import Sampler
 from schemax.runtime.slot_table import SlotTable
 
@@ -141,6 +142,7 @@ class FollowUpQueue:
                 "digest": np.array([slot.digest for slot in asked]),
                 "number": np.array([slot.number for slot in asked]),
                 "null_id": np.array([spec.null_id for spec in specs]),
+                **sampling_columns([request.sampling for request in requests]),
             },
             specs,
             stops,

@@ -26,7 +26,7 @@ from schemax.runtime.filling import AskedSlot, Filling
 from schemax.runtime.language_model import LanguageModel, PromptSize
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
 from schemax.runtime.plan import Ints
-from schemax.runtime.requests import Request
+from schemax.runtime.requests import Request, sampling_columns
 from schemax.runtime.sampler import Sampler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
@@ -132,7 +132,7 @@ def fork_stream(
             while waiting := [request for request in waiting if request not in cancelled]:
                 size = max(1, control.now.pass_tokens // _row_tokens(waiting[0]))
                 batch = waiting[: min(size, control.now.documents)]
-                found = _in_memory(model, batch, config, trace)
+                found = _in_memory(model, batch, trace)
                 if found is None and len(batch) > 1:
                     control.halve(len(batch))
                     continue
@@ -153,11 +153,11 @@ def _row_tokens(request: Request) -> int:
 
 
 def _in_memory(
-    model: ForkModel, batch: list[Request], config: DecodingConfig, trace: Trace | None
+    model: ForkModel, batch: list[Request], trace: Trace | None
 ) -> list[tuple[SlotOutput, ...]] | None:
     """The slots of a batch; None where memory does not suffice."""
     try:
-        return decode_forked(model, batch, config, trace)
+        return decode_forked(model, batch, trace)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -170,7 +170,6 @@ def _in_memory(
 def decode_forked(
     model: ForkModel,
     requests: Sequence[Request],
-    config: DecodingConfig,
     trace: Trace | None = None,
 ) -> list[tuple[SlotOutput, ...]]:
     """Fills the slots of requests whose stems are equally long, and those that values call for."""
@@ -180,7 +179,7 @@ def decode_forked(
         if request.watcher is not None:
             request.watcher.begin()
     while rows:  # every time, all requests are read once more
-        outputs = _grow(model, requests, rows, config, trace)
+        outputs = _grow(model, requests, rows, trace)
         rows = [
             Row(row.filling, slot)
             for row, output in zip(rows, outputs, strict=True)
@@ -216,13 +215,12 @@ def _grow(
     model: ForkModel,
     requests: Sequence[Request],
     rows: Sequence[Row],
-    config: DecodingConfig,
     trace: Trace | None,
 ) -> list[SlotOutput]:
     """Decodes slots of requests whose stems are equally long: (S,) outputs."""
     device = model.device
     table = SlotTable()
-    sampler = Sampler(table, config, model.vocab_size)
+    sampler = Sampler(table, model.vocab_size)
     slots = _begin(table, sampler, rows)
     numbers = {request: number for number, request in enumerate(requests)}
 
@@ -285,6 +283,7 @@ def _begin(table: SlotTable, sampler: Sampler, rows: Sequence[Row]) -> Ints:
             "number": np.array([slot.number for slot in asked]),
             "index": np.array(traced),
             "null_id": np.array([spec.null_id for spec in specs]),
+            **sampling_columns([row.request.sampling for row in rows]),
         },
         specs,
         stops,

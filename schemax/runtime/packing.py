@@ -136,7 +136,8 @@ class _Builder:
         taken: Ints = np.where(
             column < 0, stems[:, before], np.take_along_axis(suffixes, behind, axis=1)
         )
-        return taken
+        # A document whose keys are part of its stem, as in `gapped`, has none behind: any will do.
+        return np.minimum(taken, self.num_stem + self.num_suffix - 1)
 
     def _selection(self) -> Ints:
         """The last new token of each slot; of a slot without any, the last that it sees."""

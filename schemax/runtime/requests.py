@@ -6,9 +6,10 @@ documents of a category (keys, budgets, grammars) is laid out once, in a `SlotLa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,41 @@ if TYPE_CHECKING:
 # A shorter instruction is read with every document: attending to it apart would cost more.
 _SHORTEST_PREFIX = 16
 _FREE = SlotSpec()
+
+
+class Sampling(NamedTuple):
+    """How the tokens of a request's slots are chosen: a column each of the slot table.
+
+    temperature, top_p, null_penalty, beams: see `DecodingConfig`.
+    is_calibrated: whether choices are scored without their priors.
+    """
+
+    temperature: float
+    top_p: float
+    null_penalty: float
+    is_calibrated: bool
+    beams: int
+
+    @classmethod
+    def of(cls, config: DecodingConfig) -> Sampling:
+        penalty = config.null_penalty or 0.0
+        calibrated = config.contextual_calibration
+        return cls(config.temperature, config.top_p, penalty, calibrated, config.beams)
+
+
+def sampling_columns(samplings: Sequence[Sampling]) -> dict[str, Any]:
+    """Columns of the slot table: (n,) arrays, or one value for all where all are alike."""
+    first = samplings[0]
+    if all(sampling == first for sampling in samplings):
+        return first._asdict()
+    columns = zip(*samplings, strict=True)
+    return {name: np.array(column) for name, column in zip(Sampling._fields, columns, strict=True)}
+
+
+def seeded(digest: int, seed: int) -> int:
+    """A document's digest and a seed as the signed 64 bits that random numbers depend on."""
+    mixed = (digest ^ seed * 0x9E3779B97F4A7C15) & ((1 << 64) - 1)
+    return mixed - (1 << 64) if mixed >> 63 else mixed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +104,8 @@ class Request:
     stem, stem_positions: (D,) documents, the output's opening, and the skeleton if there is one.
     layout: of the slots; first_position: where it begins: right behind the opening.
     budgets: (N,) tokens, retries included.
-    digests: (J,) of the documents, for random numbers.
+    digests: (J,) of the documents with the seed in them, for random numbers; see `seeded`.
+    sampling: how tokens are chosen.
     num_documents: J. places: whose output it is, by the first document's place in the input;
         documents with equal tokens are read once. index: the first slot's number, for traces.
     stop: what ends a slot. answers: (N,) given tokens, or None.
@@ -85,6 +122,7 @@ class Request:
     first_position: int
     budgets: Ints
     digests: tuple[int, ...]
+    sampling: Sampling
     stop: StopTable
     answers: tuple[Ids, ...] | None
     places: list[int]
@@ -182,7 +220,8 @@ def new_request(
         layout=layout,
         first_position=first,
         budgets=layout.budgets,
-        digests=prompt.sampling_keys,
+        digests=tuple(seeded(digest, config.seed) for digest in prompt.sampling_keys),
+        sampling=Sampling.of(config),
         stop=stop,
         answers=answers,
         places=[place],

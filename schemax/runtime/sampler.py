@@ -15,10 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from schemax.config import DecodingConfig
 from schemax.runtime.grammar import Bits, Node
 from schemax.runtime.plan import Ints
-from schemax.runtime.sampling import Draw, Masks, choose, log_totals
+from schemax.runtime.sampling import Draw, Masks, draw, log_totals
 from schemax.runtime.slot_grammars import MATCHER, NODE, TEXT, UNBOUND, SlotGrammars
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import SHARED, fetch, stage
@@ -79,22 +78,23 @@ class Choice:
 class Sampler:
     """Chooses tokens for the slots of a table; their `grammars` are begun and ended by others."""
 
-    def __init__(self, table: SlotTable, config: DecodingConfig, vocab_size: int) -> None:
+    def __init__(self, table: SlotTable, vocab_size: int, *, is_causal: bool = False) -> None:
+        """is_causal: see `SlotGrammars`."""
         self._table = table
-        self._config = config
         self._vocab_size = vocab_size
-        self.grammars = SlotGrammars(table, vocab_size, is_causal=config.slots == "causal")
+        self.grammars = SlotGrammars(table, vocab_size, is_causal=is_causal)
 
     def penalise_nulls(self, logits: Tensor, slots: Ints) -> None:
         """Takes the penalty off nulls that slots may begin with, in (S, V) logits, in place."""
-        table, penalty = self._table, self._config.null_penalty
-        if not penalty:
-            return
-        (rows,) = np.nonzero((table.step[slots] == 0) & (table.null_id[slots] >= 0))
+        table = self._table
+        penalty = table.null_penalty[slots]
+        is_first = (table.step[slots] == 0) & (table.null_id[slots] >= 0)
+        (rows,) = np.nonzero((penalty != 0) & is_first)
         rows = rows[[spec.is_penalised for spec in table.specs[slots[rows]]]]
         if len(rows):
-            places = stage([rows, table.null_id[slots[rows]]], logits.device)
-            logits[places[0], places[1]] -= penalty
+            arrays = [rows, table.null_id[slots[rows]], penalty[rows].view(np.int64)]
+            places, nulls, taken_off = stage(arrays, logits.device)
+            logits[places, nulls] -= taken_off.view(torch.float64).float()
 
     def choose(self, logits: Tensor, slots: Ints) -> Chosen:
         """(S, V) logits -> the next token of each of (S,) slots."""
@@ -137,7 +137,7 @@ class Sampler:
 
         Rows of slots that may write few tokens, with their nodes; masks of other rows of nodes;
         those of texts. What a text is refused afterwards is chosen once more, which a device would
-        be waited for: so texts are not asked on the host alone.
+        be waited for: so texts are not asked on the host alone, where nothing is drawn.
         """
         (rows,) = np.nonzero(modes == NODE)
         few, few_nodes = [], []
@@ -152,8 +152,11 @@ class Sampler:
                 self.grammars.give_up(int(slots[row]))
                 modes[row] = UNBOUND
         texts = _NONE
-        if self._config.temperature > 0 or device.type not in SHARED:
-            (some,) = np.nonzero((modes == TEXT) | (modes == MATCHER))
+        asked = (modes == TEXT) | (modes == MATCHER)
+        if device.type in SHARED:
+            asked &= self._table.temperature[slots] > 0
+        if asked.any():
+            (some,) = np.nonzero(asked)
             some, which, allowed = self.grammars.allowed_in_texts(slots, some, modes)
             texts = Masks(some, which, [allowance.bits for allowance in allowed])
         return np.array(few, np.int64), few_nodes, _masks(bits), texts
@@ -179,12 +182,9 @@ class Sampler:
         """
         table, mine = self._table, slots[rows]
         flat, owner, starts = _flattened(ids)
-        bound, checked = strict, _NONE
-        if again or self._config.temperature > 0:
-            bound = _both(strict, texts)
-        else:
-            checked = texts
-        draw, others = Draw.of(
+        is_bound = (table.temperature[slots[texts.places]] > 0) | again
+        bound, checked = _both(strict, _some(texts, is_bound)), _some(texts, ~is_bound)
+        made, others = Draw.of(
             rows=None if len(rows) == len(slots) else rows,
             given=given,
             null_ids=table.null_id[mine],
@@ -193,11 +193,12 @@ class Sampler:
             bound=replace(bound, places=np.searchsorted(rows, bound.places)),
             is_strict=np.isin(bound.places, strict.places),
             checked=replace(checked, places=np.searchsorted(rows, checked.places)),
-            config=self._config,
+            temperature=table.temperature[mine],
+            top_p=table.top_p[mine],
             device=logits.device,
             others=(few, few[owner], flat),
         )
-        found = [draw.run(logits).flatten()] if len(rows) else []
+        found = [made.run(logits).flatten()] if len(rows) else []
         if len(few):
             found += [logits[others[1], others[2]].float(), log_totals(logits, others[0])]
         values = fetch(torch.cat(found) if len(found) > 1 else found[0])
@@ -215,11 +216,13 @@ class Sampler:
         counts = np.bincount(few.owner)
         picked, logprobs, mass = _normalised(few)
         chosen.legal_logprobs[rows] = np.minimum(mass - few.totals, 0)
-        if self._config.contextual_calibration:
+        table = self._table
+        if table.is_calibrated[slots].any():
             few = replace(few, logits=self._without_priors(slots, nodes, few))
             picked, logprobs, _ = _normalised(few)
-        if self._config.temperature > 0:
-            picked = few.starts + self._drawn_of_few(slots, few, counts)
+        (drawn,) = np.nonzero(table.temperature[slots])
+        if len(drawn):
+            picked[drawn] = few.starts[drawn] + self._drawn_of_few(slots, few, counts, drawn)
         chosen.ids[rows] = few.ids[picked]
         chosen.logprobs[rows] = logprobs[picked]
         is_null = few.ids == self._table.null_id[slots][few.owner]
@@ -228,24 +231,25 @@ class Sampler:
         self._keep(slots, nodes, few, picked, np.exp(logprobs))
 
     def _without_priors(self, slots: Ints, nodes: Sequence[Node], few: _Few) -> Floats:
-        """(F,) logits, less what priors say of those slots that have any."""
+        """(F,) logits, less the priors of calibrated slots that have any."""
         logits = few.logits.copy()
         ends = np.append(few.starts[1:], len(logits))
         for slot, node, start, end in zip(slots, nodes, few.starts, ends, strict=True):
-            if (prior := self._table.specs[slot].prior) is not None:
+            prior = self._table.specs[slot].prior
+            if prior is not None and self._table.is_calibrated[slot]:
                 logits[start:end] -= prior.logprobs(node.path, tuple(few.ids[start:end].tolist()))
         return logits
 
-    def _drawn_of_few(self, slots: Ints, few: _Few, counts: Ints) -> Ints:
-        """(n,) places among each row's tokens, drawn at random."""
-        table = self._table
+    def _drawn_of_few(self, slots: Ints, few: _Few, counts: Ints, rows: Ints) -> Ints:
+        """(r,) places among the tokens of each of some rows, drawn at random."""
+        table, mine = self._table, slots[rows]
         padded = np.full((len(slots), int(counts.max())), -np.inf, np.float32)
         padded[few.owner, np.arange(len(few.owner)) - few.starts[few.owner]] = few.logits
-        keys = np.stack([table.digest[slots], table.number[slots]], axis=1)
-        steps = torch.from_numpy(table.step[slots])
-        drawn = choose(torch.from_numpy(padded), torch.from_numpy(keys), steps, self._config)
+        keys = np.stack([table.digest[mine], table.number[mine]], axis=1)
+        columns = (keys, table.step[mine], table.temperature[mine], table.top_p[mine])
+        drawn = draw(torch.from_numpy(padded[rows]), *map(torch.from_numpy, columns))
         # Drawn at the very end, rounding could take a place beyond the last one.
-        places: Ints = np.minimum(drawn.numpy(), counts - 1)
+        places: Ints = np.minimum(drawn.numpy(), counts[rows] - 1)
         return places
 
     def _keep(
@@ -281,7 +285,7 @@ class Sampler:
         modes = self._table.mode[slots]
         rows, which, allowed = grammars.allowed_in_texts(slots, np.array(refused), modes)
         are_few = np.array([allowance.is_few for allowance in allowed], bool)[which]
-        are_few &= self._config.temperature == 0.0
+        are_few &= self._table.temperature[slots[rows]] == 0
         few, rows = rows[are_few], rows[~are_few]
         ids = [allowed[number].ids for number in which[are_few].tolist()]
         texts = Masks(rows, which[~are_few], [allowance.bits for allowance in allowed])
@@ -303,7 +307,17 @@ def _masks(bits: Mapping[int, Bits]) -> Masks:
     return Masks(np.array([*bits], np.int64), np.array(which, np.int64), [*masks.values()])
 
 
+def _some(masks: Masks, kept: npt.NDArray[np.bool_]) -> Masks:
+    if kept.all():
+        return masks
+    if not kept.any():
+        return _NONE
+    return replace(masks, places=masks.places[kept], which=masks.which[kept])
+
+
 def _both(one: Masks, other: Masks) -> Masks:
+    if not len(other.places):
+        return one
     places = np.concatenate([one.places, other.places])
     which = np.concatenate([one.which, other.which + len(one.masks)])
     order = places.argsort()

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from schemax.config import DecodingConfig
 from schemax.runtime.plan import Ints
 from schemax.runtime.staging import stage
 
@@ -23,22 +22,24 @@ _AT_ONCE, _FEWEST_ROWS = {"cpu": 1 << 18, "cuda": 1 << 26}, 8
 _AGAIN, _ONE_OF = 64, 16
 
 
-def choose(logits: Tensor, keys: Tensor, step: int | Tensor, config: DecodingConfig) -> Tensor:
-    """(S, V) logits -> (S,) token ids.
+def draw(
+    logits: Tensor, keys: Tensor, step: int | Tensor, temperature: Tensor, top_p: Tensor
+) -> Tensor:
+    """(S, V) logits -> (S,) token ids, drawn by nucleus sampling.
 
-    keys: (S, 2) the document's digest and the slot's number; with the seed and the step they
-        determine the random number, wherever and with whomever the slot is decoded.
+    keys: (S, 2) the document's digest with the seed in it, and the slot's number; with the step
+        they determine the random number, wherever and with whomever the slot is decoded.
     step: how many tokens the value has so far; one for all, or (S,).
+    temperature, top_p: (S,), above 0.
     """
-    if config.temperature == 0.0:
-        return largest(logits)
-    probabilities = (logits.float() / config.temperature).softmax(dim=-1)
-    if config.top_p < 1.0:
-        probabilities = _nucleus(probabilities, config.top_p)
+    scaled = logits.float() / temperature.float()[:, None]
+    probabilities = scaled.softmax(dim=-1)
+    bounds = top_p.float()[:, None]
+    probabilities = probabilities.where(bounds >= 1, _nucleus(probabilities, bounds))
     # In the order of ids: sorted by probability, rounding could exchange neighbours.
     cumulative = probabilities.cumsum(dim=-1)
-    draw = uniform(keys, step, config.seed).to(cumulative.device) * cumulative[:, -1]
-    return (cumulative <= draw[:, None]).sum(dim=-1).clamp(max=logits.shape[-1] - 1)
+    drawn = uniform(keys, step).to(cumulative.device) * cumulative[:, -1]
+    return (cumulative <= drawn[:, None]).sum(dim=-1).clamp(max=logits.shape[-1] - 1)
 
 
 def largest(logits: Tensor) -> Tensor:
@@ -78,7 +79,9 @@ class Draw:
 
     rows: (n,) of the logits; None for all of them.
     given: (n,) tokens to be taken, -1 where one is chosen. null_ids: (n,) at least 0.
-    keys: (n, 2), steps: (n,) for random numbers, see `choose`.
+    keys: (n, 2), steps: (n,) for random numbers, see `draw`.
+    drawn: (d,) places, in order, whose token is drawn; the others take the most probable one.
+        drawn_places: the same on the device; temperature, top_p: (d,).
     bits: (masks, words) what masks allow. Of places that have any, `Masks` and, on the device,
         (m,) numbers and masks:
     bound: these choose among allowed tokens. strict: (m,) whether probabilities are among these,
@@ -101,7 +104,10 @@ class Draw:
     checked: Masks
     checked_places: Tensor
     checked_masks: Tensor
-    config: DecodingConfig
+    drawn: Ints
+    drawn_places: Tensor
+    temperature: Tensor
+    top_p: Tensor
 
     @classmethod
     def of(
@@ -114,12 +120,19 @@ class Draw:
         bound: Masks,
         is_strict: npt.NDArray[np.bool_],
         checked: Masks,
-        config: DecodingConfig,
+        temperature: npt.NDArray[np.float64],
+        top_p: npt.NDArray[np.float64],
         device: torch.device,
         others: Sequence[Ints] = (),
     ) -> tuple[Draw, list[Tensor]]:
-        """A draw, and other arrays, all of which go to the device in one copy."""
-        arrays = [given, np.maximum(null_ids, 0), keys, steps, bound.places, bound.which]
+        """A draw, and other arrays, all of which go to the device in one copy.
+
+        temperature: (n,), 0 for the most probable token; top_p: (n,).
+        """
+        (drawn,) = np.nonzero(temperature)
+        settings = (column[drawn].view(np.int64) for column in (temperature, top_p))
+        arrays = [drawn, *settings]
+        arrays += [given, np.maximum(null_ids, 0), keys, steps, bound.places, bound.which]
         arrays += [is_strict.astype(np.int64), checked.places]
         arrays += [checked.which + len(bound.masks), *others]
         if masks := [*bound.masks, *checked.masks]:
@@ -128,24 +141,27 @@ class Draw:
             arrays.append(rows)
         staged = stage(arrays, device)
         chosen_rows = None if rows is None else staged.pop()
-        draw = cls(
+        made = cls(
             rows=chosen_rows,
             bits=staged.pop().view(torch.int32) if masks else None,
-            given=staged[0],
-            null_ids=staged[1],
-            keys=staged[2],
-            steps=staged[3],
+            drawn=drawn,
+            drawn_places=staged[0],
+            temperature=staged[1].view(torch.float64),
+            top_p=staged[2].view(torch.float64),
+            given=staged[3],
+            null_ids=staged[4],
+            keys=staged[5],
+            steps=staged[6],
             bound=bound,
-            bound_places=staged[4],
-            bound_masks=staged[5],
-            strict=staged[6],
+            bound_places=staged[7],
+            bound_masks=staged[8],
+            strict=staged[9],
             is_strict=is_strict,
             checked=checked,
-            checked_places=staged[7],
-            checked_masks=staged[8],
-            config=config,
+            checked_places=staged[10],
+            checked_masks=staged[11],
         )
-        return draw, staged[9:]
+        return made, staged[12:]
 
     def run(self, logits: Tensor) -> Tensor:
         """(S, V) logits -> (4, n) float32: tokens, their log-probabilities, nulls', and those of
@@ -177,19 +193,35 @@ class Draw:
             else:
                 strict = torch.zeros(len(part), dtype=torch.bool, device=part.device)
                 strict[places] = self.strict[begin:end] > 0
-                if self.config.temperature == 0.0:
+                if len(self.drawn) < len(self.given):
                     free = largest(part)
                 if self.is_strict[begin:end].any():
                     part = source.where(strict[:, None], part)
         given = self.given[some]
-        ids = choose(source, self.keys[some], self.steps[some], self.config)
+        ids, is_drawn = self._chosen(source, some)
         ids = torch.where(given >= 0, given, ids)
         if free is not None:
-            legal = legal.where(strict | (free != ids), 0.0)
+            legal = legal.where(strict | is_drawn | (free != ids), 0.0)
         wanted = torch.stack([ids, self.null_ids[some]], dim=1)
         # One kernel, which reads the logits once while they are in the cache.
         logprobs = part.log_softmax(dim=-1, dtype=torch.float32).gather(1, wanted)
         return torch.cat([ids[None].float(), logprobs.T, legal])
+
+    def _chosen(self, logits: Tensor, some: slice) -> tuple[Tensor, Tensor]:
+        """(s, V) logits of some rows -> (s,) tokens, and which of these were drawn."""
+        is_drawn = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+        begin, end = np.searchsorted(self.drawn, [some.start, some.stop])
+        if begin == end:
+            return largest(logits), is_drawn
+        places = self.drawn_places[begin:end] - some.start
+        keys, steps = self.keys[some][places], self.steps[some][places]
+        found = draw(
+            logits[places], keys, steps, self.temperature[begin:end], self.top_p[begin:end]
+        )
+        is_drawn[places] = True
+        if len(places) == len(logits):
+            return found, is_drawn
+        return largest(logits).index_put((places,), found), is_drawn
 
     def _choose_again(self, logits: Tensor, found: Tensor) -> None:
         """Has some of the places whose choice is refused choose once more, in place."""
@@ -238,8 +270,8 @@ def _ruled_out(logits: Tensor, bits: Tensor, which: Tensor) -> Tensor:
     return logits.masked_fill(refused[which] if are_few else refused, -torch.inf)
 
 
-def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
-    """Zero outside the smallest set of tokens whose probability reaches top_p."""
+def _nucleus(probabilities: Tensor, top_p: Tensor) -> Tensor:
+    """Zero outside the smallest set of tokens whose probability reaches top_p, (S, 1)."""
     ordered = probabilities.sort(dim=-1, descending=True).values
     before = ordered.cumsum(dim=-1) - ordered
     # The likeliest token is always in it, however small top_p is in single precision.
@@ -247,9 +279,9 @@ def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
     return probabilities * (probabilities >= ordered.gather(1, last))
 
 
-def uniform(keys: Tensor, step: int | Tensor, seed: int) -> Tensor:
+def uniform(keys: Tensor, step: int | Tensor) -> Tensor:
     """(S, 2) int64 -> (S,) float32 in [0, 1), counter-based (the finalizer of splitmix64)."""
-    state = _mix(keys[:, 0] ^ _signed(seed * 0x9E3779B97F4A7C15))
+    state = _mix(keys[:, 0])
     state = _mix(state + keys[:, 1] * _signed(0xD1B54A32D192ED03) + 1)
     state = _mix(state + torch.as_tensor(step, device=keys.device) * _signed(0x8CB92BA72F3D8DD7))
     return _shift(state, 40).float() / (1 << 24)

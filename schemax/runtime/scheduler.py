@@ -13,16 +13,16 @@ from collections.abc import Container, Iterator, Sequence
 import numpy as np
 
 from schemax.runtime.batch import OWN_ONLY, Places
-from schemax.runtime.beams import BeamSampler, has_beams
+from schemax.runtime.beams import BeamSampler
 from schemax.runtime.document_rows import DocumentRows, RunningRequest
 from schemax.runtime.endings import end_loops
 from schemax.runtime.follow_up_queue import FollowUpQueue
 from schemax.runtime.limits import AdmissionControl
 from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
-from schemax.runtime.sampler import Chosen, Sampler
+from schemax.runtime.sampler import Chosen
 from schemax.runtime.slot_table import FreeList, SlotTable, grown, ranks
-from schemax.tokens import SlotOutput, SlotSpec
+from schemax.tokens import SlotOutput
 
 # The document store begins with so many rows, unless documents are long, and grows in width by this
 # factor, because resizing copies everything.
@@ -42,7 +42,7 @@ class Scheduler:
     def __init__(
         self,
         table: SlotTable,
-        sampler: Sampler,
+        sampler: BeamSampler,
         control: AdmissionControl,
         flight: int = 0,
         *,
@@ -56,7 +56,6 @@ class Scheduler:
         self.block_table = np.zeros((0, 0), np.int64)
         self._kv = FreeList()
         self._sampler = sampler
-        self._beams = sampler if isinstance(sampler, BeamSampler) else None
         self._control, self._flight = control, flight
         self.follow_ups = FollowUpQueue(table)
         self._footprint = self._num_documents = 0
@@ -140,6 +139,7 @@ class Scheduler:
                 "number": layout.numbers,
                 "index": np.arange(request.index, request.index + layout.num_slots),
                 "null_id": layout.null_ids,
+                **request.sampling._asdict(),
             },
             layout.specs,
             request.stop,
@@ -283,8 +283,8 @@ class Scheduler:
         self._sampler.grammars.end(ended)
         rows, orders = table.request[ended].tolist(), table.order[ended].tolist()
         for slot, row, order, output in zip(ended.tolist(), rows, orders, outputs, strict=True):
-            if self._beams is not None and slot in self._beams.beams:
-                beam = self._beams.end(slot, output)
+            if slot in self._sampler.beams:
+                beam = self._sampler.end(slot, output)
                 if beam is None:
                     continue
                 slot, output, order = beam.root, beam.output, int(table.order[beam.root])
@@ -310,18 +310,14 @@ class Scheduler:
         """Gives back what slots had that are done; a searched slot keeps its number to its end."""
         if not self.is_causal:
             self._free_pool(slots)
-        if self._beams is not None:
-            slots, self._held = np.union1d(slots, self._held), self._beams.held
+        if self._sampler.beams or len(self._held):
+            slots, self._held = np.union1d(slots, self._held), self._sampler.held
             slots = np.setdiff1d(slots, self._held)
         self.table.release(slots)
 
     def _kv_of(self, slot: int) -> Ints:
         """Places in the KV pool of what a slot has read."""
         return self.block_table[slot, : self.table.num_kv[slot]].copy()
-
-    def is_searched(self, spec: SlotSpec) -> bool:
-        """Whether a slot has beams, which nobody can watch token by token."""
-        return self._beams is not None and has_beams(spec)
 
     def _request_of(self, slot: int) -> Request:
         return self.rows.running[int(self.table.request[slot])].request
@@ -334,8 +330,7 @@ class Scheduler:
         slots, self.growing = self.growing[leaves], self.growing[~leaves]
         self.follow_ups.cancel(rows, slots)
         self._sampler.grammars.end(slots)
-        if self._beams is not None:
-            self._beams.cancel(slots)
+        self._sampler.cancel(slots)
         self._free(slots)
         for running in leaving:
             self._let_go(running)

@@ -17,6 +17,7 @@ from torch import Tensor
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.architecture import examine
+from schemax.runtime.beams import BeamSampler
 from schemax.runtime.fork import ForkModel, select_rows
 from schemax.runtime.language_model import head_of
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory
@@ -24,7 +25,7 @@ from schemax.runtime.model import DecoderModel
 from schemax.runtime.packing import make_batch
 from schemax.runtime.plan import Ids
 from schemax.runtime.requests import new_request
-from schemax.runtime.sampler import Chosen, Sampler
+from schemax.runtime.sampler import Chosen
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import SlotTable
 from schemax.tokens import PromptIds, StopTable
@@ -117,7 +118,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
     stop = StopTable(np.zeros((1, model.vocab_size), np.int8), ())
     request = new_request(prompt, stop, config)
     table = SlotTable()
-    sampler = Sampler(table, config, model.vocab_size)
+    sampler = BeamSampler(table, model.vocab_size)
     limits = Limits(documents=1, pass_tokens=1 << 20, capacity=1 << 20)
     scheduler = Scheduler(table, sampler, AdmissionControl(limits), is_causal=False)
     cache, unknown = model.new_cache(), np.full(3, np.nan, np.float32)

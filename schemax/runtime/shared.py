@@ -18,7 +18,7 @@ from schemax.errors import ModelError
 from schemax.runtime.engine import AnyModel, passes
 from schemax.runtime.fork import ForkModel
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.requests import Request
+from schemax.runtime.requests import Request, Sampling
 from schemax.runtime.stream import Filled
 
 THREAD_NAME = "schemax-decoding"
@@ -32,13 +32,14 @@ _MOST_LAYOUTS = 256
 class SharedEngine:
     """Runs a model for calls; its thread lives while there are any.
 
-    Requests of all calls whose decoding lets them share passes are in one lane. Lanes take turns,
-    a pass each; the calls of a lane take turns, a request each.
+    Calls of a lane share passes: all calls but those of another `batch_size`, those whose slots see
+    each other's values, and those of another server's settings. Lanes take turns, a pass each; the
+    calls of a lane take turns, a request each.
     """
 
     def __init__(self, model: AnyModel) -> None:
         self.model = model
-        self._has_passes = isinstance(model, DecoderModel | ForkModel)
+        self.has_passes = isinstance(model, DecoderModel | ForkModel)
         # Reentrant, since a forgotten call may be closed by the garbage collector, at any time.
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
@@ -127,7 +128,7 @@ class SharedEngine:
         with self.lock:
             if len(lane.layouts) > _MOST_LAYOUTS:
                 return None
-            if self._has_passes or not lane.owners:
+            if self.has_passes or not lane.owners:
                 # So that its passes are full.
                 self._wait_for_sole_call(lambda call: call.given or not call.is_open)
             for place, call in enumerate(self._calls):
@@ -178,7 +179,7 @@ class Call:
         self._changed = threading.Condition(engine.lock)
         self._wake: Callable[[], None] | None = None
         self.config = config
-        self.key: Any = _shared_settings(config)
+        self.key: Any = _lane_of(config, elsewhere=not engine.has_passes)
         self.lane: _Lane | None = None
         self.given: deque[Request] = deque()
         self.in_flight: dict[Request, None] = {}
@@ -328,9 +329,12 @@ class _Taken(Iterator[Request]):
         return request
 
 
-def _shared_settings(config: DecodingConfig) -> tuple[Any, ...]:
-    """What requests that share passes have in common."""
-    drawn = (config.top_p, config.seed) if config.temperature else ()
-    layout = config.layout, config.documents, config.slots
-    scored = config.null_penalty or 0, config.contextual_calibration
-    return *layout, config.batch_size, config.beams, *scored, config.temperature, *drawn
+def _lane_of(config: DecodingConfig, *, elsewhere: bool) -> tuple[Any, ...]:
+    """What the requests of a lane have in common; elsewhere: where another machine decodes them.
+
+    Here all else is a matter of each slot.
+    """
+    common = config.slots, config.batch_size
+    if not elsewhere:
+        return common
+    return *common, config.layout, config.documents, Sampling.of(config), config.seed

@@ -17,6 +17,8 @@ import numpy.typing as npt
 from schemax.runtime.plan import Ids, Ints
 from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
 
+Settings = npt.NDArray[np.float64]
+
 REASONS: tuple[FinishReason, ...] = ("stop", "eos", "length")
 _EOS = -2
 
@@ -40,6 +42,13 @@ COLUMNS = (
     "mode",  # how its grammar is asked; see `sampler`
     "text_table",  # which table of free text
     "text_state",  # and the state in it
+    "is_calibrated",  # whether its choices are scored without their priors
+    "beams",  # hypotheses that it is searched with
+)
+SETTINGS = (
+    "temperature",  # 0: the most probable token
+    "top_p",  # of nucleus sampling
+    "null_penalty",  # taken off the logit of null
 )
 
 
@@ -97,7 +106,8 @@ class StopTables:
 
 
 class SlotTable:
-    """All slots in flight. Every public name of `COLUMNS` is a column, (capacity,) int64.
+    """All slots in flight. Every name of `COLUMNS` is a column, (capacity,) int64, and every name
+    of `SETTINGS` one of float64.
 
     written, logprobs: (capacity, tokens). legal_logprobs: (capacity, 2). specs: (capacity,) of
     `SlotSpec`; begun, stops likewise.
@@ -122,11 +132,17 @@ class SlotTable:
     mode: Ints
     text_table: Ints
     text_state: Ints
+    is_calibrated: Ints
+    beams: Ints
+    temperature: Settings
+    top_p: Settings
+    null_penalty: Settings
 
     def __init__(self) -> None:
         self.stops = StopTables()
         self._numbers = FreeList()
         self._set_columns(np.zeros((len(COLUMNS), 0), np.int64))
+        self._set_settings(np.zeros((len(SETTINGS), 0), np.float64))
         self.written = np.zeros((0, 0), np.int64)
         self.logprobs = np.zeros((0, 0), np.float32)
         self.null_logprobs = np.zeros(0, np.float32)
@@ -154,9 +170,11 @@ class SlotTable:
         slots = self._numbers.take(count)
         self._reserve(self._numbers.size, int(values["budget"].max(initial=1)))
         block = np.zeros((len(COLUMNS), count), np.int64)
+        settings = np.zeros((len(SETTINGS), count))
         for name, column in values.items():
-            block[_PLACES[name]] = column
+            (settings if name in SETTINGS else block)[_PLACES[name]] = column
         self._columns[:, slots] = block
+        self._settings[:, slots] = settings
         self.written[slots] = -1
         self.null_logprobs[slots] = np.nan
         self.legal_logprobs[slots] = 0.0
@@ -178,6 +196,7 @@ class SlotTable:
         copies = self._numbers.take(len(slots))
         self._reserve(self._numbers.size, self.written.shape[1])
         self._columns[:, copies] = self._columns[:, slots]
+        self._settings[:, copies] = self._settings[:, slots]
         names = ("written", "logprobs", "null_logprobs", "legal_logprobs")
         for name in (*names, "_reason", "specs", "stop_of"):
             column = getattr(self, name)
@@ -196,6 +215,7 @@ class SlotTable:
     def _reserve(self, count: int, budget: int) -> None:
         if count > self._columns.shape[1]:
             self._set_columns(grown(self._columns, len(COLUMNS), count, 0))
+            self._set_settings(grown(self._settings, len(SETTINGS), count, 0))
             for name in ("null_logprobs", "_reason", "specs", "stop_of"):
                 old = getattr(self, name)
                 new = np.zeros(self._columns.shape[1], old.dtype)
@@ -209,6 +229,11 @@ class SlotTable:
     def _set_columns(self, columns: Ints) -> None:
         self._columns = columns
         for name, column in zip(COLUMNS, columns, strict=True):
+            setattr(self, name, column)
+
+    def _set_settings(self, settings: Settings) -> None:
+        self._settings = settings
+        for name, column in zip(SETTINGS, settings, strict=True):
             setattr(self, name, column)
 
     def _set_answers(self, slots: Ints, answers: Sequence[Sequence[int]]) -> None:
@@ -324,7 +349,7 @@ class SlotTable:
         return outputs
 
 
-_PLACES = {name: place for place, name in enumerate(COLUMNS)}
+_PLACES = {name: place for names in (COLUMNS, SETTINGS) for place, name in enumerate(names)}
 
 
 def ranks(counts: Ints) -> Ints:

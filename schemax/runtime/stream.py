@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from schemax.config import DecodingConfig
-from schemax.runtime.beams import sampler_of
+from schemax.runtime.beams import BeamSampler
 from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
 from schemax.runtime.model import DecoderModel
@@ -179,8 +179,8 @@ class _Flight:
     ) -> None:
         table = SlotTable()
         self.model, self.source, self.control, self.trace = model, source, control, trace
-        self.sampler = sampler_of(table, config, model.vocab_size)
         is_causal = config.slots == "causal"
+        self.sampler = BeamSampler(table, model.vocab_size, is_causal=is_causal)
         self.scheduler = Scheduler(table, self.sampler, control, place, is_causal=is_causal)
         self.cache = model.new_cache()
         self.prefixes = _Prefixes(model, self.cache)

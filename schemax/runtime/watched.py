@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from torch import Tensor
 
+from schemax.runtime.beams import is_searched
 from schemax.runtime.document_rows import RunningRequest
 from schemax.runtime.requests import Request
 from schemax.runtime.scheduler import Scheduler
@@ -28,7 +29,7 @@ class WatchedRequests:
             by_row = {one.row: watcher for watcher, one in self._watched.items()}
             rows = table.request[slots].tolist()
             owners = {place: by_row[row] for place, row in enumerate(rows) if row in by_row}
-            known = dict(_places(scheduler, self._watched.values()))
+            known = dict(_places(self._watched.values()))
             numbers = enumerate(slots.tolist())
             places = {row: known[slot] for row, slot in numbers if slot in known}
             self._written = Written(table, slots, logits, owners, places)
@@ -44,11 +45,12 @@ class WatchedRequests:
             watcher.saw(steps, others, found)
 
 
-def _places(scheduler: Scheduler, watched: Iterable[RunningRequest]) -> Iterator[tuple[int, Place]]:
-    """Slots that are told of one by one, by number."""
+def _places(watched: Iterable[RunningRequest]) -> Iterator[tuple[int, Place]]:
+    """Slots whose tokens are told one by one, by number: not those with beams."""
     for running in watched:
+        has_beams = running.request.sampling.beams > 1
         for number, slot in running.asked.items():
-            if slot.is_named and not scheduler.is_searched(slot.spec):
+            if slot.is_named and not (has_beams and is_searched(slot.spec)):
                 yield number, place_of(slot)
 
 
