@@ -30,10 +30,10 @@ from seams import watch_prefixes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime.engine import fill
+from schemax.runtime.free_list import FreeList
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.self_test import prepare
-from schemax.runtime.slot_table import FreeList
 from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec
 
 

@@ -13,6 +13,11 @@ from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.tokens import SlotOutput
 
+# The store begins with so many rows, unless documents are long, and grows in width by this factor,
+# because resizing copies everything.
+_FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
+GROWTH = 1.25
+
 
 @dataclass(slots=True, eq=False)
 class RunningRequest:
@@ -93,6 +98,26 @@ class DocumentRows:
     def is_sparse(self) -> bool:
         """Whether most of the rows up to the last one in use are empty."""
         return self.num_used > max(8, 2 * len(self.running))
+
+    def extent_for(self, request: Request, tokens: int, requests: int) -> tuple[int, int] | None:
+        """(rows, width) of a store that holds a request as well; None if there is no room.
+
+        tokens, requests: how many the store may hold at most.
+        """
+        count, rows, width = len(self.running), self.num_rows, self.width
+        needed = len(request.stem)
+        if needed > width or count == rows:
+            longest = max(needed, int(self.length.max(initial=0)))
+            if needed > width:
+                width = int(longest * GROWTH) if rows else longest
+            most = max(1, tokens // width)
+            if most <= count and width > longest * GROWTH:
+                # Wider than anything in flight, since longer documents have gone through.
+                width = int(longest * GROWTH)
+                most = max(1, tokens // width)
+            fewest = min(_FEWEST_ROWS, max(1, _FEWEST_TOKENS // width))
+            rows = min(max(2 * count, fewest), most, max(1, requests))
+        return None if count >= rows else (rows, width)
 
     def take(self, request: Request, prefixes: Sequence[int]) -> int:
         """The lowest free row, with the request's stem in it, behind prefixes."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from schemax.runtime.few_tokens import FewTokens, Floats, best_of, flattened, normalised
 from schemax.runtime.grammar import Bits, Node
 from schemax.runtime.plan import Ints
 from schemax.runtime.sampling import Draw, Masks, draw, log_totals
@@ -22,8 +23,6 @@ from schemax.runtime.slot_grammars import MATCHER, NODE, TEXT, UNBOUND, SlotGram
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import SHARED, fetch, stage
 from schemax.tokens import Alternatives
-
-Floats = npt.NDArray[np.float32]
 
 # Alternatives that are less probable are not kept.
 _LEAST_PROBABLE = 1e-6
@@ -72,7 +71,7 @@ class Choice:
     rows: Ints
     few: Ints
     nodes: list[Node]
-    look: Callable[[], tuple[Floats, _Few]]
+    look: Callable[[], tuple[Floats, FewTokens]]
 
 
 class Sampler:
@@ -173,7 +172,7 @@ class Sampler:
         texts: Masks = _NONE,
         *,
         again: bool = False,
-    ) -> Callable[[], tuple[Floats, _Few]]:
+    ) -> Callable[[], tuple[Floats, FewTokens]]:
         """What is asked of the logits: one copy to the device, and one back that a call waits for.
 
         rows: (n,) in order, of which all logits are looked at; see `Draw`. few: (m,) rows of which
@@ -181,7 +180,7 @@ class Sampler:
         The call gives (4, n) choices, and these.
         """
         table, mine = self._table, slots[rows]
-        flat, owner, starts = _flattened(ids)
+        flat, owner, starts = flattened(ids)
         is_bound = (table.temperature[slots[texts.places]] > 0) | again
         bound, checked = _both(strict, _some(texts, is_bound)), _some(texts, ~is_bound)
         made, others = Draw.of(
@@ -203,23 +202,23 @@ class Sampler:
             found += [logits[others[1], others[2]].float(), log_totals(logits, others[0])]
         values = fetch(torch.cat(found) if len(found) > 1 else found[0])
 
-        def look() -> tuple[Floats, _Few]:
+        def look() -> tuple[Floats, FewTokens]:
             parts = np.split(values(), np.cumsum([4 * len(rows), len(flat)]))
-            return parts[0].reshape(4, -1), _Few(flat, owner, starts, *parts[1:])
+            return parts[0].reshape(4, -1), FewTokens(flat, owner, starts, *parts[1:])
 
         return look
 
     def _choose_of_few(
-        self, slots: Ints, rows: Ints, nodes: Sequence[Node], few: _Few, chosen: Chosen
+        self, slots: Ints, rows: Ints, nodes: Sequence[Node], few: FewTokens, chosen: Chosen
     ) -> None:
         """For rows of which few tokens are allowed: a choice among these, probable among these."""
         counts = np.bincount(few.owner)
-        picked, logprobs, mass = _normalised(few)
+        picked, logprobs, mass = normalised(few)
         chosen.legal_logprobs[rows] = np.minimum(mass - few.totals, 0)
         table = self._table
         if table.is_calibrated[slots].any():
             few = replace(few, logits=self._without_priors(slots, nodes, few))
-            picked, logprobs, _ = _normalised(few)
+            picked, logprobs, _ = normalised(few)
         (drawn,) = np.nonzero(table.temperature[slots])
         if len(drawn):
             picked[drawn] = few.starts[drawn] + self._drawn_of_few(slots, few, counts, drawn)
@@ -230,7 +229,7 @@ class Sampler:
         chosen.null_logprobs[rows[few.owner[is_null]]] = logprobs[is_null]
         self._keep(slots, nodes, few, picked, np.exp(logprobs))
 
-    def _without_priors(self, slots: Ints, nodes: Sequence[Node], few: _Few) -> Floats:
+    def _without_priors(self, slots: Ints, nodes: Sequence[Node], few: FewTokens) -> Floats:
         """(F,) logits, less the priors of calibrated slots that have any."""
         logits = few.logits.copy()
         ends = np.append(few.starts[1:], len(logits))
@@ -240,7 +239,7 @@ class Sampler:
                 logits[start:end] -= prior.logprobs(node.path, tuple(few.ids[start:end].tolist()))
         return logits
 
-    def _drawn_of_few(self, slots: Ints, few: _Few, counts: Ints, rows: Ints) -> Ints:
+    def _drawn_of_few(self, slots: Ints, few: FewTokens, counts: Ints, rows: Ints) -> Ints:
         """(r,) places among the tokens of each of some rows, drawn at random."""
         table, mine = self._table, slots[rows]
         padded = np.full((len(slots), int(counts.max())), -np.inf, np.float32)
@@ -256,7 +255,7 @@ class Sampler:
         self,
         slots: Ints,
         nodes: Sequence[Node],
-        few: _Few,
+        few: FewTokens,
         picked: Ints,
         probabilities: npt.NDArray[np.float64],
     ) -> None:
@@ -324,55 +323,10 @@ def _both(one: Masks, other: Masks) -> Masks:
     return Masks(places[order], which[order], [*one.masks, *other.masks])
 
 
-def _take_best(rows: Ints, few: _Few, chosen: Chosen) -> None:
+def _take_best(rows: Ints, few: FewTokens, chosen: Chosen) -> None:
     """The most probable among a few tokens of each row; probable among all."""
-    picked, top = _best(few.logits, few.owner, few.starts)
+    picked, top = best_of(few.logits, few.owner, few.starts)
     chosen.ids[rows] = few.ids[picked]
     chosen.logprobs[rows] = top - few.totals
     mass = np.add.reduceat(np.exp(few.logits - few.totals[few.owner]), few.starts)
     chosen.legal_logprobs[rows] = np.log(np.clip(mass, _LEAST_MASS, 1))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Few:
-    """Slots that may write few tokens: F tokens, slot by slot, of n slots.
-
-    ids, owner, logits: (F,) the tokens, the place of each one's slot, and its logit.
-    starts: (n,) where each slot's tokens start.
-    totals: (n,) log-sum-exps of all of a slot's logits.
-    """
-
-    ids: Ints
-    owner: Ints
-    starts: Ints
-    logits: Floats
-    totals: Floats
-
-
-def _flattened(ids: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
-    """n rows of tokens as one: the tokens, the row of each, and where each row starts."""
-    counts = np.array([len(some) for some in ids], np.int64)
-    none = np.zeros(0, np.int64)
-    return (
-        np.concatenate([none, *ids]),
-        np.repeat(np.arange(len(ids)), counts),
-        counts.cumsum() - counts,
-    )
-
-
-def _normalised(few: _Few) -> tuple[Ints, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """(n,) places of each row's best, (F,) log-probabilities among the few, and (n,)
-    log-sum-exps of their logits."""
-    picked, top = _best(few.logits, few.owner, few.starts)
-    shifted = few.logits.astype(np.float64) - top[few.owner]
-    mass = np.log(np.add.reduceat(np.exp(shifted), few.starts))
-    return picked, shifted - mass[few.owner], mass + top
-
-
-def _best(logits: Floats, owner: Ints, starts: Ints) -> tuple[Ints, Floats]:
-    """(n,) places of each row's first largest logit, and these."""
-    top = np.maximum.reduceat(logits, starts)
-    best = np.flatnonzero(logits == top[owner])
-    picked = np.zeros(len(starts), np.int64)
-    picked[owner[best][::-1]] = best[::-1]
-    return picked, top

@@ -14,21 +14,18 @@ import numpy as np
 
 from schemax.runtime.batch import OWN_ONLY, Places
 from schemax.runtime.beams import BeamSampler
-from schemax.runtime.document_rows import DocumentRows, RunningRequest
+from schemax.runtime.document_rows import GROWTH, DocumentRows, RunningRequest
 from schemax.runtime.endings import end_loops
 from schemax.runtime.follow_up_queue import FollowUpQueue
+from schemax.runtime.free_list import FreeList
 from schemax.runtime.limits import AdmissionControl
 from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Chosen
-from schemax.runtime.slot_table import FreeList, SlotTable, grown, ranks
+from schemax.runtime.slot_table import SlotTable, grown, ranks
 from schemax.tokens import SlotOutput
 
-# The document store begins with so many rows, unless documents are long, and grows in width by this
-# factor, because resizing copies everything.
-_FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
 _NO_KV = np.zeros(0, np.int64)
-_GROWTH = 1.25
 
 
 class Scheduler:
@@ -96,21 +93,8 @@ class Scheduler:
             or self._footprint + self.follow_ups.footprint + request.footprint > limits.capacity
         ):
             return None
-        rows, width = self.rows.num_rows, self.rows.width
-        needed = len(request.stem)
-        if needed > width or count == rows:
-            longest = max(needed, int(self.rows.length.max(initial=0)))
-            if needed > width:
-                width = int(longest * _GROWTH) if rows else longest
-            most = max(1, (limits.capacity - self._kv.size) // width)
-            if most <= count and width > longest * _GROWTH:
-                # Wider than anything in flight, since longer documents have gone through.
-                width = int(longest * _GROWTH)
-                most = max(1, (limits.capacity - self._kv.size) // width)
-            fewest = min(_FEWEST_ROWS, max(1, _FEWEST_TOKENS // width))
-            allowed = max(1, limits.documents // request.num_documents)
-            rows = min(max(2 * count, fewest), most, allowed)
-        return None if count >= rows else (rows, width)
+        most = limits.capacity - self._kv.size, limits.documents // request.num_documents
+        return self.rows.extent_for(request, *most)
 
     def resize(self, rows: int, width: int) -> tuple[Ints, int]:
         """Gives the document store another extent; what `DocumentRows.resize` returns."""
@@ -195,7 +179,7 @@ class Scheduler:
             return self.rows.width
         counts = np.bincount(self.table.request[self.growing], minlength=self.rows.num_rows)
         needed = int((self.rows.length + counts).max())
-        return self.rows.width if needed <= self.rows.width else int(needed * _GROWTH)
+        return self.rows.width if needed <= self.rows.width else int(needed * GROWTH)
 
     def allot(self) -> Places:
         """Gives the tokens of the next pass their places."""

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from schemax.runtime.free_list import FreeList
 from schemax.runtime.plan import Ids, Ints
+from schemax.runtime.stop_tables import EOS, StopTables
 from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
 
 Settings = npt.NDArray[np.float64]
 
 REASONS: tuple[FinishReason, ...] = ("stop", "eos", "length")
-_EOS = -2
 
 COLUMNS = (
     "request",  # the number of the running request
@@ -50,59 +51,6 @@ SETTINGS = (
     "top_p",  # of nucleus sampling
     "null_penalty",  # taken off the logit of null
 )
-
-
-class FreeList:
-    """Numbers from 0 on, taken and given back; what is out is never given out twice."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._free = np.zeros(0, np.int64)
-        self._count = 0
-
-    @property
-    def num_taken(self) -> int:
-        return self.size - self._count
-
-    def take(self, count: int) -> Ints:
-        if (missing := count - self._count) > 0:
-            grown = self.size + max(missing, self.size // 2)
-            free = np.zeros(grown, np.int64)
-            fresh = grown - self.size
-            free[:fresh] = np.arange(grown - 1, self.size - 1, -1)
-            free[fresh : fresh + self._count] = self._free[: self._count]
-            self._free, self.size, self._count = free, grown, fresh + self._count
-        self._count -= count
-        return self._free[self._count : self._count + count][::-1].copy()
-
-    def give(self, numbers: Ints) -> None:
-        self._free[self._count : self._count + len(numbers)] = numbers
-        self._count += len(numbers)
-
-
-class StopTables:
-    """Several stop rules as one table: states are numbered through, and ids that end are in it."""
-
-    def __init__(self) -> None:
-        self._starts: dict[StopTable, int] = {}
-        self.next_state = np.zeros((0, 0), np.int16)
-
-    def start(self, stop: StopTable) -> int:
-        """The first state of a rule."""
-        found = self._starts.get(stop)
-        if found is None:
-            found = self._starts[stop] = len(self.next_state)
-            table = stop.next_state.astype(np.int16)
-            table[table >= 0] += found
-            table[:, [i for i in stop.eos_ids if 0 <= i < table.shape[1]]] = _EOS
-            known = self.next_state if found else table[:0]
-            self.next_state = np.concatenate([known, table])
-        return found
-
-    def after(self, ids: Ids, state: int) -> int:
-        for token in ids:
-            state = int(self.next_state[state, token])
-        return state
 
 
 class SlotTable:
@@ -286,7 +234,7 @@ class SlotTable:
         self.passes[slots] += 1
         state = self.stops.next_state[self.state[slots], ids]
         self.state[slots] = state
-        self._reason[slots] = np.where(state == _EOS, 1, np.where(state == DONE, 0, 2))
+        self._reason[slots] = np.where(state == EOS, 1, np.where(state == DONE, 0, 2))
 
     def write_forced(self, slot: int, ids: Ids) -> None:
         """Writes tokens behind the chosen one that nothing else can stand in the place of.
@@ -299,7 +247,7 @@ class SlotTable:
         self.logprobs[slot, step : step + len(ids)] = 0.0
         state = self.stops.after(ids, int(self.state[slot]))
         self.state[slot] = state
-        self._reason[slot] = 1 if state == _EOS else 0 if state == DONE else 2
+        self._reason[slot] = 1 if state == EOS else 0 if state == DONE else 2
         self.step[slot] += len(ids)
         self.position[slot] += len(ids)
         self.num_new[slot] += len(ids)
