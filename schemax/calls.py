@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from schemax.attributes import settings_of
 from schemax.attributes.settings import require_model
-from schemax.calibration import Calibration
-from schemax.compiler import CompiledSchema, compile_schema
-from schemax.compiler.conversation import Conversation
+from schemax.compiler import CompiledSchema
 from schemax.compiler.few_shot import (
-    FewShotExample,
     FewShotExamples,
     read_few_shot_examples,
-    too_long,
 )
 from schemax.compiler.prompt import TemplateLike
-from schemax.config import DecodingConfig, resolve_decoding
-from schemax.demonstrations import usual_demonstrations
+from schemax.config import DecodingConfig
 from schemax.documents import Shown, read_documents, shown_text
-from schemax.errors import ModelError, SchemaError
+from schemax.errors import SchemaError
 from schemax.familiarity import Familiarity
-from schemax.fitted import demonstrated
 from schemax.formats import OutputFormat
+from schemax.model_settings import ModelSettings
 from schemax.progress import track
-from schemax.prompt_file import PromptFile
 from schemax.reading.markup import Html
 from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
-from schemax.runtime.plan import plan_prompt
-from schemax.servers.extraction import ExtractionModel
-from schemax.servers.remote import RemoteModel, warn_of_copying
-from schemax.trained import TrainedWith, as_trained
-from schemax.untrained import as_untrained, is_led
+from schemax.servers.remote import RemoteModel
 
 if TYPE_CHECKING:
     from schemax.pipeline import Extractions
@@ -69,101 +56,11 @@ def check_options(function: str, options: Mapping[str, Any]) -> None:
         raise TypeError(f"{function}() has no option {strange[0]!r}; it has {known}")
 
 
-class Calls:
-    """A model with its settings, as `Extractor` says: compiles schemas, and fills them."""
+class Calls(ModelSettings):
+    """What an extractor does with documents."""
 
-    model: Any
-    tokenizer: Any
-    format: str | OutputFormat | None
-    template: TemplateLike | None
-    decoding: DecodingConfig
-    eos_ids: tuple[int, ...]
-    calibration: Calibration
-    trained: TrainedWith
-    is_trained: bool
-    prompt: PromptFile
     _engine: SharedEngine
     _unfamiliar: WeakSet[CompiledSchema]
-
-    def compile(
-        self,
-        schema: type[Any],
-        *,
-        format: str | OutputFormat | None = None,
-        template: TemplateLike | None = None,
-        decoding: str | DecodingConfig | None = None,
-        examples: Sequence[FewShotExample] | None = None,
-    ) -> CompiledSchema:
-        """Compiles a schema for this model; see `compile_schema` for what is raised.
-
-        examples: None shows a model that schemax did not train the schema's usual demonstrations.
-        """
-        settings = settings_of(schema)
-        config = self.decoding if decoding is None else resolve_decoding(decoding)
-        if isinstance(self.model, ExtractionModel):
-            format, template = format or self.format, template or self.template
-            prompt = self.prompt if self.prompt != PromptFile() else None
-            named = {"format": format, "template": template, "prompt": prompt}
-            return self.model.compile(schema, config, examples=examples, **named)
-        is_remote = isinstance(self.model, RemoteModel)
-        config, template = self.settled(schema, config, template)
-        if config.null_penalty is None and self.calibration.null_penalty:
-            calibrated = replace(config, null_penalty=self.calibration.null_penalty)
-            if not self.model.refusal(calibrated):  # servers choose tokens by themselves
-                config = calibrated
-        if refusal := self.model.refusal(config):
-            raise ModelError(refusal)
-        leads = False
-        if examples is None:
-            examples = () if self.is_trained else usual_demonstrations(schema, template, config)
-            leads = not (examples or self.is_trained or is_remote) and is_led(config, template)
-        compiled = compile_schema(
-            schema,
-            self.tokenizer,
-            format=format or self.prompt.format or settings.format or self.format,
-            template=template,
-            decoding=config,
-            eos_ids=self.eos_ids,
-            vocab_size=self.model.vocab_size,
-            examples=examples,
-            is_led=leads,
-        )
-        if is_remote:
-            warn_of_copying(compiled)
-        return compiled
-
-    def settled(
-        self,
-        schema: type[Any],
-        config: DecodingConfig | None = None,
-        template: TemplateLike | None = None,
-    ) -> tuple[DecodingConfig, TemplateLike | None]:
-        """The decoding and the template of a call, with what the call leaves to the model; None is
-        a call that names none."""
-        config = self.decoding if config is None else config
-        template = template or self.named_template(schema) or config.template
-        if isinstance(self.model, RemoteModel):  # which no decoding of ours holds to a document
-            return config, template
-        config = as_trained(config, self.trained.decoding)
-        return config if self.is_trained else as_untrained(config, template), template
-
-    def named_template(self, schema: type[Any]) -> TemplateLike | None:
-        """The template of a call that names none: that of the prompt file, else the schema's, else
-        the model's; None is the decoding's."""
-        return self.prompt.template or settings_of(schema).template or self.template
-
-    def chosen_examples(
-        self, schemas: type[Any] | Mapping[str, type[Any]], options: Mapping[str, Any]
-    ) -> FewShotExamples | None:
-        """The examples that a call names, else the demonstrations of the prompt file.
-
-        options: those of `stream`. Raises InputError for a demonstration that does not fit.
-        """
-        examples: FewShotExamples | None = options.get("examples")
-        # A conversation shows what its client has written.
-        if examples is not None or isinstance(options.get("template"), Conversation):
-            return examples
-        return demonstrated(self.prompt, schemas)
 
     @overload
     def extract(
@@ -320,33 +217,6 @@ class Calls:
             async for item in stream:
                 yield item
 
-    def _check_room(
-        self,
-        compiled: CompiledSchema,
-        examples: Sequence[FewShotExample] | None,
-        settings: Mapping[str, Any],
-    ) -> None:
-        """Raises InputError, naming the first of the examples that the model's context does not
-        hold; where it does not hold the prompt without them either, its rows say so."""
-
-        if not examples:
-            return
-
-        def problem(found: CompiledSchema) -> str | None:
-            (prompt,) = found.encode([""])
-            fault: str | None = self.model.misfit(plan_prompt(prompt, found.decoding))
-            return fault
-
-        def is_too_long(count: int) -> bool:
-            some = self.compile(compiled.schema, examples=examples[:count], **settings)
-            return problem(some) is not None
-
-        if problem(compiled) is None or is_too_long(0):
-            return
-        least = bisect_left(range(1, len(examples)), True, key=is_too_long)
-        some = self.compile(compiled.schema, examples=examples[: least + 1], **settings)
-        raise too_long(compiled.schema, examples, least, problem(some))
-
     def close(self) -> None:
         """Finishes what the model was given; later calls, and those with more, raise ModelError."""
         self._engine.close()
@@ -391,7 +261,7 @@ class Calls:
             key = (item, name if shots_of else None)
             if key not in once:
                 once[key] = self.compile(item, examples=shots_of, **settings)
-                self._check_room(once[key], shots_of, settings)
+                self.check_room(once[key], shots_of, settings)
             compiled[name] = once[key]
         from schemax.pipeline import Extractions  # which imports torch
 

@@ -125,7 +125,6 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         from schemax.runtime.loading import load
 
         chosen = None if prompt is None else read_prompt_file(prompt)  # before the model is loaded
-
         loading: Any = {
             "device": device,
             "dtype": dtype,
@@ -150,10 +149,9 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         )
         made.trained = found.trained
         made.is_trained = found.is_trained
-        made._load_again = partial(
-            cls.from_pretrained, name, template=template, **settings, **loading
-        )
-        return made if chosen is None else made.with_prompt(chosen, template=template, **settings)
+        settings["template"] = template
+        made._load_again = partial(cls.from_pretrained, name, **settings, **loading)
+        return made if chosen is None else made.with_prompt(chosen, **settings)
 
     @classmethod
     def from_server(
@@ -196,7 +194,6 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         from schemax.servers.connect import connect
 
         chosen = None if prompt is None else read_prompt_file(prompt)
-
         settings: Any = {"format": format, "template": template, "decoding": decoding}
         place: Any = {"model": model, "tokenizer": tokenizer, "api_key": api_key, "kind": kind}
         place |= {"concurrency": concurrency, "timeout": timeout, "probabilities": probabilities}

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from schemax.calibration import Calibration
-from schemax.calls import Calls
 from schemax.compiler import TextCodec, as_codec, load_codec
 from schemax.config import resolve_decoding
 from schemax.errors import ModelError
 from schemax.hub import cached_folder
+from schemax.model_settings import ModelSettings
 from schemax.prompt_file import PromptFile
 from schemax.trained import FILE as TRAINED
 from schemax.trained import TrainedWith, read_trained
@@ -24,7 +24,7 @@ _FILES = (
 )
 
 
-class Unloaded(Calls):
+class Unloaded(ModelSettings):
     """The tokenizer and the settings of a model, and what a prompt file changes of them.
 
     place: the model's folder, Hub id or GGUF file, or the folder of a tokenizer; then the folder or
