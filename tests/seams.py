@@ -122,22 +122,22 @@ def search_with_one_beam(patch: pytest.MonkeyPatch) -> None:
 
 def kernel_for(*arguments: Any, **options: Any) -> Any:
     """The kernel of attention that is taken for tensors."""
-    from schemax.runtime import kernels
+    from schemax.runtime import attention_backends
 
-    return kernels._kernel_for(*arguments, **options)
+    return attention_backends._kernel_for(*arguments, **options)
 
 
 def kernel_works(*arguments: Any) -> bool:
-    from schemax.runtime import kernels
+    from schemax.runtime import attention_backends
 
-    return kernels._works(*arguments)
+    return attention_backends._works(*arguments)
 
 
 def forget_kernels() -> None:
     """So that each is tried out again."""
-    from schemax.runtime import kernels
+    from schemax.runtime import attention_backends
 
-    kernels._works.cache_clear()
+    attention_backends._works.cache_clear()
 
 
 def calibration_of(source: Any) -> Calibration | None:

@@ -12,7 +12,7 @@ import json
 import random
 import sys
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -143,13 +143,20 @@ def _library(shelves: Iterable[Shelf]) -> Library:
     return Library(by_source, shares)
 
 
-def main(titles: str, excluded: str, sources: str | None = None) -> None:
-    folder = None if sources is None else Path(sources)
-    data = read_data(Path(titles), Path(excluded), folder, held_out=40, titles_times=1, seed=0)
+def lines_set_aside(data: Data) -> Iterator[str]:
+    """Annotated documents that nothing is trained on, as JSONL: sources that are trained on, and a
+    few documents of every category that is not."""
     new = [replace(shelf, documents=shelf.documents[:_MOST_NEW]) for shelf in data.new]
     for example in (*data.titles, *examples_of([*data.rows, *new])):
         row = {"category": example.category, "text": example.text}
-        print(json.dumps(row | {"attributes": dict(example.attributes)}, ensure_ascii=False))
+        yield json.dumps(row | {"attributes": dict(example.attributes)}, ensure_ascii=False)
+
+
+def main(titles: str, excluded: str, sources: str | None = None) -> None:
+    folder = None if sources is None else Path(sources)
+    data = read_data(Path(titles), Path(excluded), folder, held_out=40, titles_times=1, seed=0)
+    for line in lines_set_aside(data):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
+from schemax.runtime.attention_backends import attend
 from schemax.runtime.batch import Kind, KVSegment
-from schemax.runtime.kernels import attend
 from schemax.runtime.kv_pool import KVLayer, rows_of
 from schemax.runtime.masks import Mask
 
@@ -43,8 +43,8 @@ def attend_segments(
     """(T, H, D) queries -> (T, H, Dv), over all segments that each of them is in.
 
     segments: with their masks, by type of layer; layer_type: the layer's place among these types.
-    sinks: (H,) scores of a key without a value (gpt_oss). prefers_flex: see `kernels.attend`.
-    chains: what is compiled instead of left to kernels, if anything is.
+    sinks: (H,) scores of a key without a value (gpt_oss). prefers_flex: see `attend`. chains: what is
+    compiled instead of left to kernels, if anything is.
     """
     out = total = None
     for segment, masks in segments:

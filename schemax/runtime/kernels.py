@@ -1,129 +1,25 @@
-"""Attention's kernels: outputs and log-sum-exps of queries beside keys, by whichever is best.
+"""Attention's kernels: outputs and log-sum-exps of queries beside keys.
 
-Every kernel adds up in float32 and has the same signature as `attend`. `plain` is the definition,
-for any device and head; the others are torch's own. Those of CUDA are tried beside it once, on the
-device, before the first use, and are left out where they fail or differ.
+Every kernel adds up in float32 and has the signature of `attention_backends.attend`. `plain` is the
+definition, for any device and head; the others are torch's own.
 """
 
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable
 from functools import cache, lru_cache
 
 import torch
 from torch import Tensor
 
-from schemax.runtime.flex import flex
-from schemax.runtime.limits import is_out_of_memory
 from schemax.runtime.masks import Mask
 
-logger = logging.getLogger(__name__)
-
-# Queries, or keys, that are few.
-_FEW = 128
 _MOST_SCORES = 1 << 26
-# Errors of a kernel that is tried beside `plain`, whose outputs are about 1.
-_WRONG = 0.05
 
 Kernel = Callable[
     [Tensor, Tensor, Tensor, float, Mask | None, bool, float | None], tuple[Tensor, Tensor]
 ]
-
-
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    mask: Mask | None = None,
-    causal: bool = False,
-    softcap: float | None = None,
-    *,
-    prefers_flex: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """(B, n, H, D), (B, Hk, M, D), (B, Hk, M, Dv) -> (B, n, H, Dv) and (B, n, H) log-sum-exps.
-
-    H is a multiple of Hk. causal: M is n, and each query sees the keys up to its own.
-    """
-    kernel = _kernel_for(query, key, value, mask, softcap, prefers_flex=prefers_flex)
-    return kernel(query, key, value, scale, mask, causal, softcap)
-
-
-def _kernel_for(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Mask | None,
-    softcap: float | None,
-    *,
-    prefers_flex: bool,
-) -> Kernel:
-    """The best of those that take tensors like these."""
-    sizes = query.shape[-1], value.shape[-1]
-    is_long = _is_long(query, key)
-    wants_flex = is_long and (prefers_flex or softcap is not None) and query.device.type == "cuda"
-    if wants_flex and _works(flex, query.device, query.dtype, sizes):
-        return flex
-    is_counted = mask is None or mask.counts is not None
-    is_half = query.dtype != torch.float32
-    if softcap is not None or query.device.type not in ("cpu", "cuda"):
-        return plain
-    if query.device.type == "cpu":
-        return flash_on_cpu if sizes[0] == sizes[1] else plain
-    # Of few keys as well, since products would copy them before they multiply them.
-    if is_counted and is_half and _works(varlen, query.device, query.dtype, sizes):
-        return varlen
-    if not is_long:
-        return plain
-    return efficient if _works(efficient, query.device, query.dtype, sizes) else plain
-
-
-def _is_long(query: Tensor, key: Tensor) -> bool:
-    """Whether a kernel is worth it: many groups of a few queries and keys are matrix products."""
-    count, keys = query.shape[1], key.shape[2]
-    if query.dtype != torch.float32:
-        return count > 1 or keys > _FEW
-    return count > _FEW or keys > 2 * _FEW
-
-
-@cache
-def _works(
-    kernel: Kernel, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
-) -> bool:
-    """Whether a kernel of CUDA gives what `plain` gives, for heads of these sizes; says so once."""
-    made = torch.Generator().manual_seed(0)
-
-    def random(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=made).to(device, dtype)
-
-    query, key, value = (
-        random(2, 5, 4, sizes[0]),
-        random(2, 2, 40, sizes[0])[:, :, :37],
-        random(2, 2, 40, sizes[1])[:, :, :37],
-    )
-    counts = torch.tensor([37, 20], dtype=torch.int32).to(device)
-    tried = [(None, 37), (Mask(counts=counts, length=37), 37), (None, 5)]
-    softcap = 5.0 if kernel is flex else None
-    if kernel is not varlen:
-        tried.append((Mask(random(2, 5, 37).float()), 37))
-    try:
-        for mask, length in tried:
-            keys, values = key[:, :, :length], value[:, :, :length]
-            found = kernel(query, keys, values, 0.3, mask, length == 5, softcap)
-            expected = plain(query, keys, values, 0.3, mask, length == 5, softcap)
-            for got, right in zip(found, expected, strict=True):
-                if not bool(((got.float() - right.float()).abs() <= _WRONG).all()):
-                    raise ValueError("its results differ from those of matrix products")
-    except Exception as error:  # whatever a kernel does that this device or release lacks
-        if is_out_of_memory(error):
-            raise
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        logger.info("attention on %s in %s: no %s (%s)", device, dtype, kernel.__name__, reason)
-        return False
-    logger.info("attention on %s in %s: %s, heads of %d", device, dtype, kernel.__name__, sizes[0])
-    return True
 
 
 def flash_on_cpu(

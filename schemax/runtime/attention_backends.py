@@ -1,0 +1,163 @@
+"""The backends of attention, best first: which kernel there is, and what each can take.
+
+Kernels of CUDA are tried beside `kernels.plain` once, on the device, before the first use, and are
+left out where they fail or differ.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from schemax.runtime.flex import flex
+from schemax.runtime.kernels import Kernel, efficient, flash_on_cpu, plain, varlen
+from schemax.runtime.limits import is_out_of_memory
+from schemax.runtime.masks import Mask
+
+logger = logging.getLogger(__name__)
+
+# Queries, or keys, that are few.
+_FEW = 128
+# Errors of a kernel that is tried beside `plain`, whose outputs are about 1.
+_WRONG = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A kernel, and the queries, keys and masks that it can take.
+
+    device: the type of device; None: any. softcaps: whether it caps scores. masks: whether it takes
+    every mask, or only those that show the first keys. half: whether it takes half precision alone.
+    equal_sizes: whether heads of keys and of values must be equally large. long: whether it is
+    worth its start for many queries or keys alone. on_request: whether it is left to models that
+    were loaded with it, and to soft caps.
+    """
+
+    kernel: Kernel
+    device: str | None = None
+    softcaps: bool = False
+    masks: bool = True
+    half: bool = False
+    equal_sizes: bool = False
+    long: bool = False
+    on_request: bool = False
+
+    def takes(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Mask | None,
+        softcap: float | None,
+        *,
+        is_requested: bool,
+    ) -> bool:
+        """Whether the kernel can take tensors like these, and is worth it."""
+        return (
+            self.device in (None, query.device.type)
+            and (self.softcaps or softcap is None)
+            and (self.masks or mask is None or mask.counts is not None)
+            and not (self.half and query.dtype == torch.float32)
+            and not (self.equal_sizes and query.shape[-1] != value.shape[-1])
+            and not (self.long and not _is_long(query, key))
+            and not (self.on_request and not is_requested)
+        )
+
+
+BACKENDS = (
+    Backend(flex, "cuda", softcaps=True, long=True, on_request=True),
+    Backend(flash_on_cpu, "cpu", equal_sizes=True),
+    # Of few keys as well, since products would copy them before they multiply them.
+    Backend(varlen, "cuda", masks=False, half=True),
+    Backend(efficient, "cuda", long=True),
+    Backend(plain, softcaps=True),
+)
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Mask | None = None,
+    causal: bool = False,
+    softcap: float | None = None,
+    *,
+    prefers_flex: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """(B, n, H, D), (B, Hk, M, D), (B, Hk, M, Dv) -> (B, n, H, Dv) and (B, n, H) log-sum-exps.
+
+    H is a multiple of Hk. causal: M is n, and each query sees the keys up to its own.
+    """
+    kernel = _kernel_for(query, key, value, mask, softcap, prefers_flex=prefers_flex)
+    return kernel(query, key, value, scale, mask, causal, softcap)
+
+
+def _kernel_for(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask | None,
+    softcap: float | None,
+    *,
+    prefers_flex: bool,
+) -> Kernel:
+    """The first kernel of the table that takes tensors like these, and works."""
+    sizes = query.shape[-1], value.shape[-1]
+    is_requested = prefers_flex or softcap is not None
+    for backend in BACKENDS:
+        takes = backend.takes(query, key, value, mask, softcap, is_requested=is_requested)
+        is_tried = backend.device == "cuda"
+        if takes and (not is_tried or _works(backend.kernel, query.device, query.dtype, sizes)):
+            return backend.kernel
+    raise AssertionError("the last backend takes everything")
+
+
+def _is_long(query: Tensor, key: Tensor) -> bool:
+    """Whether a kernel is worth it: many groups of a few queries and keys are matrix products."""
+    count, keys = query.shape[1], key.shape[2]
+    if query.dtype != torch.float32:
+        return count > 1 or keys > _FEW
+    return count > _FEW or keys > 2 * _FEW
+
+
+@cache
+def _works(
+    kernel: Kernel, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
+) -> bool:
+    """Whether a kernel of CUDA gives what `plain` gives, for heads of these sizes; says so once."""
+    made = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=made).to(device, dtype)
+
+    query, key, value = (
+        random(2, 5, 4, sizes[0]),
+        random(2, 2, 40, sizes[0])[:, :, :37],
+        random(2, 2, 40, sizes[1])[:, :, :37],
+    )
+    counts = torch.tensor([37, 20], dtype=torch.int32).to(device)
+    tried = [(None, 37), (Mask(counts=counts, length=37), 37), (None, 5)]
+    softcap = 5.0 if kernel is flex else None
+    if kernel is not varlen:
+        tried.append((Mask(random(2, 5, 37).float()), 37))
+    try:
+        for mask, length in tried:
+            keys, values = key[:, :, :length], value[:, :, :length]
+            found = kernel(query, keys, values, 0.3, mask, length == 5, softcap)
+            expected = plain(query, keys, values, 0.3, mask, length == 5, softcap)
+            for got, right in zip(found, expected, strict=True):
+                if not bool(((got.float() - right.float()).abs() <= _WRONG).all()):
+                    raise ValueError("its results differ from those of matrix products")
+    except Exception as error:  # whatever a kernel does that this device or release lacks
+        if is_out_of_memory(error):
+            raise
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        logger.info("attention on %s in %s: no %s (%s)", device, dtype, kernel.__name__, reason)
+        return False
+    logger.info("attention on %s in %s: %s, heads of %d", device, dtype, kernel.__name__, sizes[0])
+    return True
