@@ -43,8 +43,8 @@ def attend_segments(
     """(T, H, D) queries -> (T, H, Dv), over all segments that each of them is in.
 
     segments: with their masks, by type of layer; layer_type: the layer's place among these types.
-    sinks: (H,) scores of a key without a value (gpt_oss). prefers_flex: see `attend`. chains: what is
-    compiled instead of left to kernels, if anything is.
+    sinks: (H,) scores of a key without a value (gpt_oss). prefers_flex: see `attend`.
+    chains: what is compiled instead of left to kernels, if anything is.
     """
     out = total = None
     for segment, masks in segments:
