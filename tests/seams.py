@@ -65,7 +65,7 @@ def engine_of(extractor: Extractor) -> Any:
 
 def assert_all_is_given_back(scheduler: Any) -> None:
     """Nothing of what has been decoded takes room."""
-    assert scheduler._kv.num_taken == scheduler.table._numbers.num_taken == 0
+    assert scheduler.kv.num_taken == scheduler.table._numbers.num_taken == 0
     assert scheduler._footprint == scheduler._num_documents == scheduler.num_repeated == 0
     assert not scheduler.table.alternatives
     assert not scheduler._sampler.grammars._nodes

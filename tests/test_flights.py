@@ -117,7 +117,8 @@ def test_a_device_has_work_while_the_host_chooses(
         gpu.events.clear()
         run(model, compiled, TEXTS, 8)
         waits = [event for event in gpu.events if event.kind == "wait"]
-        waits = [event for event in waits if "kernels.py" not in event.line]  # as they are tried
+        tried = ("kernels.py", "attention_backends.py")
+        waits = [event for event in waits if not any(file in event.line for file in tried)]
         del model
     assert {event.name for event in waits} == {"event"}
     idle = sum(event.size < 100 for event in waits)

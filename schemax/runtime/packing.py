@@ -159,7 +159,7 @@ class _Builder:
             num_rows=store.num_rows,
             row_width=store.width,
             slot_mapping=places.pool if has_tokens else None,
-            pool_size=self.scheduler.num_kv,
+            pool_size=self.scheduler.kv.size,
             row_mapping=places.rows if has_tokens else None,
             column_mapping=places.row_columns if has_tokens else None,
         )
@@ -295,7 +295,7 @@ class _Builder:
                 Kind.OWN,
                 targets=run if len(mine) == run.stop - run.start else places,
                 queries=places[:, None],
-                pool=self.scheduler.block_table[self.owner[mine], :width],
+                pool=self.scheduler.kv.blocks[self.owner[mine], :width],
                 visible=None if (behind == width - 1).all() else behind[:, None] + 1,
                 **self._positions(positions, positions - behind[:, None] + np.arange(width)),
             )

@@ -14,15 +14,15 @@ import numpy as np
 
 from schemax.runtime.batch import OWN_ONLY, Places
 from schemax.runtime.beams import BeamSampler
+from schemax.runtime.block_table import BlockTable
 from schemax.runtime.document_rows import GROWTH, DocumentRows, RunningRequest
 from schemax.runtime.endings import end_loops
 from schemax.runtime.follow_up_queue import FollowUpQueue
-from schemax.runtime.free_list import FreeList
 from schemax.runtime.limits import AdmissionControl
 from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Chosen
-from schemax.runtime.slot_table import SlotTable, grown, ranks
+from schemax.runtime.slot_table import SlotTable, ranks
 from schemax.tokens import SlotOutput
 
 _NO_KV = np.zeros(0, np.int64)
@@ -32,7 +32,7 @@ class Scheduler:
     """Requests and slots of one flight, within the limits of an admission control.
 
     table: what is known of every slot; growing: (S,) the numbers of those that still grow, those of
-    `entering` requests first, which the next pass reads; num_kv: places of the KV pool;
+    `entering` requests first, which the next pass reads; kv: where their keys and values lie;
     follow_ups: slots that others have called for.
     """
 
@@ -50,15 +50,12 @@ class Scheduler:
         self.is_causal = is_causal
         self.entering: list[RunningRequest] = []
         self.growing = np.zeros(0, np.int64)
-        self.block_table = np.zeros((0, 0), np.int64)
-        self._kv = FreeList()
+        self.kv = BlockTable(table)
         self._sampler = sampler
         self._control, self._flight = control, flight
         self.follow_ups = FollowUpQueue(table)
         self._footprint = self._num_documents = 0
-        # Slots whose keys and values others share, and searched slots without a hypothesis that
-        # has their number.
-        self._sharing: set[int] = set()
+        # Searched slots without a hypothesis that has their number.
         self._held = np.zeros(0, np.int64)
         self.num_repeated = self.num_watched = 0
 
@@ -76,10 +73,6 @@ class Scheduler:
         running = next(iter(self.rows.running.values()), None)
         return running is not None and running.request.use_long_rope
 
-    @property
-    def num_kv(self) -> int:
-        return self._kv.size
-
     # --- admission -------------------------------------------------------------------------------
 
     def room_for(self, request: Request) -> tuple[int, int] | None:
@@ -93,7 +86,7 @@ class Scheduler:
             or self._footprint + self.follow_ups.footprint + request.footprint > limits.capacity
         ):
             return None
-        most = limits.capacity - self._kv.size, limits.documents // request.num_documents
+        most = limits.capacity - self.kv.size, limits.documents // request.num_documents
         return self.rows.extent_for(request, *most)
 
     def resize(self, rows: int, width: int) -> tuple[Ints, int]:
@@ -159,9 +152,8 @@ class Scheduler:
         if not taken:
             return 0
         slots = self.follow_ups.begin(taken, self._sampler)
-        self._reserve_blocks(max(len(waiting.kv) for waiting in taken))
         for waiting, slot in zip(taken, slots.tolist(), strict=True):
-            self.block_table[slot, : len(waiting.kv)] = waiting.kv
+            self.kv.begin(slot, waiting.kv)
         self.growing = np.concatenate([self.growing, slots])
         return int(self.table.num_new[slots].sum())
 
@@ -191,15 +183,8 @@ class Scheduler:
         if self.is_causal:
             rows, row_columns = self._place_in_rows(old)
             return Places(counts, columns, rows=rows, row_columns=row_columns)
-        return Places(counts, columns, pool=self._place_in_pool(counts, columns))
-
-    def _place_in_pool(self, counts: Ints, columns: Ints) -> Ints:
-        """Places in the KV pool for so many tokens of each slot. The places, slot by slot."""
-        places = self._kv.take(len(columns))
-        self._reserve_blocks(int(columns.max(initial=0)) + 1)
-        self.block_table[np.repeat(self.growing, counts), columns] = places
-        self.table.num_kv[self.growing] += counts
-        return places
+        places = self.kv.place(slots, counts, columns)
+        return Places(counts, columns, pool=places)
 
     def _place_in_rows(self, slots: Ints) -> tuple[Ints, Ints]:
         """A column of its request's row for one token of each of (S,) slots: rows and columns."""
@@ -217,9 +202,6 @@ class Scheduler:
         rows.orders[row, column] = table.order[slots] + is_beyond * OWN_ONLY
         return row, column
 
-    def _reserve_blocks(self, columns: int) -> None:
-        self.block_table = grown(self.block_table, len(self.table.step), columns, 0)
-
     def new_ids(self, slots: Ints) -> Ints:
         """The tokens that the next pass reads of slots that entered earlier, slot by slot."""
         found = self.table.newest(slots)
@@ -236,7 +218,7 @@ class Scheduler:
         self.entering = []
         if chosen.moves is not None:
             slots = chosen.moves.slots
-            self._share_kv(chosen.moves.copies)
+            self.kv.share(chosen.moves.copies)
         table.write(slots, *chosen[:4])
         end_loops(table, slots, self._request_of)
         growing = table.is_growing(slots)
@@ -245,15 +227,6 @@ class Scheduler:
         self.growing = slots[growing]
         dropped = slots[:0] if chosen.moves is None else chosen.moves.dropped
         return self._end(slots[~growing], dropped)
-
-    def _share_kv(self, copies: Ints) -> None:
-        """Gives copies of hypotheses the keys and values that these have."""
-        table = self.table
-        self._reserve_blocks(1)
-        for slot, copy in copies.tolist():
-            self.block_table[copy] = self.block_table[slot]
-            table.num_shared[copy] = table.num_kv[slot]
-            self._sharing.add(slot)
 
     def _end(self, done: Ints, dropped: Ints) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
         """Ends slots, whose numbers are free from here on; the requests that end with them.
@@ -279,8 +252,7 @@ class Scheduler:
                 continue
             kv = _NO_KV
             if any(follow_up.shared for follow_up in followed):
-                self._sharing.add(slot)
-                kv = self._kv_of(slot)
+                kv = self.kv.of(slot)
             for follow_up in followed:
                 self.follow_ups.put(running, follow_up, kv)
         self._free(ended)
@@ -293,15 +265,12 @@ class Scheduler:
     def _free(self, slots: Ints) -> None:
         """Gives back what slots had that are done; a searched slot keeps its number to its end."""
         if not self.is_causal:
-            self._free_pool(slots)
+            for slot, places in self.kv.free(slots):
+                self.rows.running[int(self.table.request[slot])].kept_kv.append(places)
         if self._sampler.beams or len(self._held):
             slots, self._held = np.union1d(slots, self._held), self._sampler.held
             slots = np.setdiff1d(slots, self._held)
         self.table.release(slots)
-
-    def _kv_of(self, slot: int) -> Ints:
-        """Places in the KV pool of what a slot has read."""
-        return self.block_table[slot, : self.table.num_kv[slot]].copy()
 
     def _request_of(self, slot: int) -> Request:
         return self.rows.running[int(self.table.request[slot])].request
@@ -327,20 +296,4 @@ class Scheduler:
         self.num_repeated -= len(running.request.places) - 1
         self.num_watched -= running.request.watcher is not None
         for places in running.kept_kv:
-            self._kv.give(places)
-
-    def _free_pool(self, done: Ints) -> None:
-        """Gives back the places of slots that are done; shared ones, once their request is."""
-        if not len(done):
-            return
-        table = self.table
-        column = np.arange(int(table.num_kv[done].max()))
-        own = (column >= table.num_shared[done][:, None]) & (column < table.num_kv[done][:, None])
-        blocks = self.block_table[done, : len(column)]
-        shares = np.array([slot in self._sharing for slot in done.tolist()], bool)
-        for place in np.flatnonzero(shares).tolist():
-            running = self.rows.running[int(table.request[done[place]])]
-            running.kept_kv.append(blocks[place][own[place]])
-        self._sharing.difference_update(done.tolist())
-        own[shares] = False
-        self._kv.give(blocks[own])
+            self.kv.give(places)

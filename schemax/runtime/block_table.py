@@ -1,0 +1,85 @@
+"""Where slots' own keys and values lie: the places that each has in the KV pool, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from schemax.runtime.free_list import FreeList
+from schemax.runtime.plan import Ints
+from schemax.runtime.slot_table import SlotTable, grown
+
+
+class BlockTable:
+    """Places in the KV pool of the slots of a table.
+
+    blocks: (slots, tokens) the place of each of a slot's tokens; what a slot shares with another
+    one stands in the rows of both.
+    """
+
+    def __init__(self, table: SlotTable) -> None:
+        self.blocks = np.zeros((0, 0), np.int64)
+        self._table = table
+        self._places = FreeList()
+        self._sharing: set[int] = set()  # slots whose keys and values others share
+
+    @property
+    def size(self) -> int:
+        """Places that the pool has."""
+        return self._places.size
+
+    @property
+    def num_taken(self) -> int:
+        return self._places.num_taken
+
+    def place(self, slots: Ints, counts: Ints, columns: Ints) -> Ints:
+        """Gives (E,) new tokens of (S,) slots their places.
+
+        counts: (S,) tokens of each slot; columns: (E,) a token's place in its slot.
+        """
+        places = self._places.take(len(columns))
+        self._reserve(int(columns.max(initial=0)) + 1)
+        self.blocks[np.repeat(slots, counts), columns] = places
+        self._table.num_kv[slots] += counts
+        return places
+
+    def of(self, slot: int) -> Ints:
+        """Places of what a slot has read, which are kept for slots that share them."""
+        self._sharing.add(slot)
+        return self.blocks[slot, : self._table.num_kv[slot]].copy()
+
+    def begin(self, slot: int, places: Ints) -> None:
+        """Has a slot share what another one has read."""
+        self._reserve(len(places))
+        self.blocks[slot, : len(places)] = places
+
+    def share(self, copies: Ints) -> None:
+        """Has copies share all that slots have: (n, 2) a slot, and its copy."""
+        self._reserve(1)
+        for slot, copy in copies.tolist():
+            self.blocks[copy] = self.blocks[slot]
+            self._table.num_shared[copy] = self._table.num_kv[slot]
+            self._sharing.add(slot)
+
+    def free(self, done: Ints) -> Iterator[tuple[int, Ints]]:
+        """Gives back the places of slots that are done; yields those that others share, by slot."""
+        if not len(done):
+            return
+        table = self._table
+        column = np.arange(int(table.num_kv[done].max()))
+        own = (column >= table.num_shared[done][:, None]) & (column < table.num_kv[done][:, None])
+        blocks = self.blocks[done, : len(column)]
+        shares = np.array([slot in self._sharing for slot in done.tolist()], bool)
+        for place in np.flatnonzero(shares).tolist():
+            yield int(done[place]), blocks[place][own[place]]
+        self._sharing.difference_update(done.tolist())
+        own[shares] = False
+        self._places.give(blocks[own])
+
+    def give(self, places: Ints) -> None:
+        """Gives back places that were kept for slots that shared them."""
+        self._places.give(places)
+
+    def _reserve(self, columns: int) -> None:
+        self.blocks = grown(self.blocks, len(self._table.step), columns, 0)
