@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,17 @@ from safetensors.torch import load_file
 from test_nearest_examples import CHAT
 from tokenizers import Tokenizer
 
+from recipes.embedded.data import read_data
 from recipes.embedded.mixture import Reader, Variety
 from recipes.embedded.prompts import ALONE
 from recipes.embedded.shelves import About, Document, Library, Shelf
+from recipes.small.__main__ import calibrate
 from recipes.small.adapter import Adapted, adapt, come_near, save_adapters
 from recipes.small.pages import AUTOREGRESSIVE, Asker, Asking, batches
 from recipes.small.train import Recipe, Run
 from schemax.compiler import TextCodec
+from schemax.evaluation.examples import read_examples
+from schemax.resources import resource_dir
 from schemax.runtime.loading.adapters import put_adapter
 from schemax.training.sequences import IGNORE
 
@@ -124,3 +130,24 @@ def test_a_run_learns_and_goes_on_as_it_was(
     save_adapters(run.adapters, "someone/base", tmp_path / "adapter")
     tensors = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
     assert len(tensors) == 2 * len(run.adapters)
+
+
+@pytest.mark.slow
+def test_the_command_calibrates_what_it_trained(tmp_path: Path) -> None:
+    """Once, on documents that are spread over what was set aside."""
+    titles = [
+        {"category": "Tea", "text": one.text, "attributes": dict(one.values)} for one in DOCUMENTS
+    ]
+    file = tmp_path / "titles.jsonl"
+    file.write_text("".join(f"{json.dumps(title)}\n" for title in titles), "utf-8")
+    data = read_data(file, None, None, held_out=4, titles_times=1, seed=0)
+    shutil.copytree(resource_dir("embedded"), tmp_path / "adapter")
+    (tmp_path / "adapter" / "calibration.json").unlink()
+    calibrate(data, tmp_path, 60)
+    assert len(read_examples(tmp_path / "set_aside.jsonl")) == 60
+    calibration = tmp_path / "adapter" / "calibration.json"
+    made = calibration.read_bytes()
+    assert set(json.loads(made)) >= {"temperature", "bias"}
+    calibrate(data, tmp_path, 30)
+    assert calibration.read_bytes() == made
+    assert len(read_examples(tmp_path / "set_aside.jsonl")) == 60
