@@ -124,7 +124,7 @@ class CompiledSchema:
     def assemble(
         self, documents: Sequence[Ids], keys: Sequence[tuple[Ids, ...]] | None = None
     ) -> PromptIds:
-        """One prompt of up to J documents that are already token ids.
+        """Assembles a prompt of up to J documents that are already token ids.
 
         keys: (J, N) where fields look at others and values are known, see `known`: all fields are
             asked at once.

@@ -74,7 +74,7 @@ def _logprobs(prior: ChoicePrior, written: Ids, ids: Ids) -> npt.NDArray[np.floa
 
 
 def _probability(prior: ChoicePrior, text: bytes) -> float:
-    """That a value begins like this; of what goes beyond a choice, that of the choice."""
+    """The probability that a value begins like this; beyond a choice, that of the choice."""
     first: list[bytes] = []
     for other in sorted(other for other in prior.begun if other.startswith(text)):
         if not (first and other.startswith(first[-1])):

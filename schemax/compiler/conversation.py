@@ -26,7 +26,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class RenderedChat:
-    """What a chat template makes of messages: markup before each content, and behind the last."""
+    """Messages in a chat template: the markup before each content, and behind the last."""
 
     markup: tuple[str, ...]
     contents: tuple[str, ...]
@@ -40,7 +40,7 @@ class RenderedChat:
 
 @lru_cache(maxsize=8)
 def takes_turns(codec: TextCodec) -> bool:
-    """Whether the tokenizer's chat template shows answers between messages of the user."""
+    """True if the tokenizer's chat template shows answers between messages of the user."""
     if codec.chat_template is None:
         return False
     try:
@@ -51,7 +51,7 @@ def takes_turns(codec: TextCodec) -> bool:
 
 
 def render_chat(codec: TextCodec, messages: Sequence[tuple[str, str]] = ()) -> RenderedChat:
-    """What the tokenizer's chat template puts around messages and a last one of the user.
+    """Renders the tokenizer's chat template around messages and a last one of the user.
 
     Thinking is turned off where the template knows it. Raises ModelError for a chat template that
     fails on a single message or drops it, TemplateError for one that does so with several.

@@ -1,4 +1,4 @@
-"""Which runs of a document are texts that stand in it: within a line, from edge to edge of a word.
+"""The runs of a document that are texts of it: within a line, from edge to edge of a word.
 
 An edge is any place between two characters, but between two digits, and between two letters of a
 script that has upper and lower case. So scripts that write no spaces have edges everywhere. White
@@ -36,7 +36,7 @@ _NUM_KINDS = 0x10000
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to write a text.
+    """A way to write a text.
 
     head: what stands before its characters, the leading space included. marker: the first byte
     behind them. characters: (character, how it is written), of those that do not stand as they are.
@@ -80,18 +80,18 @@ class DocumentRuns:
         self._kinds = _BREAK_KIND + kinds + _BREAK_KIND
 
     def goes_on(self, data: bytes, start: int, end: int) -> bool:
-        """Whether the text that stands there, and may end later, goes on like this."""
+        """True if the text that stands there, and may end later, goes on like this."""
         return self.data.startswith(data, end) and (
             self.never is None or end + len(data) <= self.limit(start)
         )
 
     def is_end(self, place: int) -> bool:
-        """Whether a text may end before this byte."""
+        """True if a text may end before this byte."""
         before, after = self._kinds[place] & ~_INNER, self._kinds[place + 1]
         return before != _SPACE and after < _INNER and (before != after or not after)
 
     def limit(self, start: int) -> int:
-        """How far a text from here on may go, so that it can end; `start` if it cannot."""
+        """The furthest end of a text from here on; `start` if none can end."""
         found = self._limits.get(start)
         if found is None:
             found = self._limits[start] = self._limit(start)
@@ -117,7 +117,7 @@ class DocumentRuns:
         return not self.never.fullmatch(self.data[start:end].decode())
 
     def places(self, begun: bytes, since: int = 0) -> Iterator[int]:
-        """Where a text starts that begins like this, with at least one byte."""
+        """The places where a text starts that begins like this, with at least one byte."""
         start = self.data.find(begun, since)
         while start >= 0:
             if self._is_start(start) and start + len(begun) <= self.limit(start):
@@ -133,7 +133,7 @@ class DocumentRuns:
         return next(self.places(begun, since), -1)
 
     def holds(self, text: bytes, since: int = 0) -> bool:
-        """Whether this is a whole text."""
+        """True if this is a whole text."""
         return bool(text) and any(self.is_end(p + len(text)) for p in self.places(text, since))
 
     def starts(self) -> Iterator[int]:
@@ -161,7 +161,7 @@ def _written(text: str, way: Way) -> tuple[bytes, bytes]:
 
 @lru_cache(maxsize=64)
 def _special(characters: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
-    """What finds these characters."""
+    """The pattern that finds these characters."""
     if not characters:
         return re.compile(r"(?!)")
     return re.compile("[" + "".join(re.escape(character) for character, _ in characters) + "]")

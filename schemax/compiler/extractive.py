@@ -30,7 +30,7 @@ _KEY = 4
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """How a slot writes texts of its document; see `SlotSpec.copying`.
+    """The way in which a slot writes texts of its document; see `SlotSpec.copying`.
 
     ways: longer heads first. is_all: whether all that is written begins like a text.
     """
@@ -69,12 +69,12 @@ def copying_of(
 
 @lru_cache(maxsize=64)
 def _shared(copying: Copying) -> Copying:
-    """One object for all slots that copy alike, so that they share what is read."""
+    """Returns one object for all slots that copy alike, so that they share what is read."""
     return copying
 
 
 def _is_free(attribute: Attribute) -> bool:
-    """Whether any text may be written, and beside texts no value but numbers."""
+    """True if any text may be written, and beside texts no value but numbers."""
     texts = [one for one in attribute.variants if one.is_text]
     is_plain = all(one.is_text or one.is_number for one in attribute.variants)
     takes_all = not any(one.constraints for one in texts) if texts else reads_texts(attribute)
@@ -121,7 +121,7 @@ Match = tuple[DocumentRuns, int, int]
 
 
 class DocumentReader:
-    """What slots may copy from one document; see `tokens.CopyReader`.
+    """Reads what slots may copy from one document; see `tokens.CopyReader`.
 
     A state is a `Match`, or the bytes that are written before the text's first character.
     """
@@ -265,7 +265,7 @@ class _Vocabulary:
         self._ending: dict[bytes, dict[bytes, list[int]]] = {}
 
     def ending(self, marker: bytes) -> dict[bytes, list[int]]:
-        """What may stand before the marker in a token -> such tokens."""
+        """Bytes before the marker in a token -> the tokens that have these."""
         if marker not in self._ending:
             found: dict[bytes, list[int]] = defaultdict(list)
             for token, data in enumerate(self.tokens):

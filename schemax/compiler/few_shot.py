@@ -140,7 +140,7 @@ def _misfit(schema: type[Any], place: int, reason: str) -> InputError:
 def too_long(
     schema: type[Any], examples: Sequence[FewShotExample], place: int, problem: str | None
 ) -> InputError:
-    """What is said of the first example with which a prompt, without a document, is too long."""
+    """The error for the first example with which a prompt, without a document, is too long."""
     text = clipped(repr(examples[place][0]))
     reason = f"from this example on, {text}, the prompt {problem}; give fewer or shorter examples"
     return _misfit(schema, place, reason)

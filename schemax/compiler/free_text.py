@@ -23,7 +23,7 @@ from schemax.tokens import DONE, TEXT_ENDS, TEXT_REFUSED, TEXT_UNKNOWN, StopTabl
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """How every text of a slot is written.
+    """The way in which every text of a slot is written.
 
     head: what stands before its characters, the leading space included.
     special: characters that are not written as they are.

@@ -1,4 +1,4 @@
-"""What may be written into a slot, as a grammar: the attribute's type in the format's spelling.
+"""Grammars of slots: the attribute's type in the format's spelling.
 
 A slot's grammar is one regular expression in llguidance's Lark dialect (its docs/syntax.md): a
 space, a literal, or a text that is read as one, and what may follow it in the output. As a single
@@ -76,7 +76,7 @@ def slot_grammar(
 
 
 def reads_texts(attribute: Attribute) -> bool:
-    """Whether any text may stand for its value: a number, a date, or a list in one slot.
+    """True if any text may stand for its value: a number, a date, or a list in one slot.
 
     Choices and booleans are known, and a slot writes one of them (docs/typed.md).
     """
@@ -85,7 +85,7 @@ def reads_texts(attribute: Attribute) -> bool:
 
 
 def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextForm | None:
-    """How the attribute's texts are written, if every text is allowed and written in one way."""
+    """The form of the attribute's texts, if every text is allowed and written in one way."""
     spelling = spelling_of(output_format)
     texts = [one for one in attribute.variants if one.is_text and not one.constraints]
     is_free = bool(texts) and not attribute.is_list
@@ -93,7 +93,7 @@ def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextFor
 
 
 def may_be_null(attribute: Attribute) -> bool:
-    """Whether the slot may say that the text states nothing.
+    """True if the slot may say that the text states nothing.
 
     It may where the field then takes None, a default of its own or of a nested model around it, or
     becomes an empty list. A required field without any of these has to be given a value.
@@ -160,7 +160,7 @@ def _byte_tokenizer() -> Any:
 
 
 def spelling_of(output_format: OutputFormat) -> Spelling | None:
-    """How a format writes texts; None for one that does not say."""
+    """The way in which a format writes texts; None for a format that does not say."""
     # Not a member of the protocol: formats of one's own need not have it.
     spelling: Callable[[], Spelling | None] | None = getattr(output_format, "spelling", None)
     return spelling() if spelling is not None else None
@@ -286,7 +286,7 @@ class _Value:
         return max(least, default=0), min(most, default=None)
 
     def literal(self, value: Writable) -> str:
-        """One value as `escape` writes it, or as it writes it in a list."""
+        """Writes a value as `escape` does, or as it does in a list."""
         if not self.attribute.is_list:
             return _bare(self.format.escape(value))
         spelling = self.spelling

@@ -94,5 +94,5 @@ class _Keys:
 def known_slots(
     fields: Fields, slots: Sequence[Known], output_format: OutputFormat, codec: TextCodec
 ) -> Iterator[KnownSlot]:
-    """Of (N,) fields all slots, those of items behind their lists'."""
+    """Yields all slots of (N,) fields, those of items behind their lists'."""
     return _Keys(output_format, codec).slots(fields, fields.attributes, slots)

@@ -86,7 +86,7 @@ def _strict(attribute: Attribute) -> Attribute:
 
 
 def limits_of(attribute: Attribute) -> tuple[int, int]:
-    """How many items there may be: from min_length to max_length, or to 64 if none is declared."""
+    """The fewest and the most items: min_length and max_length, or 64 if none is declared."""
     least = [value for keyword, value in attribute.constraints if keyword == "minItems"]
     most = [value for keyword, value in attribute.constraints if keyword == "maxItems"]
     fewest = max(least, default=0)
@@ -94,7 +94,7 @@ def limits_of(attribute: Attribute) -> tuple[int, int]:
 
 
 def asked_of(attribute: Attribute) -> Attribute:
-    """What the attribute's own slot asks for: itself, or how many items a list has."""
+    """The attribute that its own slot asks for: itself, or the number of a list's items."""
     if not attribute.two_phase:
         return attribute
     fewest, most = limits_of(attribute)
@@ -117,7 +117,7 @@ def asked_of(attribute: Attribute) -> Attribute:
 
 
 def leaves_of_item(attribute: Attribute, number: int | str) -> tuple[Attribute, ...]:
-    """What is asked for of an item, which are numbered from 1 on: itself, or a model's leaves."""
+    """The attributes of an item, counted from 1 on: the item itself, or a model's leaves."""
     head = (*attribute.labels[:-1], f"{attribute.label} {number}")
     if attribute.fields:
         return tuple(
@@ -140,7 +140,7 @@ def leaves_of_item(attribute: Attribute, number: int | str) -> tuple[Attribute, 
 
 
 def check_sizes(schema: str, attributes: Sequence[Attribute]) -> int:
-    """How many keys an output may have.
+    """Counts the keys that an output may have.
 
     Raises SchemaError for lists in two phases that may have too many items or keys.
     """
@@ -172,7 +172,7 @@ def all_labels(attributes: Sequence[Attribute]) -> Iterator[Path]:
 
 
 def asked_of_items(attributes: Sequence[Attribute]) -> Iterator[Attribute]:
-    """What the slots of first items ask for."""
+    """The attributes that the slots of first items ask for."""
     for attribute in attributes:
         if attribute.two_phase:
             leaves = leaves_of_item(attribute, 1)
@@ -271,7 +271,7 @@ class Items:
     lead: Lead = ()
 
     def behind(self, lead: Lead) -> Items:
-        """The same slots, with keys and values before their keys."""
+        """These slots, with keys and values before their keys."""
         specs = tuple(spec_behind(spec, lead) for spec in self.specs)
         return replace(self, specs=specs, lead=lead)
 

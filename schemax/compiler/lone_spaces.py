@@ -38,7 +38,7 @@ def lone_spaces(matcher: Any, codec: TextCodec, vocab_size: int) -> tuple[int, .
 
 
 def _is_joined(space: int, character: bytes, matcher: Any, codec: TextCodec) -> bool:
-    """Whether the tokenizer writes in one token the space and at least the character behind it."""
+    """True if the tokenizer writes in one token the space and at least the character behind it."""
     if not character.isascii():
         return False
     ids = [space, *codec.encode(character.decode())]

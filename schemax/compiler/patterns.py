@@ -28,7 +28,7 @@ ANY = r"[\s\S]"
 
 
 class Unsupported(Exception):
-    """What in a pattern has no place in a grammar."""
+    """A part of a pattern that no grammar can express."""
 
 
 def spelled(pattern: str, write: Write) -> str:
@@ -45,7 +45,7 @@ def spelled(pattern: str, write: Write) -> str:
 
 
 def writer(form: Form) -> Write:
-    """How the characters of a form are written."""
+    """The function that writes the characters of a form."""
     characters = form.characters or {}
     specials = tuple(characters)
     kept = "".join(map(exactly, specials))
@@ -67,7 +67,7 @@ def exactly(text: str) -> str:
 
 
 def is_found(pattern: str, text: str) -> bool:
-    """Whether the pattern is found in the text, by Rust's own judgement."""
+    """True if the pattern is found in the text, by Rust's own judgement."""
     return _reader(pattern).isinstance_python(text)
 
 

@@ -282,7 +282,7 @@ def clean_document(text: str, fence: str | None) -> str:
 
 
 def is_template_text(text: str) -> bool:
-    """Whether a string is a template itself, rather than the name of one."""
+    """True if a string is a template itself, rather than the name of one."""
     return "{{" in text or "{%" in text or "\n" in text
 
 

@@ -77,7 +77,7 @@ def check_boundaries(
 
 
 def boundary_warning(output_format: OutputFormat, names: Sequence[str]) -> str:
-    """What a user should know about odd boundaries, naming the attributes."""
+    """The warning of odd boundaries, which names the attributes."""
     return (
         f"in format {output_format.name!r} this tokenizer merges the end of the key with the "
         f"value for {', '.join(names)}; another format may suit it better"

@@ -1,4 +1,4 @@
-"""What is known of a slot before a document is read: its grammar, how null begins, its budget."""
+"""Specs of slots, known before a document is read: grammar, how null begins, budget."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TokenGrammar:
 
 @dataclass(frozen=True, slots=True)
 class Compiling:
-    """What slots' specs and budgets depend on, beside their attributes."""
+    """The settings that slots' specs and budgets depend on, beside their attributes."""
 
     schema: str
     format: OutputFormat
@@ -75,7 +75,7 @@ class Compiling:
     stop_rule: StopRule
 
     def num_tokens(self, value: Writable) -> int:
-        """Of a value and the delimiter behind it."""
+        """Counts the tokens of a value and the delimiter behind it."""
         return len(self.codec.encode(self.format.escape(value) + self.format.delimiter))
 
     def spec(self, attributes: Sequence[Attribute], place: int) -> SlotSpec:
@@ -113,7 +113,7 @@ def slot_tails(
     output_format: OutputFormat,
     config: DecodingConfig,
 ) -> tuple[str, ...]:
-    """What may follow an attribute's value in the output, as far as tokens could hold of it."""
+    """The texts that may follow an attribute's value in the output, as far as tokens reach."""
     labels = attributes[place].labels
     ends = [output_format.delimiter, output_format.closing(labels)]
     if place + 1 < len(attributes):
@@ -122,7 +122,7 @@ def slot_tails(
 
 
 def is_typed(attribute: Attribute) -> bool:
-    """Whether its values are of a type or pattern that rules out most texts."""
+    """True if its values are of a type or pattern that rules out most texts."""
     if attribute.members:
         return all(map(is_typed, attribute.variants))
     patterns = any(keyword == "pattern" for keyword, _ in attribute.constraints)
@@ -145,7 +145,7 @@ def _text_table(
 
 @lru_cache(maxsize=64)
 def _shared(data: bytes, width: int) -> npt.NDArray[np.int8]:
-    """One table for all slots whose tables are equal, as nearly all are."""
+    """Returns one table for all slots whose tables are equal, as nearly all are."""
     return np.frombuffer(data, np.int8).reshape(-1, width)
 
 

@@ -16,7 +16,7 @@ def control_tokens_in(text: str, codec: TextCodec) -> tuple[str, ...]:
 
 
 def control_token_warning(tokens: Iterable[str]) -> str:
-    """What to tell of special tokens that a template writes."""
+    """The warning of special tokens that a template writes."""
     return (
         f"the prompt holds {', '.join(tokens)} as plain characters: a template's text is data, and "
         "the chat template writes the model's turns; take them out, and begin a turn with "

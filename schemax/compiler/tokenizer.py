@@ -1,4 +1,4 @@
-"""One view of any fast tokenizer: text to ids without surprises, ids to bytes without loss.
+"""A view of any fast tokenizer: text to ids without surprises, ids to bytes without loss.
 
 Document text is data. It is encoded with a copy of the tokenizer that knows no added tokens and
 finds no control tokens in its vocabulary, so `<|im_end|>` in a product title is seven ordinary
@@ -140,7 +140,7 @@ class TextCodec:
 
     @cached_property
     def special_texts(self) -> dict[int, str]:
-        """How special tokens are written, by id."""
+        """The texts of special tokens, by id."""
         return {
             added["id"]: added["content"] for added in self.added_tokens if added.get("special")
         }

@@ -61,7 +61,7 @@ def fields_of(
     k_max: tuple[int, ...],
     paths: tuple[Path, ...] | None = None,
 ) -> Fields:
-    """Of slots as they were compiled. paths: None takes the attributes' own."""
+    """The fields of slots as they were compiled. paths: None takes the attributes' own."""
     paths = tuple(attribute.path for attribute in attributes) if paths is None else paths
     items: list[Fields | None] = []
     for attribute, spec in zip(attributes, specs, strict=True):
@@ -78,7 +78,7 @@ def fields_of(
 
 
 class _Group:
-    """What is known of (N,) slots side by side of a document.
+    """A document's (N,) slots side by side, as far as they are filled.
 
     around: of an item, the group of its list, the list's place in it, and the item's number from 0
     on. outputs: None of what was not asked yet; again: of what was asked once more.
@@ -117,14 +117,14 @@ class _Group:
                 yield from item.all()
 
     def is_whole(self, m: int) -> bool:
-        """Whether a value is known, with all of its items."""
+        """True if a value is known, with all of its items."""
         items = self.items.get(m, ())
         return self.outputs[m] is not None and all(
             item.is_whole(leaf) for item in items for leaf in range(len(item.outputs))
         )
 
     def ready(self) -> Iterator[tuple[_Group, int]]:
-        """What can be asked, and was not yet."""
+        """Yields the slots that can be asked for, and were not yet."""
         for m, after in enumerate(self.fields.after):
             if self.outputs[m] is None and all(map(self.is_whole, after)):
                 yield self, m
@@ -147,7 +147,7 @@ class _Group:
         return (*group.path(n), str(number), *own)
 
     def number(self, m: int) -> int:
-        """What random numbers depend on."""
+        """The number that a slot's random numbers depend on."""
         if self.around is None:
             return m
         group, n, number = self.around
@@ -203,7 +203,7 @@ class Waves:
     # --- what comes next -------------------------------------------------------------------------
 
     def _replayed(self, outputs: Sequence[SlotOutput]) -> tuple[_Group, _Asked, Mapping[Path, str]]:
-        """What is known by these outputs; what is to be asked next, and why once more."""
+        """Reads outputs: what they fill, the slots to be asked for next, and why again."""
         root, rest = _Group(self.fields), iter(outputs)
         asked = list(root.ready())
         while batch := list(islice(rest, len(asked))):
@@ -322,5 +322,5 @@ def _choice_in(raw: str, spec: SlotSpec, output_format: OutputFormat) -> Any:
 
 
 def refused_in_key(labels: Path, said: str, output_format: OutputFormat) -> tuple[Path, str]:
-    """What was said of a value that was refused, under a key of its own."""
+    """The refusal of a value, under a key of its own."""
     return (*labels[:-1], f"{labels[-1]} (error)"), output_format.escape(clipped(said))

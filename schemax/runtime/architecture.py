@@ -1,4 +1,4 @@
-"""What a model is made of: its layers, its positions, and what keeps it from decoding in sequence.
+"""The parts of a model: its layers, its positions, and what keeps it from decoding in sequence.
 
 Read off the configuration and the code, without running the model; `self_test` runs it.
 """
@@ -92,7 +92,7 @@ def decoder_of(model: Any) -> Any:
 
 
 def takes_masks_by_type(model: Any) -> bool:
-    """Whether the decoder picks its masks by layer kind out of a dict."""
+    """True if the decoder picks its masks by layer kind out of a dict."""
     try:
         return "causal_mask_mapping" in inspect.getsource(type(decoder_of(model)).forward)
     except (OSError, TypeError):

@@ -56,7 +56,7 @@ class Backend:
         *,
         is_requested: bool,
     ) -> bool:
-        """Whether the kernel can take tensors like these, and is worth it."""
+        """True if the kernel can take tensors like these, and is worth it."""
         return (
             self.device in (None, query.device.type)
             and (self.softcaps or softcap is None)
@@ -118,7 +118,7 @@ def _kernel_for(
 
 
 def _is_long(query: Tensor, key: Tensor) -> bool:
-    """Whether a kernel is worth it: many groups of a few queries and keys are matrix products."""
+    """True if a kernel is worth it: many groups of a few queries and keys are matrix products."""
     count, keys = query.shape[1], key.shape[2]
     if query.dtype != torch.float32:
         return count > 1 or keys > _FEW
@@ -129,7 +129,7 @@ def _is_long(query: Tensor, key: Tensor) -> bool:
 def _works(
     kernel: Kernel, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
 ) -> bool:
-    """Whether a kernel of CUDA gives what `plain` gives, for heads of these sizes; says so once."""
+    """True if a kernel of CUDA gives what `plain` gives, for heads of these sizes; says so once."""
     made = torch.Generator().manual_seed(0)
 
     def random(*shape: int) -> Tensor:

@@ -29,7 +29,7 @@ OWN_ONLY = 1 << 32
 
 
 class Kind(Enum):
-    """Where a segment's keys and values lie; see the module."""
+    """The place where a segment's keys and values lie; see the module."""
 
     PREFIX = auto()
     FRESH = auto()
@@ -77,7 +77,7 @@ class KVSegment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KVWrite:
-    """Where the keys and values of a pass go.
+    """Destinations of the keys and values of a pass.
 
     prefix: the handle of an instruction that this pass reads, and nothing else; -1 for none.
     fresh: (W, C) the places of what is read together, padded with any.
@@ -101,7 +101,7 @@ class KVWrite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """What the scheduler has allotted to the tokens of the next pass that belong to slots.
+    """Places that the scheduler has allotted to the tokens of slots in the next pass.
 
     counts: (S,) tokens of each growing slot; columns: (E,) each token's place in its slot.
     pool: (E,) places in the KV pool, or None where tokens go into rows: then (t,) rows and columns

@@ -34,7 +34,7 @@ _FEWEST = 2
 
 
 def is_searched(spec: SlotSpec) -> bool:
-    """Whether beams search a slot. All choices of a slot with choices are told of anyway, and the
+    """True if beams search a slot. All choices of a slot with choices are told of anyway, and the
     items of a list stand behind one count."""
     return not (spec.is_count or (spec.grammar is not None and spec.grammar.choices))
 

@@ -1,4 +1,4 @@
-"""Where slots' own keys and values lie: the places that each has in the KV pool, token by token."""
+"""The block table: places of every slot's own keys and values in the KV pool, token by token."""
 
 from __future__ import annotations
 

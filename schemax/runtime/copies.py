@@ -1,4 +1,4 @@
-"""How far slots have come with the texts that they copy from their documents.
+"""The progress of slots through the texts that they copy from their documents.
 
 Which tokens go on with a text is its `tokens.CopyReader`'s business. A slot that has one is bound
 until its text is whole, or nothing that its grammar allows goes on with it.
@@ -16,7 +16,7 @@ from schemax.tokens import DONE, FREE, CopyReader, CopySource
 
 
 class Copies:
-    """Of a table's slots, those that are bound: by their numbers."""
+    """The slots of a table that must copy from their documents, by their numbers."""
 
     def __init__(self, table: SlotTable) -> None:
         self._table = table
@@ -65,7 +65,7 @@ class Copies:
                 self._bound[slot] = reader, state
 
     def narrowed(self, slots: Ints, which: Ints, allowed: Sequence[Bits]) -> list[tuple[int, Bits]]:
-        """What goes on with slots' texts, of what their grammars allow: places, and tokens of each.
+        """Narrows what grammars allow to what continues slots' texts: places, and tokens of each.
 
         which: (n,) what each slot is allowed. Where nothing goes on, a slot is bound no longer, and
         ends if it may.

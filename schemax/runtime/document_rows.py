@@ -96,7 +96,7 @@ class DocumentRows:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether most of the rows up to the last one in use are empty."""
+        """True if most of the rows up to the last one in use are empty."""
         return self.num_used > max(8, 2 * len(self.running))
 
     def extent_for(self, request: Request, tokens: int, requests: int) -> tuple[int, int] | None:

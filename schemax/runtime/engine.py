@@ -79,7 +79,7 @@ def passes(
     trace: Trace | None = None,
     cancelled: deque[Request] | None = None,
 ) -> Iterator[list[Filled | Refused]]:
-    """What is done with every pass, in the way that the model decodes; see `stream.stream`."""
+    """Yields what every pass finishes, in the way that the model decodes; see `stream.stream`."""
     cancelled = deque() if cancelled is None else cancelled
     if isinstance(model, DecoderModel):
         return stream(model, requests, config, trace, cancelled)

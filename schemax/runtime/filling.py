@@ -46,12 +46,12 @@ class AskedSlot:
 
     @property
     def is_named(self) -> bool:
-        """Whether those who watch are told of its tokens one by one."""
+        """True if those who watch are told of its tokens one by one."""
         return self.place >= 0 or bool(self.path)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the slot is done, and so are all that followed."""
+        """True if the slot is done, and so are all that followed."""
         return self.output is not None and all(slot.is_whole for slot in self.followed)
 
     @property
@@ -65,7 +65,7 @@ class AskedSlot:
 
 
 class Filling:
-    """What has been asked of a request, and what was written.
+    """A request's slots: those that were asked for, and what was written into them.
 
     follows_branches: whether what choices could have been is asked for.
     slots: of the wave under way, in order. num_open: slots that are asked for and not done.
@@ -152,7 +152,7 @@ class Filling:
 
 
 def child_number(parent: int, rank: int) -> int:
-    """What random numbers of a follow-up depend on, by its parent's number."""
+    """The number of a follow-up, which its random numbers depend on, by its parent's number."""
     return ((parent + 1) * 2**20 + rank) % 2**62
 
 

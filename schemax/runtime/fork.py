@@ -147,7 +147,7 @@ def fork_stream(
 
 
 def _row_tokens(request: Request) -> int:
-    """How many tokens the rows of a request come to hold."""
+    """Counts the tokens that the rows of a request come to hold."""
     longest = len(request.prefix) + request.num_tokens + int(request.budgets.max())
     return request.num_slots * longest
 
@@ -302,7 +302,7 @@ def _write(
     logits: Tensor,
     request_of: Callable[[int], Request],
 ) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """One token for each of (s,) slots, and whether each goes on behind it.
+    """Writes one token into each of (s,) slots, and tells which of these go on behind it.
 
     What a token forces is written at once where that ends the slot; else the model has to read it,
     token by token.

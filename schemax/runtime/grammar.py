@@ -1,4 +1,4 @@
-"""What grammars allow next, found once and remembered: a tree of what slots have written so far.
+"""Automata of grammars: what is allowed next is found once and kept in a tree of written tokens.
 
 Typed slots of many documents write the same beginnings: "tru", "20", "null". What a grammar
 (llguidance) allows after a beginning depends on nothing else, so the answer is kept, and a slot
@@ -27,7 +27,7 @@ _MOST_NODES = 16_384
 
 
 class Node:
-    """What a slot under a grammar has written, and what it may write next.
+    """A state of a grammar: what a slot has written, and what it may write next.
 
     ids: the allowed tokens, in order, if they are few. bits: (ceil(V / 32),) all of them, if they
     are many. Neither is known before `Automata.explore`, and neither is there if nothing is
@@ -109,7 +109,7 @@ class Automaton:
             words[token >> 5] &= np.uint32(0xFFFF_FFFF ^ (1 << (token & 31)))
 
     def grow(self) -> bool:
-        """Whether one more node may stay; a tree that is too large begins anew."""
+        """True if one more node may stay; a tree that is too large begins anew."""
         self._num_nodes += 1
         if self._num_nodes > _MOST_NODES:
             self.root, self._num_nodes = Node(self, ()), 0
@@ -194,7 +194,7 @@ class Automata:
 
 
 def are_few(bits: Bits) -> bool:
-    """Whether so few tokens are allowed that looking them up is cheaper than a mask."""
+    """True if so few tokens are allowed that looking them up is cheaper than a mask."""
     return bool(np.count_nonzero(bits) * _FEW <= len(bits))
 
 

@@ -157,7 +157,7 @@ def plain(
     causal: bool,
     softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """The same by matrix products, on any device and for any head: every kernel's twin."""
+    """Attention by matrix products, on any device and for any head: every kernel's twin."""
     batch, count, heads, _ = query.shape
     kv_heads, length = key.shape[1:3]
     groups = heads // kv_heads

@@ -167,7 +167,7 @@ class StagedBatch:
 
 
 class KVPool(Cache):
-    """What all layers keep. Begin every pass with `begin`."""
+    """The keys and values of all layers. Begin every pass with `begin`."""
 
     def __init__(self, num_layers: int) -> None:
         self.layer_under_way: KVLayer | None = None
@@ -204,5 +204,5 @@ class KVPool(Cache):
 
     @property
     def bytes_per_token(self) -> int:
-        """Of one token's keys and values in all layers; 0 before anything was read."""
+        """Size of one token's keys and values in all layers; 0 before anything was read."""
         return sum(layer.bytes_per_token for layer in self.kv_layers)

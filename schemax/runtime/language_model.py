@@ -1,4 +1,4 @@
-"""What both ways of decoding need of a model of transformers."""
+"""A model of transformers, as both ways of decoding use it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLACK = 512
 
 
 class PromptSize(Protocol):
-    """What a prompt needs at most: the largest position id, and tokens; a plan or a request."""
+    """The most that a prompt needs: its largest position id, and tokens; a plan or a request."""
 
     @property
     def max_position(self) -> int: ...
@@ -60,7 +60,7 @@ class LanguageModel(ABC):
 
     @property
     def pass_bytes(self) -> int:
-        """What one more token of a pass takes in memory, at most."""
+        """Memory that one more token of a pass takes, at most, in bytes."""
         return bytes_of_pass(self.config, self.dtype)
 
     @abstractmethod
@@ -77,7 +77,7 @@ class LanguageModel(ABC):
         return None
 
     def uses_long_rope(self, size: PromptSize) -> bool:
-        """Whether the prompt gets longrope's long factors, by its largest possible position id.
+        """True if the prompt gets longrope's long factors, by its largest possible position id.
 
         Prompts that differ in this never share a pass.
         """
@@ -126,7 +126,7 @@ class HeadSelection:
 
 
 def _shares(model: Any) -> dict[torch.device, float]:
-    """How much of a model's weights lies on each device that computes."""
+    """The share of a model's weights on each device that computes."""
     sizes = {next(model.parameters()).device: 1}
     for weights in model.parameters():
         sizes[weights.device] = sizes.get(weights.device, 0) + weights.numel()

@@ -1,4 +1,4 @@
-"""How much to do at once: documents in flight, tokens of a pass, tokens kept in memory."""
+"""Limits: documents in flight, tokens of a pass, tokens kept in memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BACKOFF, _LONGEST_BACKOFF = 16, 1024
 
 
 class Sized(Protocol):
-    """What a model takes of memory.
+    """The memory that a model takes.
 
     shares: of its layers, by device. bytes_per_token: of keys and values; pass_bytes: of a pass,
     per token; most_tokens: of one pass, None without a bound. is_sharded: whether other processes
@@ -70,7 +70,7 @@ class Limits:
 
     @classmethod
     def of(cls, model: Sized, config: DecodingConfig) -> Limits:
-        """What there is room for; `batch_size` bounds the documents, unless it is auto."""
+        """The limits of free memory; `batch_size` bounds the documents, unless it is auto."""
         kind = model.device.type
         free = min(int(free_bytes(device) / share) for device, share in model.shares.items())
         tokens = _PASS_TOKENS.get(kind, _PASS_TOKENS["cpu"])
@@ -89,7 +89,7 @@ class Limits:
         return cls(documents, tokens, max(capacity, 1), _flights(kind))
 
     def of_flight(self, place: int) -> Limits:
-        """One flight's part of what may be in flight; no documents where others have them all."""
+        """The share of one flight; no documents where others have them all."""
         documents = -((place - self.documents) // self.flights)
         return replace(self, documents=documents, capacity=max(1, self.capacity // self.flights))
 
@@ -167,7 +167,7 @@ def release_memory() -> None:
 
 
 def bytes_of_pass(config: Any, dtype: torch.dtype) -> int:
-    """What one more token of a pass takes, at most: in the largest layer, and of logits.
+    """Bytes that one more token of a pass takes, at most: in the largest layer, and for logits.
 
     config: of the text model, in the names of transformers.
     """

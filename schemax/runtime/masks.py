@@ -1,4 +1,4 @@
-"""What the queries of a segment see, in the form that each kernel of attention wants.
+"""Masks: what the queries of a segment see, in the form that each kernel of attention wants.
 
 Masks are made once a pass, on the device, of the numbers that went there; layers share them.
 """
@@ -16,7 +16,7 @@ _ALIGNED = 16
 
 
 class Mask:
-    """Which of M keys each query of B groups sees.
+    """The keys, of M, that each query of B groups sees.
 
     added: (B, 1 or n, M), added to the scores. counts: (B,) int32 from 1 to M, where a group sees
     the first keys alone; then `added` is made if a kernel asks for it.
@@ -55,7 +55,7 @@ class Mask:
 
 
 def mask_of(segment: KVSegment, span: Span, furthest: int) -> Mask | None:
-    """What a segment's queries see in layers of a span; None: all keys.
+    """The mask of a segment's queries in layers of a span; None: they see all keys.
 
     Computed on the device, of the numbers that went there. A causal segment gets a mask only where
     the span hides something; elsewhere its kernel knows what it sees.

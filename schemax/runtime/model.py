@@ -100,12 +100,12 @@ class DecoderModel(LanguageModel):
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """How far back each type of layer sees, in the order of a pass's masks."""
+        """The spans that types of layers see, in the order of a pass's masks."""
         return tuple(span for _, span in self._spans)
 
     @property
     def most_tokens(self) -> int | None:
-        """Of one pass, where the order of arrival matters from some length on."""
+        """The most tokens of one pass, where the order of arrival matters from some length on."""
         limit = self.architecture.max_tokens
         return None if limit is None else max(1, limit - SLACK)
 
@@ -117,7 +117,7 @@ class DecoderModel(LanguageModel):
         return min((bound for bound in bounds if bound is not None), default=None)
 
     def run_batch(self, batch: Batch, cache: KVPool) -> Tensor:
-        """One packed pass -> (S, V) logits at its selection; keys and values go to the cache."""
+        """Runs a packed pass: (S, V) logits at its selection; keys and values go to the cache."""
         cache.begin(batch, self.spans)
         batch = cache.on(self.device).batch
         rows = torch.zeros_like(batch.selection)
@@ -196,7 +196,7 @@ class DecoderModel(LanguageModel):
             attention.replaced.pop(id(self.config), None)
 
     def _stand_ins(self) -> Any:
-        """What names a layer's type to attention that makes its own masks."""
+        """Stand-ins for masks, which name a layer's type to attention that makes its own masks."""
         marks = attention.markers(len(self._spans), self.device)
         by_type = {name: mark for (name, _), mark in zip(self._spans, marks, strict=True)}
         return by_type if self._by_type else marks[0]

@@ -1,4 +1,4 @@
-"""What the runtime says of a document."""
+"""The runtime's output for a document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOO_LONG = "the document is too long"
 
 @dataclass(frozen=True, slots=True)
 class DocumentOutput:
-    """What became of one document.
+    """The result of one document.
 
     slots: (N,) outputs; empty if the document could not be run.
     steps: forward passes that it took part in, prefill and retries included.
@@ -45,7 +45,7 @@ def passes_of(slots: Sequence[SlotOutput], start: int = 0) -> int:
 
 
 def too_long(problem: str, num_tokens: int) -> DocumentOutput:
-    """Of a document whose prompt does not fit the model; num_tokens: of the text itself."""
+    """The output of a document whose prompt does not fit; num_tokens: of the text itself."""
     return DocumentOutput(
         (),
         0,

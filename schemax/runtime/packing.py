@@ -117,7 +117,7 @@ class _Builder:
 
     @property
     def is_together(self) -> bool:
-        """Whether new documents and their slots' keys are one segment: if that is short enough.
+        """True if new documents and their slots' keys are one segment: if that is short enough.
 
         One masked square costs more products than its parts, and far fewer steps.
         """

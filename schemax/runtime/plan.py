@@ -20,7 +20,7 @@ _FREE = SlotSpec()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """One prompt, ready for the model. L tokens, S slots to be filled; all int64.
+    """A prompt, ready for the model. L tokens, S slots to be filled; all int64.
 
     input_ids, position_ids, document, slot, step: (L,); see `visibility.TokenInfo`.
     slot_ids: (S,) j * N + n.

@@ -26,7 +26,7 @@ _FREE = SlotSpec()
 
 
 class Sampling(NamedTuple):
-    """How the tokens of a request's slots are chosen: a column each of the slot table.
+    """Settings by which the tokens of a request's slots are chosen: columns of the slot table.
 
     temperature, top_p, null_penalty, beams: see `DecodingConfig`.
     is_calibrated: whether choices are scored without their priors.
@@ -146,7 +146,7 @@ class Request:
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens are read before the first one is written, without the prefix."""
+        """Counts the tokens that are read before the first one is written, without the prefix."""
         return len(self.stem) + len(self.layout.suffix)
 
     @property
@@ -175,14 +175,14 @@ class Request:
         return tuple(self.sources[owner] for owner in self.layout.owners.tolist())
 
     def next_wave(self, outputs: tuple[SlotOutput, ...]) -> tuple[ChildSlot, ...]:
-        """What is asked next, once all slots so far are filled."""
+        """The slots of the next wave, once all slots so far are filled."""
         if self.waves is None:
             return ()
         room = None if self.bound is None else self.bound - self.first_position
         return self.waves.next_wave(outputs, room)
 
     def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
-        """What stands in the place of the (N,) slots, of all waves."""
+        """The (N,) outputs of the request, out of those of all waves."""
         return outputs if self.waves is None else self.waves.settled(outputs)
 
 
@@ -241,7 +241,7 @@ def slot_layout(
     numbers: tuple[int, ...],
     num_documents: int,
 ) -> SlotLayout:
-    """Of J documents' keys, (J, N). The autoregressive layout has one slot for all documents."""
+    """Lays out the keys of J documents, (J, N); `autoregressive` has one slot for all documents."""
     if layout == "autoregressive":
         keys, num_documents = (((),),), 1
     width = len(k_max)

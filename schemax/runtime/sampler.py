@@ -43,7 +43,7 @@ class Chosen(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """What becomes of the slots that grow, where some are searched with beams.
+    """Changes to the slots that grow, where some are searched with beams.
 
     slots: (S,) those that the tokens are chosen for. copies: (n, 2) a hypothesis, and another one
     that goes on behind the same tokens. dropped: hypotheses that are given up.
@@ -132,7 +132,7 @@ class Sampler:
     def _ask(
         self, slots: Ints, modes: Ints, device: torch.device
     ) -> tuple[Ints, list[Node], Masks, Masks]:
-        """What is allowed, of those that are asked before the choice.
+        """Asks the grammars of slots that are asked before the choice what they allow.
 
         Rows of slots that may write few tokens, with their nodes; masks of other rows of nodes;
         those of texts. What a text is refused afterwards is chosen once more, which a device would
@@ -173,7 +173,7 @@ class Sampler:
         *,
         again: bool = False,
     ) -> Callable[[], tuple[Floats, FewTokens]]:
-        """What is asked of the logits: one copy to the device, and one back that a call waits for.
+        """Asks the logits: one copy to the device, and one back that the returned call awaits.
 
         rows: (n,) in order, of which all logits are looked at; see `Draw`. few: (m,) rows of which
         those of some `ids` are. strict, texts: by row. again: whether texts are refused otherwise.

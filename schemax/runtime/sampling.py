@@ -65,7 +65,7 @@ def largest(logits: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Masks:
-    """Of (n,) places, in order, the mask that each has: its place, `which`, among masks of
+    """Masks of (n,) places, in order: each has the mask `which`, among masks of
     (ceil(V / 32),) words, 32 tokens a word."""
 
     places: Ints

@@ -69,7 +69,7 @@ class Scheduler:
 
     @property
     def use_long_rope(self) -> bool:
-        """Whether longrope takes its long factors: requests in flight never differ in this."""
+        """True if longrope takes its long factors: requests in flight never differ in this."""
         running = next(iter(self.rows.running.values()), None)
         return running is not None and running.request.use_long_rope
 

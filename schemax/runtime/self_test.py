@@ -183,7 +183,7 @@ def _not_finite(model: DecoderModel | ForkModel) -> str:
 
 
 def _fork(model: ForkModel) -> tuple[Tensor, Tensor]:
-    """One stem whose state goes on in three rows, beside each as a plain text."""
+    """Reads a stem whose state goes on in three rows, and each of these as a plain text."""
     stem, branches = _ids(model, 8), _ids(model, 15).view(3, 5)
     logits, state = model.forward(stem[None].to(model.device), None, read=0)
     state = select_rows(state, torch.zeros(3, dtype=torch.int64, device=model.device))

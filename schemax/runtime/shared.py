@@ -1,4 +1,4 @@
-"""One thread runs a model for all calls, so that what they ask for at the same time shares passes.
+"""A thread that runs a model for all calls, so that simultaneous calls share passes.
 
 What feeds a call and what becomes of its results stay with the caller, whose iterators and models
 no other thread touches.
@@ -168,7 +168,7 @@ class SharedEngine:
 
 
 class Call:
-    """One caller's requests, and what became of them: two bounded queues.
+    """A caller's requests and their results: two bounded queues.
 
     given: requests that are not taken up yet; in_flight: those of the lane, in order. results:
     wait to be used. Everything is guarded by the engine's lock.
@@ -191,7 +191,7 @@ class Call:
 
     @property
     def is_open(self) -> bool:
-        """Whether more may be given."""
+        """True if more may be given."""
         return not (self._no_more or self.is_closed or self.error is not None)
 
     @property
@@ -200,12 +200,12 @@ class Call:
 
     @property
     def is_busy(self) -> bool:
-        """Whether enough is waiting to be taken up."""
+        """True if enough is waiting to be taken up."""
         return 2 * len(self.given) >= _AHEAD
 
     @property
     def is_done(self) -> bool:
-        """Whether there is nothing more to come."""
+        """True if there is nothing more to come."""
         return not (self.is_open or self.given or self.in_flight or self.results)
 
     def give(self, requests: Iterable[Request]) -> None:
@@ -238,7 +238,7 @@ class Call:
             self._changed.wait_for(self._is_ready)
 
     async def changed(self) -> None:
-        """The same for a task."""
+        """`wait` for a task."""
         loop, event = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -268,7 +268,7 @@ class Call:
 
     @property
     def has_work(self) -> bool:
-        """Whether a request may be taken."""
+        """True if a request may be taken."""
         has_room = len(self.results) < _UNREAD or self._engine.is_closed
         return bool(self.given) and has_room and not self.is_closed
 
@@ -317,7 +317,7 @@ class _Lane:
 
 
 class _Taken(Iterator[Request]):
-    """What a lane takes. It ends where there is nothing for now, and goes on when there is."""
+    """The requests that a lane takes. Ends where there is none for now, and goes on later."""
 
     def __init__(self, engine: SharedEngine, lane: _Lane) -> None:
         self._engine, self._lane = engine, lane
@@ -330,7 +330,7 @@ class _Taken(Iterator[Request]):
 
 
 def _lane_of(config: DecodingConfig, *, elsewhere: bool) -> tuple[Any, ...]:
-    """What the requests of a lane have in common; elsewhere: where another machine decodes them.
+    """Settings that the requests of a lane share; elsewhere: where another machine decodes them.
 
     Here all else is a matter of each slot.
     """

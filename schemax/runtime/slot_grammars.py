@@ -1,4 +1,4 @@
-"""How far slots' grammars have come, and what they allow, accept and force.
+"""The grammars of slots: where each stands, and what it allows, accepts and forces.
 
 Grammars are asked in the way that costs least. A typed slot stands on a node of its grammar's tree
 (`grammar.py`), which says what is allowed before a choice. A slot of free text, of which nearly
@@ -140,7 +140,7 @@ class SlotGrammars:
     # --- what is allowed -------------------------------------------------------------------------
 
     def nodes(self, slots: Ints, rows: Ints) -> list[Node]:
-        """Those that some rows of slots stand on, with all that is to be known of them."""
+        """The nodes that some rows of slots stand on, explored."""
         nodes = [self._nodes[slot] for slot in slots[rows].tolist()]
         self._automata.explore(nodes)
         return nodes
@@ -148,7 +148,7 @@ class SlotGrammars:
     def allowed_in_texts(
         self, slots: Ints, rows: Ints, modes: Ints
     ) -> tuple[Ints, Ints, list[Allowance]]:
-        """What free text allows next, by its table, or by its matcher: (n,) rows, in order, without
+        """Tokens that free texts allow next, by table or by matcher: (n,) rows, in order, without
         those whose matcher has failed; (n,) which allowance each has; and these."""
         table = self._table
         by_table = rows[modes[rows] == TEXT]
@@ -186,14 +186,14 @@ class SlotGrammars:
         return rows, which, found
 
     def _in_text(self, number: int, state: int) -> Allowance:
-        """What a table of free text allows in one of its states."""
+        """Tokens that a table of free text allows in one of its states."""
         if (number, state) not in self._in_texts:
             allowed = self._text_tables[number][state] != TEXT_REFUSED
             self._in_texts[number, state] = Allowance.of(packed(allowed[None])[0])
         return self._in_texts[number, state]
 
     def refused(self, slots: Ints, rows: Ints, ids: Ints) -> list[int]:
-        """Those of some rows whose tokens are not allowed; the others go on behind their tokens.
+        """The rows, of some, whose tokens are not allowed; the others go on behind their tokens.
 
         ids: (S,) the tokens that are chosen for the slots.
         """
@@ -233,7 +233,7 @@ class SlotGrammars:
         return sorted(refused)
 
     def _is_first(self, slot: int) -> bool:
-        """Whether nothing is written of a slot's value."""
+        """True if nothing is written of a slot's value."""
         return not (self._table.step[slot] or self._table.specs[slot].begun)
 
     def _automaton(self, slot: int) -> Automaton:
@@ -311,7 +311,7 @@ class SlotGrammars:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Allowance:
-    """What a free text allows next: (ceil(V / 32),) bits and, if these are few, the tokens."""
+    """Tokens that a free text allows next: (ceil(V / 32),) bits and, if few, their ids."""
 
     bits: Bits
     ids: Ints
@@ -327,8 +327,8 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """How the grammars of n slots are asked: (n,) modes and tables; places that need more, and
-    of slots that copy."""
+    """The way in which grammars of n slots are asked: (n,) modes and tables; places that need
+    more, and of slots that copy."""
 
     modes: tuple[int, ...]
     text_tables: tuple[int, ...]

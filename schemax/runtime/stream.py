@@ -61,7 +61,7 @@ def stream(
     trace: Trace | None,
     cancelled: deque[Request],
 ) -> Iterator[list[Filled | Refused]]:
-    """What is done with every pass: requests with their slots, and None for one that memory does
+    """Yields what every pass finishes: requests with their slots, and None for one that memory does
     not suffice for.
 
     requests are taken as there is room; an iterator may have nothing for now and go on later, as
@@ -143,7 +143,7 @@ class _Source:
         self.error: Exception | None = None
 
     def head(self, *, may_take: bool) -> Request | Refused | None:
-        """What comes next, which stays; None if there is nothing."""
+        """The next item of the input, which stays there; None if there is none."""
         if not self.waiting and may_take and self.error is None:
             try:
                 # The input may compute something of its own.
@@ -222,7 +222,7 @@ class _Flight:
         self.control.count(sum(item[0].num_documents for item in self.done))
 
     def take(self) -> list[Filled | Refused]:
-        """What is done, which is handed over."""
+        """Hands over what is done."""
         taken: list[Filled | Refused] = [*self.done]
         self.done.clear()
         return taken
@@ -298,7 +298,7 @@ class _Prefixes:
         self._lengths: dict[int, int] = {}
 
     def handles(self, request: Request) -> list[int]:
-        """Of what stands before a request: its instruction, then its demonstrations."""
+        """Handles of the prefixes before a request: its instruction, then its demonstrations."""
         rope, behind = request.use_long_rope, request.prefix
         keys = [(behind, rope, ()), *((ids, rope, behind) for ids in request.demonstrations)]
         return [self._handle(key) for key in keys]

@@ -45,7 +45,7 @@ class TokenInfo:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """How far back a layer sees, in position ids, never in order of arrival.
+    """The span that a layer sees, back in position ids, never in order of arrival.
 
     window: the last so many, itself included; chunk: those of its own chunk of so many.
     """
@@ -54,13 +54,13 @@ class Span:
     chunk: int | None = None
 
     def bites(self, furthest: int) -> bool:
-        """Whether a token at this position id may not see all before it."""
+        """True if a token at this position id may not see all before it."""
         bounds = [bound for bound in (self.window, self.chunk) if bound is not None]
         return any(furthest >= bound for bound in bounds)
 
 
 def within_span(query_position: Any, key_position: Any, span: Span) -> Any:
-    """Whether keys are near enough to their queries; arrays or tensors that broadcast."""
+    """True if keys are near enough to their queries; arrays or tensors that broadcast."""
     near = key_position <= query_position
     if span.window is not None:
         near = near & (key_position > query_position - span.window)
@@ -91,7 +91,7 @@ def visible(
 
 
 def block_mask(tokens: TokenInfo, config: DecodingConfig, span: Span = Span()) -> Any:
-    """The same for FlexAttention, of (B, L) tokens among themselves: `mask_mod` is the rule."""
+    """The rule for FlexAttention, of (B, L) tokens among themselves, as its `mask_mod`."""
     from torch.nn.attention.flex_attention import create_block_mask
 
     def mask_mod(batch: Tensor, _: Tensor, query: Tensor, key: Tensor) -> Any:

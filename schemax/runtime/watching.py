@@ -1,4 +1,4 @@
-"""What those who watch a request are told, after every pass that wrote for it."""
+"""Progress of requests, told to those who watch them after every pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schemax.tokens import SlotOutput
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which slot of a request it is.
+    """A slot's place in its request.
 
     number: among those that are asked first; -1 of later waves. path: of these, what they are
     called. is_free_text: whether a choice is asked for once more, as free text.
@@ -34,7 +34,7 @@ def place_of(slot: AskedSlot) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a pass wrote into one of a request's slots.
+    """The tokens that a pass wrote into one of a request's slots.
 
     place: which one. start: how many tokens the slot had written before.
     ids: the token that was chosen, and those behind it that followed without a choice.
@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a pass did for a request.
+    """A request's progress by one pass.
 
     number: of the passes that had written for the request before. Where memory runs out, a request
         begins again, and so does the number.
@@ -114,7 +114,7 @@ class Written:
             self._rivals = [tuple(zip(*pair, strict=True)) for pair in pairs]
 
     def steps(self) -> dict[Watcher, tuple[list[Step], int]]:
-        """What the pass wrote for everyone who watches: steps, and how many tokens of others."""
+        """The steps of the pass for everyone who watches, and the number of other tokens."""
         table, slots = self._table, self._slots
         steps: dict[Watcher, list[Step]] = {owner: [] for owner in self._owners}
         others = dict.fromkeys(steps, 0)

@@ -60,7 +60,7 @@ def fetch_adapter(name: str, revision: str | None = None) -> Path:
 
 
 def adapter_settings(folder: Path) -> dict[str, Any]:
-    """What an adapter says of itself. Raises ModelError if that cannot be read."""
+    """Reads an adapter's own settings. Raises ModelError for settings that cannot be read."""
     with refusing(str(folder)):
         return read_object(folder / ADAPTER_CONFIG)
 

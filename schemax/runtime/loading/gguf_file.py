@@ -79,7 +79,7 @@ def gguf_config(path: Path) -> Any:
 
 
 def gguf_tokenizer(path: Path) -> Any:
-    """Of transformers' plain class, whatever class the model's own repository names."""
+    """The tokenizer of a GGUF file, of transformers' plain class."""
     header = checked_header(path)
     with refusing(str(path)), _apart() as nowhere:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(nowhere, gguf_file=str(path.resolve()))
@@ -119,7 +119,7 @@ def gguf_weights(path: Path, config: Any, dtype: torch.dtype, **options: Any) ->
 
 
 def gguf_eos_ids(path: Path, config: Any = None) -> list[int]:
-    """What ends an output: a text, a turn or a message."""
+    """The ids that end an output: a text, a turn or a message."""
     values = checked_header(path).values
     ends = getattr(config, "eos_token_id", None)
     named = ends if isinstance(ends, list) else [ends]

