@@ -70,7 +70,7 @@ class Misplaced(UnsupportedType):
 
 
 def _shared(path: Path, other: Path) -> int:
-    """How many groups are around both."""
+    """Counts the groups that are around both."""
     depth = 0
     for mine, theirs in zip(path[:-1], other[:-1], strict=False):
         if mine != theirs:

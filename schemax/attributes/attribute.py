@@ -13,7 +13,7 @@ from schemax.scalars import SCALARS, Scalar
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One leaf of a declaration: what is asked for, and in which form.
+    """A leaf of a declaration: what is asked for, and in which form.
 
     path: Python field names from the root, ("dimensions", "width").
     labels: what the model is shown at each level: the title, else the name with spaces.
@@ -71,17 +71,17 @@ class Attribute:
 
     @property
     def is_kind(self) -> bool:
-        """Whether it asks which model of a union is meant."""
+        """True if it asks which model of a union is meant."""
         return bool(self.kinds)
 
     @property
     def scalar(self) -> Scalar | None:
-        """What is known of its kind; None of a union, whose variants have it, and of models."""
+        """The scalar of its kind; None for unions, whose variants have one each, and models."""
         return SCALARS.get(self.kind)
 
     @property
     def is_text(self) -> bool:
-        """Whether its values are words of the document."""
+        """True if its values are words of the document."""
         return self.scalar is not None and self.scalar.is_text
 
     @property
@@ -90,17 +90,17 @@ class Attribute:
 
     @property
     def is_sure(self) -> bool:
-        """Whether its slot writes one of known words, a choice or yes and no."""
+        """True if its slot writes one of known words, a choice or yes and no."""
         return self.scalar is not None and self.scalar.is_sure
 
     @property
     def variants(self) -> tuple[Attribute, ...]:
-        """Of a union, each scalar that a value or item may be as an attribute; else itself."""
+        """The scalars of a union, each as an attribute; of anything else the attribute itself."""
         return tuple(map(self._as, self.members)) or (self,)
 
     @property
     def places(self) -> tuple[Attribute, ...]:
-        """Of a tuple of different types, what stands at each place as an attribute; else ()."""
+        """The places of a tuple of different types, each as an attribute; else ()."""
         return tuple(map(self._as, self.positions))
 
     def _as(self, one: FieldType) -> Attribute:
@@ -121,5 +121,5 @@ class Attribute:
 
     @property
     def label(self) -> str:
-        """What the model is shown for the leaf itself."""
+        """The name that the model is shown for the leaf itself."""
         return self.labels[-1]

@@ -45,7 +45,7 @@ def broken_at(error: Exception) -> tuple[tuple[str, ...], str]:
 
 
 def declares_fields(kind: Any) -> TypeGuard[type[Any]]:
-    """Whether it is a class whose fields can be asked for."""
+    """True if it is a class whose fields can be asked for."""
     if not isinstance(kind, type):
         return False
     return issubclass(kind, BaseModel) or is_dataclass(kind) or is_typed_dict(kind)
@@ -75,20 +75,20 @@ def asked_fields(kind: type[Any]) -> dict[str, FieldInfo]:
 
 
 def own_settings(field: FieldInfo) -> dict[str, Any]:
-    """What `attr` keeps beside Pydantic's own settings of a field."""
+    """The settings that `attr` keeps beside Pydantic's own of a field."""
     extra = field.json_schema_extra
     return dict(extra) if isinstance(extra, dict) else {}
 
 
 def is_judged_by_class(kind: type[Any], name: str) -> bool:
-    """Whether the class has validators of a field, which may take more than its type does."""
+    """True if the class has validators of a field, which may take more than its type does."""
     decorators = getattr(kind, "__pydantic_decorators__", None)
     validators = decorators.field_validators.values() if decorators else ()
     return any({name, "*"} & {*validator.info.fields} for validator in validators)
 
 
 def reader_of(kind: Any) -> TypeAdapter[Any]:
-    """What makes instances of a class. Raises what is in BROKEN."""
+    """Makes instances of a class. Raises what is in BROKEN."""
     return _reader_of(kind)
 
 
@@ -119,7 +119,7 @@ def dumped(instance: Any, **options: Any) -> Any:
 
 
 def is_instance(value: Any, kind: type[Any]) -> bool:
-    """Whether Pydantic takes a value for one of a class."""
+    """True if Pydantic takes a value for one of a class."""
     return bool(reader_of(kind).validator.isinstance_python(value))
 
 

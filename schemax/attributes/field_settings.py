@@ -1,4 +1,4 @@
-"""What `attr` and `Field` say of a field beside its type, checked."""
+"""Settings of a field beside its type, by `attr` and `Field`, checked."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def k_max_of(field: FieldInfo) -> int | None:
 
 
 def max_depth_of(field: FieldInfo) -> int | None:
-    """How often the field may lead into a model that is around it already."""
+    """The number of times that a field may lead into a model that is around it already."""
     depth = own_settings(field).get("max_depth")
     if depth is not None and (type(depth) is not int or not 1 <= depth <= MOST_DEPTH):
         raise UnsupportedType(f"max_depth must be a whole number from 1 to {MOST_DEPTH}")

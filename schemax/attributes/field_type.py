@@ -27,7 +27,7 @@ MOST_MEMBERS = 100
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """What an annotation asks for: a scalar, nested classes, a list of either; neither: just None.
+    """The type of an annotation: a scalar, nested classes, a list of either; or just None.
 
     models: of a nested class, itself; of a union of such, all of them.
     members: of a "union" of scalars, what they are; positions: of a tuple of different types, what
@@ -49,12 +49,12 @@ class FieldType:
 
     @property
     def scalar(self) -> Scalar | None:
-        """What is known of its kind; None of a union, whose members have it, and of models."""
+        """The scalar of its kind; None for a union, whose members have one each, and for models."""
         return SCALARS.get(self.kind or "")
 
     @property
     def is_text(self) -> bool:
-        """Whether a value or item is words of the document."""
+        """True if a value or item is words of the document."""
         return self.scalar is not None and self.scalar.is_text
 
 

@@ -1,4 +1,4 @@
-"""What a JSON Schema document says beyond its declaration, held against instances.
+"""Checks of instances against what a JSON Schema document says beyond its declaration.
 
 A declaration holds types, bounds, patterns and choices, and Pydantic enforces them. Conditions,
 `not`, `contains`, dependencies between properties and formats such as `email` have no place in it:
@@ -69,7 +69,7 @@ class Checks:
         )
 
     def forbidden(self, value: Any) -> str | None:
-        """What the document does not allow in a JSON value, formats apart, which only describe."""
+        """Says what the document forbids in a JSON value, formats apart, which only describe."""
         self._effort.begin()
         try:
             for error in self._validator.iter_errors(value):
@@ -81,7 +81,7 @@ class Checks:
         return None
 
     def problems(self, instance: BaseModel) -> Iterator[Problem]:
-        """What the declaration allows, and the document does not."""
+        """Yields what the declaration allows, and the document does not."""
         if not self.says_more:
             return
         try:
@@ -111,7 +111,7 @@ def _newest() -> Any:
 
 
 def _says_more(node: Any, is_schema: bool) -> bool:
-    """Whether some part says what a declaration does not hold. is_schema: no map of names."""
+    """True if some part says what a declaration does not hold. is_schema: no map of names."""
     if isinstance(node, list):
         return any(_says_more(part, True) for part in node)
     if not isinstance(node, Mapping):
@@ -132,7 +132,7 @@ def _says_more(node: Any, is_schema: bool) -> bool:
 
 
 def _is_optional(node: Node) -> bool:
-    """Whether alternatives are a value or null, which is all that Pydantic writes."""
+    """True if alternatives are a value or null, which is all that Pydantic writes."""
     words = _BEYOND.intersection(node)
     if words == {"anyOf"} and isinstance(node["anyOf"], list):
         return {"type": "null"} in node["anyOf"]
@@ -220,13 +220,13 @@ def _stated(value: Any, shown: Any) -> Any:
 
 
 def json_properties(schema: type[BaseModel]) -> Mapping[str, tuple[str, bool]]:
-    """Of every field that a document declares, its property, and whether that is required."""
+    """The property of every field that a document declares, and whether it is required."""
     found: Mapping[str, tuple[str, bool]] = getattr(schema, "__json_properties__", {})
     return found
 
 
 def _asked(error: Any) -> bool:
-    """Whether a property that an error says is missing is one that is asked for at all."""
+    """True if a property that an error says is missing is one that is asked for at all."""
     properties = error.schema.get("properties", {})
     missing = (key for (key,) in filter(None, _missing(error)))
     return not all(

@@ -146,7 +146,7 @@ class SchemaDocument:
         return self.error(shown, f"is nested more than {MOST_LEVELS} levels deep; flatten it")
 
     def settings(self, node: Node) -> dict[str, Any]:
-        """What a node says of its class. Raises SchemaError."""
+        """Reads what a node says of its class. Raises SchemaError."""
         found = {key: node[key] for key in _SETTINGS if node.get(key) is not None}
         for key in ("format", "template"):
             if not isinstance(found.get(key, ""), str):
@@ -221,14 +221,14 @@ def with_absolute_references(node: Any, base: str = "") -> Any:
 
 
 def is_object(node: Node) -> bool:
-    """Whether a node describes an object with properties."""
+    """True if a node describes an object with properties."""
     if "$ref" in node:
         return False
     return node.get("type") == "object" or ("type" not in node and "properties" in node)
 
 
 def is_mapping(node: Node) -> bool:
-    """Whether a node describes an object whose keys are not known, but the type of its values."""
+    """True if a node describes an object whose keys are not known, but the type of its values."""
     extra = node.get("additionalProperties")
     values = [extra] if isinstance(extra, Mapping) and extra else []
     values += patterns if isinstance(patterns := node.get("patternProperties"), Mapping) else ()
@@ -241,7 +241,7 @@ def without(node: Node, *keys: str) -> dict[str, Any]:
 
 
 def merged(first: Node, second: Node) -> dict[str, Any]:
-    """One node that says what two say, of what a declaration holds."""
+    """Merges two nodes into one that says what both say, of what a declaration holds."""
     both = {**first, **second}
     for key in ("properties", "$defs"):
         if isinstance(first.get(key), Mapping) and isinstance(second.get(key), Mapping):
@@ -253,7 +253,7 @@ def merged(first: Node, second: Node) -> dict[str, Any]:
 
 
 def _extent(root: Any) -> tuple[int, int]:
-    """How many schemas and maps of them there are, and how many levels of JSON."""
+    """Counts schemas and maps of schemas, and levels of JSON."""
     size, levels, parts = 0, 0, [root]
     while parts and levels <= _MOST_NESTED:
         below: list[Any] = []
@@ -273,7 +273,7 @@ def _base_of(node: Node, base: str) -> str:
 
 
 def _joined(base: str, ref: str) -> str:
-    """As `urljoin`, also for bases such as "urn:example:tv"."""
+    """Joins addresses as `urljoin` does, also for bases such as "urn:example:tv"."""
     if ref.startswith("#"):
         return base + ref.rstrip("#") if ref != "#" else base + "#"
     return urljoin(base, ref)

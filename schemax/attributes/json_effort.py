@@ -38,7 +38,7 @@ class TooMuch(Exception):
 
 
 class Effort(threading.local):
-    """What one thread has spent on the instance that it judges, and how much it may."""
+    """The effort of a thread on the instance that it judges, and the most that it may spend."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Effort(threading.local):
         return counted
 
     def is_in(self, pattern: str, text: str) -> bool:
-        """Whether a pattern is found in a text. Raises ValueError where it cannot be used."""
+        """True if a pattern is found in a text. Raises ValueError where it cannot be used."""
         began = time.perf_counter()
         try:
             return pattern_of(pattern).is_in(text)
@@ -158,7 +158,7 @@ def _counted(judge: Callable[..., Any], effort: Effort) -> Callable[..., Iterato
 
 
 def _multiple_of(validator: Any, step: float, value: Any, _node: Any) -> Iterator[Any]:
-    """As decimal numbers, of which 19.99 is a multiple of 0.01."""
+    """Judges `multipleOf` by decimal numbers, of which 19.99 is a multiple of 0.01."""
     from jsonschema import ValidationError
 
     if not validator.is_type(value, "number") or not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""Whether the texts of a JSON document are Unicode: `\\ud800` alone is JSON, and no character."""
+"""True if the texts of a JSON document are Unicode: `\\ud800` alone is JSON, and no character."""
 
 from __future__ import annotations
 

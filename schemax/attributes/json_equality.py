@@ -51,12 +51,12 @@ class Comparisons:
         return self._known[place][1]
 
     def _key(self, value: Any) -> Hashable:
-        """Of a part of the instance."""
+        """The key of a part of the instance."""
         return _key(value, self._count)
 
 
 def _key(value: Any, count: Count | None = None) -> Hashable:
-    """What equal values have in common, and no others. count: is told of each part."""
+    """A key that equal values have in common, and no others. count: is told of each part."""
     if count is not None:
         count(1)
     if isinstance(value, dict):

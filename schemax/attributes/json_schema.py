@@ -196,7 +196,7 @@ class Builder(Types):
 
 
 def _is_of_pydantic(node: Node) -> bool:
-    """Whether all titles are what `model_json_schema` writes where there are none."""
+    """True if all titles are what `model_json_schema` writes where there are none."""
     title = node.get("title")
     children = [child for child in node["properties"].values() if isinstance(child, Mapping)]
     return (

@@ -103,7 +103,7 @@ class Types(ABC):
         return None
 
     def _is_condition(self, node: Node, branches: Any, place: Place) -> bool:
-        """Whether alternatives say something of an object's properties, rather than what it is."""
+        """True if alternatives say something of an object's properties, rather than what it is."""
         own = node.get("properties")
         if not own or not isinstance(branches, list):
             return False
@@ -133,7 +133,7 @@ class Types(ABC):
         return node
 
     def _flat_behind(self, ref: Any, place: Place) -> Node:
-        """What a reference points to, without `allOf` and references: once for all its uses."""
+        """The node that a reference points to, without `allOf` and references: made once."""
         target = self._document.target(ref, place)
         if ref not in self._flattened:
             with self._deeper(place):
@@ -278,7 +278,7 @@ class Types(ABC):
             self._open.pop()
 
     def _name(self, place: Place) -> str:
-        """Of the class of an object at a place."""
+        """The name of the class of an object at a place."""
         return class_name([self._document.name, *place][-1])
 
     def _error(self, place: Place, reason: str) -> SchemaError:

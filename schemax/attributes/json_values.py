@@ -123,14 +123,14 @@ def default_of(document: SchemaDocument, annotation: Any, default: Any, place: P
 
 
 def container_of(annotation: Any) -> type[list[Any]] | type[dict[Any, Any]] | None:
-    """Which of both an annotation is, if any."""
+    """The container that an annotation is, if any."""
     bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     found: Any = get_origin(bare)
     return found if found in (list, dict) else None
 
 
 def is_decimal(parts: list[Any], is_standard: bool) -> bool:
-    """Whether alternatives are how Pydantic writes a Decimal: a number, or its text.
+    """True if alternatives are how Pydantic writes a Decimal: a number, or its text.
 
     is_standard: whether the document names its `$schema`, so that a text without a pattern is one.
     """

@@ -44,7 +44,7 @@ def marked(document: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
 
 
 def known_declaration(schema: type[Any]) -> dict[str, Any] | None:
-    """As `declaration_of`, without the standard's name; None for a class without fields, and where
+    """`declaration_of` without the standard's name; None for a class without fields, and where
     no JSON Schema says it."""
     try:
         document = declaration_of(schema) if asked_fields(schema) else {}
@@ -55,7 +55,7 @@ def known_declaration(schema: type[Any]) -> dict[str, Any] | None:
 
 
 def declaration_of(schema: type[Any]) -> dict[str, Any]:
-    """What a class asks for, under the Python names of its fields, as another process reads it.
+    """A class as JSON Schema, under the Python names of its fields, for another process.
 
     Raises SchemaError for types that JSON Schema has no words for.
     """

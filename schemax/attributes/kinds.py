@@ -29,7 +29,7 @@ class KindName(str):
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """What tells the models of a union apart: a field of all of them, or else their names.
+    """The sign that tells the models of a union apart: a field of all of them, or their names.
 
     name, label, description: of that field, or of what is asked for in its place.
     choices, values, models: (C,) texts and values of all choices, and the model each stands for.
@@ -100,7 +100,7 @@ def kinds_of(models: Sequence[type[Any]]) -> Kinds:
 
 
 def _bare_name(model: type[Any], taken: Container[str]) -> str:
-    """What the kind of a scalar, a list or a dict is called, beside models.
+    """The name of a scalar's, a list's or a dict's kind, beside models.
 
     taken: what fields of these are called, among which the value itself is asked for.
     """
@@ -177,7 +177,7 @@ def _only(leaf: Attribute, kinds: Kinds, models: Sequence[type[Any]]) -> Attribu
 
 
 def folded(label: str) -> str:
-    """What labels have in common that look the same to the model."""
+    """A key that labels have in common which look the same to the model."""
     return " ".join(label.split()).casefold()
 
 

@@ -88,7 +88,7 @@ class MadeClass(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Origin:
-    """What the classes of one document are made of. token: tells it apart in all processes."""
+    """The document that classes are made of. token: tells the document apart in all processes."""
 
     token: str
     document: Mapping[str, Any]
@@ -123,7 +123,7 @@ def _make(origin: _Origin, refused: list[SchemaError] | None = None) -> _Classes
 
 
 def problems_of(instance: BaseModel) -> Iterator[Problem]:
-    """What the document of an instance's class does not allow; nothing where there is none."""
+    """Yields what the document of an instance's class forbids; nothing without a document."""
     checks: Checks | None = getattr(type(instance), "__json_checks__", None)
     if checks is not None:
         yield from checks.problems(instance)
@@ -136,7 +136,7 @@ def forbidden_by_document(schema: type[BaseModel], value: Any) -> str | None:
 
 
 def is_judged_whole(schema: type[BaseModel]) -> bool:
-    """Whether the document of a class says more than its fields do, each by itself."""
+    """True if the document of a class says more than its fields do, each by itself."""
     checks: Checks | None = getattr(schema, "__json_checks__", None)
     return checks is not None and checks.says_more
 

@@ -18,7 +18,7 @@ from schemax.messages import clipped
 def misfits_of(
     model: type[Any], name: str, field: FieldInfo, field_type: FieldType, unit: str | None
 ) -> Iterator[str]:
-    """What a user should know of a field's default and examples: a sentence for each that is odd.
+    """Warnings of a field's default and examples: a sentence for each that is odd.
 
     A default outside the field's conditions may be meant, as a stand-in for "unknown". None is not
     looked at, since `brand: str = None` is common, and neither are factories, which may do
@@ -82,7 +82,7 @@ def _misfit(reader: Any, example: Any, field_type: FieldType, unit: str | None) 
 
 
 def _read(example: Any, field_type: FieldType, unit: str | None) -> Any:
-    """What is read into the text that the model is shown."""
+    """Reads the text that the model is shown."""
     scalar = field_type.scalar
     if field_type.is_text and isinstance(example, (bool, int, float)):
         return text_of(example)
@@ -90,7 +90,7 @@ def _read(example: Any, field_type: FieldType, unit: str | None) -> Any:
 
 
 def _faults(reader: TypeAdapter[Any], value: Any) -> dict[str, str]:
-    """What Pydantic says of a value, by the types of its errors."""
+    """Pydantic's messages for a value, by the types of its errors."""
     try:
         reader.validate_python(value)
     except ValidationError as error:

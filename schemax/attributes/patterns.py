@@ -71,7 +71,7 @@ class Pattern(BaseMetadata):
         return {**handler(schema), "pattern": self.pattern}
 
     def is_in(self, text: str) -> bool:
-        """Whether the pattern is found in a text. Raises ValueError where that takes too long."""
+        """True if the pattern is found in a text. Raises ValueError where that takes too long."""
         if _is_linear(self.pattern):
             return _linear(self.pattern).isinstance_python(text)
         try:
@@ -107,7 +107,7 @@ def _is_linear(pattern: str) -> bool:
 
 
 def bytes_of(pattern: str) -> int:
-    """Of a compiled pattern, at most, about."""
+    """The memory of a compiled pattern, at most, about."""
     each = _LARGE_SET if _LARGE_SETS.search(pattern) else _STATE
     return min(_MOST_COMPILED, each * states_of(pattern))
 
@@ -134,7 +134,7 @@ _PART = re.compile(
 
 @lru_cache(maxsize=1024)
 def states_of(pattern: str) -> int:
-    """How many parts a pattern has with its repetitions written out, about."""
+    """Counts the parts of a pattern with its repetitions written out, about."""
     sizes, last = [0], 0
     for part in _PART.finditer(pattern):
         if part.lastgroup == "open":

@@ -18,7 +18,7 @@ from schemax.attributes.unions import is_bare
 def asked_type(
     field: FieldInfo, around: Sequence[type[Any]], max_depth: int | None
 ) -> FieldType | None:
-    """What a field asks for within the models around it, which are not entered too deep.
+    """The type that a field asks for within the models around it, which are not entered too deep.
 
     max_depth: of the field, else of the closest one around it.
     None for a field that is not asked for, since all it could hold lies too deep. Raises
@@ -56,7 +56,7 @@ def asked_type(
 
 
 def root_type(model: type[RootModel[Any]]) -> FieldType:
-    """What a RootModel holds that is a declaration: one class or several, which are the root."""
+    """The declaration that a RootModel holds: one class or several, which are the root."""
     found = _below(fields_of(model)["root"])
     if not found.models or found.is_list or found.nullable or any(map(is_bare, found.models)):
         raise UnsupportedType(

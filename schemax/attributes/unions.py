@@ -32,7 +32,7 @@ class ValueOf(RootModel[T], Generic[T], metaclass=_Class):
 
 
 def is_bare(model: type[Any]) -> bool:
-    """Whether a model of a union stands for a member that is none."""
+    """True if a model of a union stands for a member that is none."""
     return issubclass(model, ValueOf)
 
 
@@ -83,7 +83,7 @@ def _scalar(types: Sequence[FieldType]) -> FieldType:
 
 
 def _one_or_several(members: Sequence[Member]) -> FieldType | None:
-    """Of `X | list[X]` the list, whose item may stand for it; None for anything else."""
+    """The list of `X | list[X]`, whose item may stand for it; None for anything else."""
     lists = [found for _, found in members if found.is_list]
     if len(lists) != 1:
         return None

@@ -48,7 +48,7 @@ class Clock:
         self._end = None if seconds is None else time.monotonic() + seconds
 
     def allows(self, outcome: EngineRun, documents: int) -> bool:
-        """Whether a run over so many documents fits, as far as the engine's pace is known."""
+        """True if a run over so many documents fits, as far as the engine's pace is known."""
         return self._end is None or time.monotonic() + documents * outcome.pace < self._end
 
 

@@ -210,7 +210,7 @@ def _first(work: Work) -> Candidate:
 
 
 def _has_slots(extractor: Extractor) -> bool:
-    """Whether a search can hold values to what their fields, or their documents, allow."""
+    """True if a search can hold values to what their fields, or their documents, allow."""
     config = extractor.decoding
     served = isinstance(extractor.model, RemoteModel)
     return config.layout != "autoregressive" and config.constrain and not served

@@ -132,7 +132,7 @@ def scalar_text(value: Scalar) -> tuple[str, ScalarKind]:
 
 
 def is_sequence(value: Writable) -> bool:
-    """Whether `escape` was given a list of values and not one value."""
+    """True if `escape` was given a list of values and not one value."""
     return isinstance(value, (list, tuple))
 
 

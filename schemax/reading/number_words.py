@@ -179,7 +179,7 @@ def _check_neighbours(
 
 
 def _is_of_another(word: str, language: NumberLanguage) -> bool:
-    """Whether a word is a number in another language: "fifty", before a French "cents"."""
+    """True if a word is a number in another language: "fifty", before a French "cents"."""
     if len(word) <= _SHORTEST or language.has(word):
         return False
     return any(word not in one.joins and one.has(word) for one in number_languages())

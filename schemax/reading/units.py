@@ -265,7 +265,7 @@ def _units_behind(text: str, end: int, wanted: str) -> Iterator[tuple[Any, int]]
 
 
 def _is_seldom(unit: Any, name: str) -> bool:
-    """Whether a name of few letters would be a unit of no shop's: "pm" a picometre."""
+    """True if a name of few letters would be a unit of no shop's: "pm" a picometre."""
     return len(name) <= _FEW_LETTERS and any(map(_SELDOM.match, unit._units))
 
 
@@ -296,7 +296,7 @@ def is_money(wanted: str) -> bool:
 
 
 def is_power(wanted: str) -> bool:
-    """Whether a unit is one of areas or volumes."""
+    """True if a unit is one of areas or volumes."""
     return dict(unit_named(wanted).dimensionality) in ({"[length]": 2}, {"[length]": 3})  # type: ignore[union-attr]
 
 

@@ -93,7 +93,7 @@ class Scalar(ABC):
         yield from writing.texts()
 
     def keeps(self, keyword: str, value: Any) -> bool:
-        """Whether `terminals` keep a condition by themselves."""
+        """True if `terminals` keep a condition by themselves."""
         return False
 
     def compared(self, value: Any) -> Any:

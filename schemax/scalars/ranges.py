@@ -46,7 +46,7 @@ def any_of(terminals: Iterable[str]) -> str:
 
 
 def keeps_bound(kind: str, keyword: str, value: Any) -> bool:
-    """Whether `number` keeps the condition by itself."""
+    """True if `number` keeps the condition by itself."""
     if keyword in BOUNDS:
         return _is_finite(value)
     if keyword == "multipleOf":
@@ -104,7 +104,7 @@ def _places_of(step: Any) -> int | None:
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether it is a number of so few digits that they can be compared one by one."""
+    """True if it is a number of so few digits that they can be compared one by one."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return False
     if isinstance(value, int):

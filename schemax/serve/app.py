@@ -86,7 +86,7 @@ def create_app(
 
     @app.get("/v1/models/{id:path}", tags=["OpenAI"], dependencies=keyed)
     async def model_of(id: str) -> dict[str, Any]:
-        """That model, by its name."""
+        """The model of that name."""
         if id != name:
             raise errors.ApiError(
                 404,
@@ -107,7 +107,7 @@ def create_app(
 
     @app.get("/health", tags=["schemax"])
     async def health() -> dict[str, str]:
-        """That the server answers."""
+        """Says that the server answers."""
         return {"status": "ok"}
 
     @app.get("/metrics", tags=["schemax"], response_class=Response, dependencies=keyed)

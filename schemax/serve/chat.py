@@ -20,7 +20,7 @@ from schemax.serve.streams import event_stream, while_connected
 
 
 class JsonSchema(BaseModel):
-    """What `response_format` calls json_schema."""
+    """The json_schema of `response_format`."""
 
     name: str = "schema"
     document: dict[str, Any] | None = Field(None, alias="schema")
@@ -48,7 +48,7 @@ class Tool(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """Whether the last chunk tells the usage."""
+    """True if the last chunk tells the usage."""
 
     include_usage: bool = False
 
@@ -146,7 +146,7 @@ class _Answer:
     async def chunks(
         self, found: AsyncGenerator[Part | Completion], with_usage: bool
     ) -> AsyncGenerator[dict[str, Any]]:
-        """The same as a stream: a chunk for every key, and one for every value."""
+        """Streams a completion: a chunk for every key, and one for every value."""
         is_begun = False
         async with aclosing(found):
             async for part in found:

@@ -1,4 +1,4 @@
-"""What both of OpenAI's endpoints do: messages and a schema become the text of one instance."""
+"""Completions, for both of OpenAI's endpoints: messages and a schema become an instance's text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHORT = 64
 
 
 class Sampling(BaseModel):
-    """How tokens are chosen. Unlike at OpenAI, greedily where nothing is said."""
+    """Settings of sampling. Unlike at OpenAI, greedy where nothing is said."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -68,7 +68,7 @@ async def complete(
     most_tokens: int | None,
     param: str,
 ) -> Completion:
-    """One instance of what the last message says, behind the others. param: that these came with.
+    """Completes an instance of the last message, behind the others. param: that these came with.
 
     A model that comes with a prompt of its own, which it was trained on, reads the last message as
     a document in that prompt.
@@ -86,7 +86,7 @@ async def parts(
     most_tokens: int | None,
     param: str,
 ) -> AsyncGenerator[Part | Completion]:
-    """The same as its text becomes final, field by field, while passes run; the rest in the end.
+    """Yields the text as it becomes final, field by field, while passes run; the rest in the end.
 
     Where a value that is required cannot be made, the parts before it are followed by a refusal.
     """

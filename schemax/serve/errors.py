@@ -1,4 +1,4 @@
-"""What a client is told that went wrong, in the form of OpenAI's errors."""
+"""Errors as clients are told them, in OpenAI's form."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ApiError(Exception):
 
     @classmethod
     def of(cls, error: BaseException) -> ApiError:
-        """What a client may know of an error: all of its own, and of others that there was one."""
+        """The error that a client may know: all of its own, and of others that there was one."""
         match error:
             case ApiError():
                 return error
@@ -109,7 +109,7 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 
 def _place(parts: Sequence[str | int]) -> str:
-    """As requests write it: input[0].role. Names of alternatives are Pydantic's own."""
+    """A place as requests write it: input[0].role. Names of alternatives are Pydantic's own."""
     named = [p for p in parts if p not in _KINDS and not (isinstance(p, str) and "[" in p)]
     found = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named)
     return found.removeprefix(".")

@@ -30,7 +30,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class ExtractOptions(Sampling):
-    """How documents are read.
+    """Options of reading documents.
 
     schema: the name of a ready-made one, or a JSON Schema object. text: the keys of a document that
     are shown; id: the key of its id; html: whether HTML in texts is left out. details: whether rows
@@ -50,14 +50,14 @@ class ExtractOptions(Sampling):
         return RowForm(self.details, self.keep)
 
     def options(self, service: Service) -> dict[str, Any]:
-        """Those of `Extractor.stream`. Raises ApiError."""
+        """The options of `Extractor.stream`. Raises ApiError."""
         sampling = self.model_dump(include={"temperature", "top_p", "seed"})
         shown = {"text": self.text, "id": self.id, "html": self.html}
         return {**shown, "decoding": service.decoding(**sampling)}
 
 
 class FirstLine(ExtractOptions):
-    """Of a body of lines. documents: none, since they are the other lines."""
+    """The first of a body of lines. documents: none, since they are the other lines."""
 
     documents: None = None
 
@@ -169,7 +169,7 @@ async def _slots(items: Any, schema: ClientSchema) -> AsyncGenerator[dict[str, A
 
 
 def _reading(compiled: CompiledSchema) -> dict[str, Any]:
-    """How texts of slots are read, with what the model was shown before the documents."""
+    """Says how texts of slots are read, with what the model was shown before the documents."""
     strict, prompt = compiled.decoding.strict, prompt_of(compiled)
     return {"format": compiled.format.name, "strict": strict, "prompt": prompt}
 

@@ -1,4 +1,4 @@
-"""What every request passes before it reaches a route: its host, size, key, time, figures."""
+"""The gate that every request passes before its route: host, size, key, time, figures."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Gate:
 
 
 def _is_by_line(scope: Scope) -> bool:
-    """Whether a body is read line by line."""
+    """True if a body is read line by line."""
     kind = dict(scope["headers"]).get(b"content-type", b"")
     is_of_lines: bool = kind.lower().startswith(LINES.encode())
     return scope["path"] == "/v1/extract" and is_of_lines

@@ -1,4 +1,4 @@
-"""How much strangers may ask for at once."""
+"""Limits of what strangers may ask for at once."""
 
 from __future__ import annotations
 

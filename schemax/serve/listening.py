@@ -1,4 +1,4 @@
-"""Where a server listens, and whose pages may call it."""
+"""Addresses where a server listens, and whose pages may call it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server completed, as token ids: its dialects name tokens by id, by bytes or by text."""
+"""Completions of servers as token ids: dialects name tokens by id, by bytes or by text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNREADABLE = "\ufffd"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One token that a server wrote.
+    """A token that a server wrote.
 
     logprob: None if the server does not tell it. top: of the most probable tokens in its place.
     """

@@ -27,7 +27,7 @@ _MOST_WAYS = 3
 
 
 class ChatModel(RemoteModel):
-    """What a server does not take of a request, which it says, is left out from then on."""
+    """A chat model of a server. Options that the server refuses are left out from then on."""
 
     usual_decoding = "autoregressive"
 
@@ -92,7 +92,7 @@ class ChatModel(RemoteModel):
         return body
 
     def _leave_out(self, error: ServerError, before: Mapping[str, int]) -> bool:
-        """Whether the server names something that is left out by now.
+        """True if the server names something that is left out by now.
 
         before: what was left out of the request, which others may have changed since.
         """

@@ -101,7 +101,7 @@ class Client:
         return self.start(self.ask(path, body)).result()
 
     async def ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What the server answers at a path of the API, asked for or sent a body.
+        """Asks the server at a path of the API, or sends a body there.
 
         Raises ServerError once nothing helps.
         """
@@ -164,7 +164,7 @@ class Client:
         return _Failure(f"{said}; {asked}", most, is_gone=True)
 
     async def _error(self, path: str, failure: _Failure) -> ServerError:
-        """What is to be said of a request, and whether it was at fault or the server."""
+        """The error of a request, which says whether the request or the server was at fault."""
         gone = failure.is_gone
         if not gone and failure.tries > 1:  # unless others are answered
             try:
@@ -176,7 +176,7 @@ class Client:
 
 
 class _Failure(Exception):
-    """Of one request; it is made `tries` times. is_gone: it cannot be the request's own fault."""
+    """The failure of a request, made `tries` times. is_gone: the request itself is not at fault."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class CompletionsModel(RemoteModel):
 
     @property
     def takes_ids(self) -> bool:
-        """Whether prompts are sent as token ids; else as text, which the server reads anew."""
+        """True if prompts are sent as token ids; else as text, which the server reads anew."""
         return self._way.takes_ids
 
     def _refusal(self, config: DecodingConfig) -> str | None:

@@ -1,4 +1,4 @@
-"""What kinds of servers there are, and what each takes beside OpenAI's own protocol."""
+"""The kinds of servers, and what each takes beside OpenAI's own protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax", "op
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What completions of a kind of server take.
+    """A dialect: what the completions of a kind of server take.
 
     always: sent with every one. most_top: log-probabilities that are told of a token, at most.
     grammar: the fields that hold a grammar in GBNF; None where there are none.
@@ -100,7 +100,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Completions:
-    """How a server's completions are asked. takes_ids: for prompts as token ids, else as text.
+    """The way to ask a server's completions. takes_ids: for prompts as token ids, else as text.
 
     top: how many log-probabilities it tells of every token; None if it tells none.
     """
@@ -143,7 +143,7 @@ def find_served(
 
 
 def _told_slots(client: Client) -> int | None:
-    """How many slots llama-server tells of; None for one that does not."""
+    """The number of slots that llama-server tells of; None for one that does not."""
     try:
         found = client.call("/../props").get("total_slots")  # which stands beside /v1
     except ServerError:

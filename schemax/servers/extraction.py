@@ -33,7 +33,7 @@ _SAMPLING = ("temperature", "top_p", "seed")
 
 
 class DeclarationCodec(ByteCodec):
-    """Of prompts that are a document alone: the server is sent the declaration beside it."""
+    """The codec of prompts that are a document alone: the declaration is sent beside it."""
 
 
 class ExtractionModel(RemoteModel):
@@ -111,7 +111,7 @@ def read_slots(
     document_id: str | None,
     texts: Mapping[str, str],
 ) -> Extraction[Any]:
-    """What a server decoded, read by the class itself; a failed row where the slots are others."""
+    """Reads what a server decoded by the class itself; a failed row where the slots are others."""
     attributes, told = compiled.attributes, json.loads(bytes(output.ids))
     try:
         reading = told["reading"]

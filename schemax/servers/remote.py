@@ -30,7 +30,7 @@ _TURN = 0.05
 
 
 class RemoteModel(ABC):
-    """What both ways to ask a server have in common.
+    """A model of a server: what both ways to ask one have in common.
 
     codec: of the prompts. max_positions: the context that the server states; None for no word.
     at_once: documents in flight at most, of which each needs a slot of a server that has slots.
@@ -93,7 +93,7 @@ class RemoteModel(ABC):
         return self.max_positions
 
     def fingerprint(self) -> dict[str, Any]:
-        """What rows depend on, as far as a server tells: not where it stands, nor any key."""
+        """Settings that rows depend on, as far as a server tells: neither its address nor a key."""
         return {
             "model": self.served.model,
             "server": self.served.kind,
@@ -154,7 +154,7 @@ def _results(future: Future[Filled], under_way: dict[Future[Filled], Request]) -
 
 
 def warn_of_copying(compiled: CompiledSchema) -> None:
-    """Of fields that say themselves that they are copied, which servers cannot be held to."""
+    """Warns of fields that are declared as copied, which servers cannot be held to."""
     named = [attribute.name for attribute in compiled.attributes if attribute.extractive]
     if named:
         warn(

@@ -1,4 +1,4 @@
-"""One slot of a server: its grammar is kept here, token by token, whatever the server can keep.
+"""Writes a slot of a server: its grammar is enforced here, token by token.
 
 A server writes on as it likes; every token is held against the slot's grammar, as a draft would be.
 The first one that is not allowed is replaced by the most probable one that is, and the server is
@@ -30,7 +30,7 @@ _LEAST_MASS = 1e-38
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What the server is asked for: so many tokens behind those that are written.
+    """A question to the server: so many tokens behind those that are written.
 
     stops: whether a stop string may end it. bias: what is added to the logits of tokens.
     """
@@ -85,7 +85,7 @@ class SlotWriter:
 
     @property
     def ask(self) -> Ask | None:
-        """What comes next; None once the slot is done."""
+        """The next question; None once the slot is done."""
         if self._reason is not None:
             return None
         left = self._budget - len(self._ids)
@@ -130,7 +130,7 @@ class SlotWriter:
                 self._refuse_end(biased)
 
     def _write(self, step: Step, biased: Mapping[int, float]) -> bool:
-        """Whether what the server wrote behind the token may be of use."""
+        """True if what the server wrote behind the token may be of use."""
         if self._node is not None:
             return self._write_typed(step, biased, self._node)
         if self._matcher is not None and not self._accepts(step.token):
@@ -139,13 +139,13 @@ class SlotWriter:
         return True
 
     def _accepts(self, token: int) -> bool:
-        """Whether a free text may go on with the token, as its matcher then has."""
+        """True if a free text may go on with the token, as its matcher then has."""
         if not self._ids and token in self._automaton.not_first:
             return False
         return bool(self._matcher.try_consume_tokens([token]) == 1)
 
     def _write_typed(self, step: Step, biased: Mapping[int, float], node: Node) -> bool:
-        """One of the allowed tokens, probable among these; and what it forces."""
+        """Writes one of the allowed tokens, probable among these, and what it forces."""
         allowed = self._allowed(node)
         if allowed is None:  # the grammar has failed, as it may in this process
             self._node = None
@@ -205,7 +205,7 @@ class SlotWriter:
         return False
 
     def _note_legal(self, mass: float, biased: Mapping[int, float]) -> None:
-        """How much of the probability was allowed; of a biased answer perhaps all, so the least."""
+        """Notes how much of the probability was allowed; of a biased answer the least."""
         known = self._legal.pop() if biased and self._legal else 0.0
         self._legal.append(min(known, mass))
 
@@ -270,5 +270,5 @@ def _best(logprobs: Mapping[int, float]) -> int:
 
 
 def _log_mass(logprobs: Mapping[int, float]) -> float:
-    """Of several tokens together."""
+    """The log-probability of several tokens together."""
     return log(max(_LEAST_MASS, sum(map(exp, logprobs.values()))))

@@ -105,7 +105,7 @@ class TrainingSettings:
 
     @property
     def merges(self) -> bool:
-        """Whether adapters become a part of the weights that are written."""
+        """True if adapters become a part of the weights that are written."""
         return self.lora is not None and self.quantization is None
 
     @property
