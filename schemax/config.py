@@ -130,7 +130,8 @@ class DecodingConfig:
     contextual_calibration: whether choices, booleans among them, are scored against how probable
         they are in documents without content, so that a prompt makes none of them likely by itself
         (docs/results.md). Probabilities are those that the choice was made by. Needs `constrain`;
-        the autoregressive layout and servers refuse it.
+        the autoregressive layout and servers refuse it. None does so for models that schemax did
+        not train, under the template "verbatim".
     template: the prompt where neither call, class nor model names one; None is "verbatim".
     beams: how many values of every slot are followed at once (beam search); the most probable one
         is taken, and all are told of as the field's `alternatives` (docs/results.md). Choices,
@@ -159,7 +160,7 @@ class DecodingConfig:
     branch_threshold: float = 0.01
     min_probability: float | None = None
     null_penalty: float | None = None
-    contextual_calibration: bool = False
+    contextual_calibration: bool | None = None
     template: str | None = None
     beams: int = 1
     temperature: float = 0.0
@@ -200,11 +201,12 @@ class DecodingConfig:
             raise ValueError(
                 'nearest_examples requires documents="isolated": stacked documents share a prompt'
             )
-        for name in ("constrain", "strict", "contextual_calibration"):
+        for name in ("constrain", "strict"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {value!r}")
-        if not isinstance(self.extractive, bool | None):
-            raise ValueError(f"extractive must be True, False or None, not {self.extractive!r}")
+        for name in LEFT_TO_MODELS:
+            if not isinstance(value := getattr(self, name), bool | None):
+                raise ValueError(f"{name} must be True, False or None, not {value!r}")
         is_held = self.constrain and self.layout != "autoregressive"
         if self.contextual_calibration and not is_held:
             raise ValueError(
@@ -225,6 +227,9 @@ class DecodingConfig:
         """Whether a slot sees its own document and key alone, so that more may be asked for."""
         return self.layout == "branched" and self.documents == "isolated"
 
+
+LEFT_TO_MODELS = ("extractive", "contextual_calibration")
+"""Settings that depend on whether schemax trained the model, where nobody says anything."""
 
 PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
     {

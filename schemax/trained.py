@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from schemax.config import DecodingConfig, decoding_name, resolve_decoding
+from schemax.config import LEFT_TO_MODELS, DecodingConfig, decoding_name, resolve_decoding
 from schemax.errors import ModelError
 from schemax.resources import OURS, default_model, named_model, resource_dir
 
@@ -41,10 +41,11 @@ class TrainedWith:
 
 
 def as_trained(config: DecodingConfig, trained: DecodingConfig | None) -> DecodingConfig:
-    """The decoding of a call, extractive as in the model's folder where the call does not say."""
-    if config.extractive is None and trained is not None:
-        return replace(config, extractive=trained.extractive)
-    return config
+    """The decoding of a call; of what the call leaves to the model, as the model's folder says."""
+    if trained is None:
+        return config
+    unsaid = [name for name in LEFT_TO_MODELS if getattr(config, name) is None]
+    return replace(config, **{name: getattr(trained, name) for name in unsaid})
 
 
 def read_trained(path: Path) -> TrainedWith:

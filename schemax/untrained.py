@@ -1,25 +1,31 @@
 """How a model that schemax did not train is decoded where nobody says how.
 
 A model that was not trained to copy invents texts, and a prompt that asks for copies does not keep
-it from that. Which demonstrations such a model is shown, `schemax.demonstrations` says.
+it from that; of choices it takes those that its prompt makes likely. Which demonstrations such a
+model is shown, `schemax.demonstrations` says.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from schemax.compiler.prompt import DEFAULT_TEMPLATE, TemplateLike, template_source
-from schemax.config import DecodingConfig
+from schemax.config import LEFT_TO_MODELS, DecodingConfig
 
 
 def as_untrained(config: DecodingConfig, template: TemplateLike | None) -> DecodingConfig:
-    """The decoding with `extractive`, where it says nothing of that, has slots that are held to
-    their types, and the template asks for values as they stand in the text (`verbatim`)."""
+    """The decoding with `extractive` and `contextual_calibration`, where it says nothing of these,
+    has slots that are held to their types, and the template asks for values as they stand in the
+    text (`verbatim`)."""
     is_held = config.constrain and config.layout != "autoregressive"
-    if config.extractive is None and is_held and _is_verbatim(template):
-        return replace(config, extractive=True)
-    return config
+    if not is_held or not _is_verbatim(template):
+        return config
+    unsaid: dict[str, Any] = {
+        name: True for name in LEFT_TO_MODELS if getattr(config, name) is None
+    }
+    return replace(config, **unsaid) if unsaid else config
 
 
 def is_led(config: DecodingConfig, template: TemplateLike | None) -> bool:

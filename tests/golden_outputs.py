@@ -33,6 +33,7 @@ from golden_documents import documents
 
 from schemax import Extractor, extract_files
 from schemax.compiler import TextCodec, as_codec
+from schemax.config import LEFT_TO_MODELS
 from schemax.resources import resource_dir
 
 FOLDER = Path(__file__).with_name("golden")
@@ -107,8 +108,9 @@ def outputs(case: Case, extractors: Extractors) -> list[dict[str, Any]]:
     options: dict[str, Any] = {}
     if case.model != "chat":  # which keeps to one way
         # Texts of models that schemax did not train are bound by default, which hides their tokens.
-        is_free = case.decoding.extractive is None and case.model != "embedded"
-        decoding = replace(case.decoding, extractive=False) if is_free else case.decoding
+        left = [name for name in LEFT_TO_MODELS if getattr(case.decoding, name) is None]
+        unsaid = left if case.model != "embedded" else []
+        decoding = replace(case.decoding, **dict.fromkeys(unsaid, False))
         options = {"decoding": decoding, "format": case.format}
     options["examples"] = EXAMPLES if case.is_shown_examples else ()
     found = decoded(extractors[case.model], case.texts, case.schema, **options)

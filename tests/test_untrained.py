@@ -61,6 +61,24 @@ def test_what_switches_it_off(extractor: Extractor, settings: dict[str, Any]) ->
     assert not any(copied(extractor, **settings))
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, True),
+        ({"template": "verbatim"}, True),
+        ({"config": resolve_decoding("isolated:layout=gapped")}, True),
+        ({"template": "standard"}, None),
+        ({"config": resolve_decoding("isolated:constrain=false")}, None),
+        ({"config": resolve_decoding("isolated:contextual_calibration=false")}, False),
+    ],
+)
+def test_choices_are_scored_without_what_the_prompt_makes_likely(
+    extractor: Extractor, settings: dict[str, Any], expected: bool | None
+) -> None:
+    config, _ = extractor.settled(Shoe, **settings)
+    assert config.contextual_calibration is expected
+
+
 def test_a_class_with_a_template_of_its_own(extractor: Extractor) -> None:
     class Note(AttrSchema, template="generic"):
         title: str | None = None

@@ -205,8 +205,12 @@ def _first(work: Work) -> Candidate:
     extractor, name = work.extractor, next(iter(work.templates))
     if extractor.is_trained or not _has_slots(extractor):
         return Candidate(name)
-    settled = [extractor.settled(schema)[0].extractive for schema in work.schemas.values()]
-    return Candidate(name, extractive=bool(all(settled)))
+    settled = [extractor.settled(schema)[0] for schema in work.schemas.values()]
+    return Candidate(
+        name,
+        extractive=all(one.extractive for one in settled),
+        contextual_calibration=all(one.contextual_calibration for one in settled),
+    )
 
 
 def _has_slots(extractor: Extractor) -> bool:
@@ -227,6 +231,8 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
     config = extractor.decoding
     slots = _has_slots(extractor)
     copied = config.extractive if first.extractive is None else first.extractive
+    scored = first.contextual_calibration
+    scored = config.contextual_calibration if scored is None else scored
     nearest = config.documents == "isolated" and not extractor.model.refusal(
         replace(config, nearest_examples=NEAREST[0])
     )
@@ -240,7 +246,7 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
         pool,
         templates=tuple(work.templates),
         extractive=(not copied,) if slots else (),
-        contextual_calibration=(not config.contextual_calibration,) if slots and chosen else (),
+        contextual_calibration=(not scored,) if slots and chosen else (),
         null_penalties=NULL_PENALTIES if slots else (),
         nearest=NEAREST if nearest else (),
         penalties_strictly=not nulls,

@@ -12,7 +12,7 @@ from typing import Any
 
 from schemax.attributes import settings_of
 from schemax.calls import Options
-from schemax.config import resolve_decoding
+from schemax.config import LEFT_TO_MODELS, resolve_decoding
 from schemax.documents import Shown
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
@@ -104,7 +104,7 @@ class Task:
         decoding = self.options.get("decoding")
         config = extractor.decoding if decoding is None else resolve_decoding(decoding)
         found = fingerprint.of_settings(config, extractor.calibration)
-        copied = {}
+        settled: dict[str, dict[str, bool | None]] = {name: {} for name in LEFT_TO_MODELS}
         for name, schema in named_schemas(self.schemas).items():
             own = settings_of(schema)
             format = self.options.get("format") or extractor.prompt.format
@@ -112,10 +112,15 @@ class Task:
             template = self.options.get("template") or extractor.named_template(schema)
             said = fingerprint.of_prompt(format, template or "verbatim")
             found[f"format {name}".strip()], found[f"template {name}".strip()] = said
-            settled, _ = extractor.settled(schema, config, self.options.get("template"))
-            copied[name] = settled.extractive
-        several = set(copied.values())
-        found["decoding extractive"] = several.pop() if len(several) == 1 else copied
+            decoded, _ = extractor.settled(schema, config, self.options.get("template"))
+            for setting, values in settled.items():
+                values[name] = getattr(decoded, setting)
+        for setting, values in settled.items():
+            several = set(values.values())
+            # Runs of releases that knew no default of the second go on.
+            if setting == "extractive" or several != {None}:
+                told = several.pop() if len(several) == 1 else values
+                found[f"decoding {setting}"] = told
         found["prompt"] = fingerprint.of_prompt_file(extractor.prompt)
         if isinstance(extractor.model, RemoteModel):
             return found | extractor.model.fingerprint()

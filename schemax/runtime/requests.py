@@ -41,7 +41,7 @@ class Sampling(NamedTuple):
     @classmethod
     def of(cls, config: DecodingConfig) -> Sampling:
         penalty = config.null_penalty or 0.0
-        calibrated = config.contextual_calibration
+        calibrated = bool(config.contextual_calibration)
         return cls(config.temperature, config.top_p, penalty, calibrated, config.beams)
 
 
