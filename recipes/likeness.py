@@ -28,7 +28,8 @@ from schemax.evaluation.schemas import annotated_schemas
 from schemax.evaluation.scores import Scores, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.fitting.demonstrations import coverage_order
-from schemax.labels import labelled_instance, titles_of
+from schemax.labels import labelled_instance
+from schemax.stated import titles_of
 
 
 def alike(pool: Sequence[Example], document: Example, count: int) -> list[int]:

@@ -26,8 +26,8 @@ from schemax.evaluation.examples import Example, ObjectText, read_examples, show
 from schemax.evaluation.intervals import Counts, difference_interval, f1_of
 from schemax.evaluation.schemas import as_declared, read_attributes
 from schemax.evaluation.scores import labelled, score_predictions
-from schemax.labels import Label, as_text
 from schemax.ready_made import is_task
+from schemax.stated import Label, as_text
 
 SAMPLES = Path(__file__).parents[1] / "docs" / "samples"
 

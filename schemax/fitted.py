@@ -8,8 +8,9 @@ from typing import Any
 from schemax.attributes import settings_of
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples
 from schemax.errors import InputError
-from schemax.labels import as_stated, labelled_instance
+from schemax.labels import labelled_instance
 from schemax.prompt_file import Demonstration, PromptFile
+from schemax.stated import as_stated
 
 
 def demonstrated(

@@ -26,8 +26,8 @@ from schemax.evaluation.judge import (
 )
 from schemax.evaluation.scores import score_predictions
 from schemax.extractor import Extractor
-from schemax.labels import Label
 from schemax.resources import resource_dir
+from schemax.stated import Label
 
 
 def shown(prompt: str) -> dict[str, object]:

@@ -14,9 +14,9 @@ from schemax.compiler import TextCodec, compile_schema
 from schemax.evaluation.examples import Example
 from schemax.evaluation.pairs import PairScore
 from schemax.evaluation.scores import score_predictions
-from schemax.labels import Label
 from schemax.runtime.engine import decode
 from schemax.runtime.model import DecoderModel
+from schemax.stated import Label
 from schemax.training.sequences import IGNORE, collate, training_sequence, value_ids
 
 

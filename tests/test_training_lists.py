@@ -27,9 +27,9 @@ from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.schemas import as_declared
 from schemax.evaluation.scores import labelled
 from schemax.formats import get_format
-from schemax.labels import as_text
 from schemax.runtime.model import DecoderModel
 from schemax.schema import AttrSchema
+from schemax.stated import as_text
 from schemax.training.distillation import examples_by_model, examples_by_predictions
 from schemax.training.features import fill_row, make_features
 from schemax.training.sequences import IGNORE, ItemBranch, collate, training_sequence

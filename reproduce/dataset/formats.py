@@ -11,8 +11,8 @@ from typing import Any
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
 from schemax.evaluation.pairs import is_null
-from schemax.labels import Label
 from schemax.messages import counted
+from schemax.stated import Label
 
 Labels = dict[str, list[str | None]]
 

@@ -7,7 +7,8 @@ from itertools import groupby
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from schemax.compiler.tokenizer import TextCodec, byte_characters
+from schemax.compiler.token_bytes import byte_characters
+from schemax.compiler.tokenizer import TextCodec
 
 _ROLES = ("system", "user", "assistant")
 _NUM_BYTES = 256

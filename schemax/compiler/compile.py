@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 import jinja2
-import numpy as np
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.attributes.misfits import named_misfits
 from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.choices import with_key
+from schemax.compiler.compiled_schema import CompiledSchema
 from schemax.compiler.conversation import Conversation
-from schemax.compiler.extractive import DocumentSource
 from schemax.compiler.few_shot import FewShotExample, written_examples
-from schemax.compiler.known import Known, KnownSlot, known_slots
 from schemax.compiler.lead import led
 from schemax.compiler.lists import as_decoded, asked_of, asked_of_items, budget_of, specs_of
-from schemax.compiler.nearest import NearestExamples, cut_at_example
+from schemax.compiler.nearest import cut_at_example
 from schemax.compiler.output_schema import output_schema
 from schemax.compiler.prompt import (
     DEFAULT_TEMPLATE,
     PromptText,
     ShownExample,
     TemplateLike,
-    clean_document,
     is_template_text,
     render_conversation,
     render_prompt,
@@ -39,163 +34,19 @@ from schemax.compiler.slot_specs import Compiling
 from schemax.compiler.spelt_tokens import control_token_warning
 from schemax.compiler.stops import checked_eos_ids, compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
-from schemax.compiler.waves import Fields, Waves, fields_of
+from schemax.compiler.waves import Waves, fields_of
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import SchemaWarning, TemplateError
 from schemax.formats import (
     NEWLINE,
     DocumentKey,
     OutputFormat,
-    StopRule,
     get_format,
-    split_at_stop,
 )
 from schemax.messages import warn
-from schemax.tokens import PromptIds, SlotSpec, StopTable
+from schemax.tokens import SlotSpec
 
 Ids = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class CompiledSchema:
-    """Everything that is known before a document is read. Inert: compile once, run many.
-
-    prompt: the prompt's text, cut at the documents.
-    instruction, opening: the ids of I and S.
-    keys: (J, N) key segments; (1, N) for isolated documents, which all have the same.
-    key_texts: the same as text.
-    k_max: (N,) token budgets, delimiter included. For the autoregressive layout (1,): the budget
-        of one document's whole output.
-    asked: (N,) what the slots ask for: the attributes, of a list in two phases its count.
-    slots: (N,) grammars, how null begins, and what a count calls for; () for the autoregressive
-        layout, but for chats the schema of the output.
-    stop, stop_rule: what ends a slot, over tokens and over bytes.
-    odd_boundaries: attributes whose slot begins within what the tokenizer would merge.
-    waves: what is asked once other slots are filled; None where all are asked at once, and none
-        again. Keys are as if none looked at others.
-    nearest: the examples of which every document is shown its own; None where all are shown to all.
-    """
-
-    schema: type[Any]
-    category: str
-    attributes: tuple[Attribute, ...]
-    asked: tuple[Attribute, ...]
-    format: OutputFormat
-    decoding: DecodingConfig
-    codec: TextCodec
-    prompt: PromptText
-    instruction: Ids
-    opening: Ids
-    keys: tuple[tuple[Ids, ...], ...]
-    key_texts: tuple[tuple[str, ...], ...]
-    k_max: tuple[int, ...]
-    slots: tuple[SlotSpec, ...]
-    stop: StopTable
-    stop_rule: StopRule
-    odd_boundaries: tuple[str, ...]
-    waves: Waves | None = None
-    nearest: NearestExamples | None = None
-
-    @property
-    def num_slots(self) -> int:
-        """Slots per document: N, or 1 where the model writes the whole output itself."""
-        return len(self.keys[0])
-
-    def encode(self, texts: Sequence[str]) -> list[PromptIds]:
-        """Prompts in order: of up to J documents each if these are stacked, else of one each.
-
-        Raises InputError for a text that the tokenizer fails on.
-        """
-        stacked = self.decoding.documents == "stacked"
-        stride = self.decoding.documents_per_prompt if stacked else 1
-        cleaned = [clean_document(text, self.prompt.fence) for text in texts]
-        encoded = [tuple(ids) for ids in self.codec.encode_batch(cleaned)]
-        if (nearest := self.nearest) is not None:
-            return [
-                replace(self.assemble([ids]), demonstrations=nearest.of(text))
-                for ids, text in zip(encoded, cleaned, strict=True)
-            ]
-        return [self.assemble(encoded[at : at + stride]) for at in range(0, len(encoded), stride)]
-
-    def decode_slot(self, ids: Sequence[int]) -> tuple[str, bool]:
-        """The text a slot was filled with, delimiter dropped, and whether its rule was met."""
-        return _slot_text(self.stop_rule, self.codec, tuple(ids))
-
-    def assemble(
-        self, documents: Sequence[Ids], keys: Sequence[tuple[Ids, ...]] | None = None
-    ) -> PromptIds:
-        """Assembles a prompt of up to J documents that are already token ids.
-
-        keys: (J, N) where fields look at others and values are known, see `known`: all fields are
-            asked at once.
-        """
-        stacked = self.decoding.documents == "stacked"
-        elements = []
-        for j, ids in enumerate(documents):
-            literals = self.prompt.pieces[j if stacked else 0]
-            element = list(self._literal(literals[0]))
-            for literal in literals[1:]:
-                element += [*ids, *self._literal(literal)]
-            elements.append(tuple(element))
-        count = len(documents)
-        is_slotted = self.decoding.layout != "autoregressive"
-        prompt = PromptIds(
-            instruction=self.instruction,
-            documents=tuple(elements),
-            opening=self.opening,
-            keys=self.keys[:count] if stacked else self.keys * count,
-            k_max=self.k_max if is_slotted else tuple(count * most for most in self.k_max),
-            sampling_keys=tuple(_digest(ids) for ids in documents),
-            slots=self.slots,
-            sources=tuple(DocumentSource(ids, self.codec) for ids in documents)
-            if is_slotted
-            else (),
-        )
-        if self.waves is None:
-            return prompt
-        if keys is not None:
-            return replace(prompt, keys=tuple(keys))
-        opened, k_max, slots = self.waves.opened
-        return replace(
-            prompt,
-            keys=opened * count,
-            k_max=k_max,
-            slots=slots,
-            numbers=self.waves.fields.first,
-            waves=self.waves,
-        )
-
-    def known(self, slots: Sequence[Known]) -> Iterator[KnownSlot]:
-        """All slots of a document, those of items included, with their keys.
-
-        slots: (N,) what is written into them. Of isolated documents in the layout `branched`.
-        """
-        return known_slots(_fields_of(self), slots, self.format, self.codec)
-
-    def _literal(self, text: str) -> Ids:
-        return _encode_cached(self.codec, text)
-
-
-@lru_cache(maxsize=128)
-def _fields_of(compiled: CompiledSchema) -> Fields:
-    return fields_of(compiled.attributes, compiled.slots, compiled.k_max)
-
-
-@lru_cache(maxsize=1024)
-def _encode_cached(codec: TextCodec, text: str) -> Ids:
-    return tuple(codec.encode(text)) if text else ()
-
-
-@lru_cache(maxsize=65_536)
-def _slot_text(rule: StopRule, codec: TextCodec, ids: Ids) -> tuple[str, bool]:
-    # Kept, since "null" and the usual values are written again and again.
-    data, complete = split_at_stop(rule, codec.decode_bytes(ids))
-    return data.decode("utf-8", "replace"), complete
-
-
-def _digest(ids: Ids) -> int:
-    data = np.array(ids, "<u4").tobytes()
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> 1
 
 
 def compile_schema(

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemax.compiler.choices import Branches, Choices, choices_of
-from schemax.compiler.compile import CompiledSchema
+from schemax.compiler.compiled_schema import CompiledSchema
 from schemax.compiler.slot_specs import slot_tails
 from schemax.compiler.tokenizer import TextCodec
 from schemax.tokens import PromptIds, SlotOutput, SlotSpec

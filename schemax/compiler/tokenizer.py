@@ -18,7 +18,8 @@ from typing import Any
 
 import tokenizers
 
-from schemax.compiler.control_tokens import BYTE_TOKEN, check_guard, control_tokens, guarded
+from schemax.compiler.control_tokens import check_guard, control_tokens, guarded
+from schemax.compiler.token_bytes import bytes_of_byte_level, bytes_of_sentencepiece
 from schemax.errors import InputError, ModelError
 from schemax.messages import clipped
 
@@ -131,9 +132,10 @@ class TextCodec:
     def token_bytes(self) -> tuple[bytes, ...]:
         """(vocab_size,) the bytes of every token; special tokens and unused ids have none."""
         table = [b""] * self.vocab_size
-        byte_level = _is_byte_level(self._spec)
+        by_bytes = _is_byte_level(self._spec)
+        read = bytes_of_byte_level if by_bytes else bytes_of_sentencepiece
         for token, index in _model_vocab(self._spec).items():
-            table[index] = _byte_level(token) if byte_level else _sentencepiece(token)
+            table[index] = read(token)
         for added in self.added_tokens:
             table[added["id"]] = b"" if added.get("special") else added["content"].encode()
         return tuple(table)
@@ -326,26 +328,3 @@ def _model_vocab(spec: Mapping[str, Any]) -> dict[str, int]:
         f"{model['type']} tokenizers drop characters; use a decoder-only model with a BPE "
         "or Unigram tokenizer"
     )
-
-
-@lru_cache(maxsize=1)
-def byte_characters() -> dict[str, int]:
-    """GPT-2's byte alphabet: printable bytes stand for themselves, the others for U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in set(printable)]
-    table = {chr(byte): byte for byte in printable}
-    table.update({chr(0x100 + place): byte for place, byte in enumerate(others)})
-    return table
-
-
-def _byte_level(token: str) -> bytes:
-    table = byte_characters()
-    if all(character in table for character in token):
-        return bytes(table[character] for character in token)
-    return token.encode()
-
-
-def _sentencepiece(token: str) -> bytes:
-    if match := BYTE_TOKEN.fullmatch(token):
-        return bytes([int(match[1], 16)])
-    return token.replace("\u2581", " ").encode()

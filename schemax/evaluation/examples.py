@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from schemax.documents import Shown, read_documents
 from schemax.errors import InputError
 from schemax.evaluation.sources import in_our_form, is_table, rows_of
-from schemax.labels import Label
+from schemax.stated import Label
 
 
 @dataclass(frozen=True, slots=True)

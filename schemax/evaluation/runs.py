@@ -22,8 +22,8 @@ from schemax.evaluation.judge import (
 from schemax.evaluation.pairs import PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability, reliability_of
 from schemax.evaluation.scores import Scores
-from schemax.labels import Label
 from schemax.messages import counted
+from schemax.stated import Label
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from schemax.attributes import Attribute, asked_fields, compile_attributes, sett
 from schemax.attributes.classes import fields_of
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, ObjectText, attribute_names, row_ids
-from schemax.labels import as_array, titles_of
 from schemax.messages import clipped
 from schemax.schema import AttrSchema
+from schemax.stated import as_array, titles_of
 
 
 def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:

@@ -13,7 +13,7 @@ from schemax.compiler.few_shot import writable
 from schemax.evaluation.examples import Example
 from schemax.evaluation.intervals import Counts, count_by_product
 from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, is_null, outcome_of
-from schemax.labels import Label, as_text, named_rows, titles_of
+from schemax.stated import Label, as_text, named_rows, titles_of
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

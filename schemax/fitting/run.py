@@ -32,11 +32,12 @@ from schemax.fitting.search import NULL_PENALTIES, SIZES, Search, Space, Trial
 from schemax.fitting.split import Split, split_rows
 from schemax.fitting.trials import Trials
 from schemax.io import fingerprint
-from schemax.labels import labelled_instance, titles_of
+from schemax.labels import labelled_instance
 from schemax.messages import counted
 from schemax.prompt_file import Demonstration, PromptFile
 from schemax.resources import version
 from schemax.servers.remote import RemoteModel
+from schemax.stated import titles_of
 
 SEARCHING = 0.8
 """The share of the time that is for searching; the rest calibrates and reads held-out documents."""

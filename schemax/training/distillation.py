@@ -19,9 +19,10 @@ from schemax.evaluation.examples import Example, row_ids, shown_record
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat, get_format
 from schemax.io.records import bounded_lines, read_records
-from schemax.labels import as_stated, as_text, flat, slot_text
+from schemax.labels import slot_text
 from schemax.progress import track
 from schemax.results import FieldError, SlotText
+from schemax.stated import as_stated, as_text, flat
 from schemax.training.training_examples import TrainingExample, gold_examples, training_example
 
 

@@ -21,9 +21,10 @@ from schemax.evaluation.examples import (
 )
 from schemax.evaluation.shots import Shots
 from schemax.formats import OutputFormat, Writable
-from schemax.labels import Label, Stated, typed_labels
+from schemax.labels import typed_labels
 from schemax.messages import counted, say, some_of
 from schemax.results import FieldError
+from schemax.stated import Label, Stated
 
 
 @dataclass(frozen=True, slots=True)
