@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from math import exp, isnan
 from typing import TYPE_CHECKING, Any
 
-from schemax.attributes import Attribute
 from schemax.calibration import Calibration, per_item
 from schemax.compiler import CompiledSchema
 from schemax.compiler.byte_codec import ByteCodec
-from schemax.compiler.choices import Branches, Choices, choices_of
-from schemax.compiler.grammars import may_be_null
-from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
 from schemax.compiler.slot_specs import is_typed
 from schemax.documents import Document
 from schemax.formats import DocumentKey, OutputFormat
 from schemax.loops import run_at_end
 from schemax.results import Extraction, FieldError, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
-from schemax.results.fields import field_tree_of, part_of
+from schemax.results.fields import part_of
 from schemax.results.lists import with_items
 from schemax.results.repairs import refusals, settled
 from schemax.servers.extraction import DeclarationCodec, read_slots
-from schemax.tokens import SlotOutput, SlotSpec
+from schemax.slot_kinds import SlotKind, kinds_of
+from schemax.tokens import SlotOutput
 
 if TYPE_CHECKING:
     from schemax.runtime.outputs import DocumentOutput
@@ -93,7 +90,7 @@ def read_part(
     places = [n for n, item in enumerate(compiled.attributes) if item.path[0] == name]
     if not places or not slots.keys() >= set(places):
         return None
-    kinds = _kinds(compiled)
+    kinds = kinds_of(compiled)
     schema: Any = compiled.schema
     return build(
         part_of(schema, name),
@@ -129,27 +126,8 @@ def _refusals(
 def _slot_texts(
     outputs: Sequence[SlotOutput], compiled: CompiledSchema, calibration: Calibration
 ) -> list[SlotText]:
-    pairs = zip(outputs, _kinds(compiled), strict=True)
+    pairs = zip(outputs, kinds_of(compiled), strict=True)
     return [_slot_text(slot, kind, compiled, calibration) for slot, kind in pairs]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Kind:
-    """A kind of slot, as far as it is known before a document is read.
-
-    choices: of an attribute that has any, where decoding keeps to them.
-    branches: of such an attribute, the slots that follow it.
-    optional: whether a field may go without a value.
-    is_list: whether one slot holds all of the items of a list.
-    items: of a count, the kinds of an item's slots.
-    """
-
-    is_typed: bool
-    is_list: bool
-    choices: Choices | None
-    optional: bool
-    items: tuple[_Kind, ...] | None
-    branches: Branches | None = None
 
 
 def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
@@ -166,7 +144,7 @@ def _is_loop(slot: SlotOutput, complete: bool) -> bool:
 
 
 def _slot_text(
-    slot: SlotOutput, kind: _Kind, compiled: CompiledSchema, calibration: Calibration
+    slot: SlotOutput, kind: SlotKind, compiled: CompiledSchema, calibration: Calibration
 ) -> SlotText:
     if slot.repaired is not None:
         first = _slot_text(replace(slot, repaired=None), kind, compiled, calibration)
@@ -233,7 +211,7 @@ def _slot_text(
     )
 
 
-def _of_beams(slot: SlotOutput, kind: _Kind, compiled: CompiledSchema) -> dict[Any, float]:
+def _of_beams(slot: SlotOutput, kind: SlotKind, compiled: CompiledSchema) -> dict[Any, float]:
     """The texts of all beams, None for null, and how probable each is; of a list, its literal."""
     found: dict[Any, float] = {}
     for beam in (slot, *slot.beams):
@@ -266,61 +244,6 @@ def _num_items(raw: str, output_format: OutputFormat) -> int:
 @lru_cache(maxsize=64)
 def _null_text(output_format: OutputFormat) -> str:
     return output_format.escape(None).strip()
-
-
-@lru_cache(maxsize=128)
-def _kinds(compiled: CompiledSchema) -> tuple[_Kind, ...]:
-    """(N,) kinds of slots. What a nested model requires is not optional, since its null would cost
-    the values beside it."""
-    leaves = field_tree_of(compiled.schema).leaves
-    optional = [
-        bool(leaves[a.path].when_null) and may_be_null(a) and not a.two_phase
-        for a in compiled.attributes
-    ]
-    return _kinds_of(compiled.attributes, compiled.slots, optional, compiled)
-
-
-def _kinds_of(
-    attributes: Sequence[Attribute],
-    specs: Sequence[SlotSpec],
-    optional: Sequence[bool],
-    compiled: CompiledSchema,
-) -> tuple[_Kind, ...]:
-    asked = [asked_of(attribute) for attribute in attributes]
-    return tuple(
-        _Kind(
-            is_typed=is_typed(asked[n]),
-            is_list=asked[n].is_list,
-            choices=_choices(asked, n, spec, compiled),
-            optional=optional[n],
-            items=_kinds_of_items(attribute, spec.follow_ups, compiled)
-            if isinstance(spec.follow_ups, Items)
-            else None,
-            branches=spec.follow_ups if isinstance(spec.follow_ups, Branches) else None,
-        )
-        for n, (attribute, spec) in enumerate(zip(attributes, specs, strict=True))
-    )
-
-
-def _choices(
-    asked: Sequence[Attribute], place: int, spec: SlotSpec, compiled: CompiledSchema
-) -> Choices | None:
-    if isinstance(spec.follow_ups, Branches):
-        return spec.follow_ups.choices
-    if spec.grammar is None or not spec.grammar.choices:
-        return None
-    return choices_of(asked, place, compiled.format, compiled.decoding)
-
-
-def _kinds_of_items(
-    attribute: Attribute, items: Items, compiled: CompiledSchema
-) -> tuple[_Kind, ...]:
-    """An item that is no model may be left out, where the list may then be shorter."""
-    if attribute.fields:
-        optional = [leaf.omittable and not leaf.two_phase for leaf in attribute.fields]
-    else:
-        optional = [limits_of(attribute)[0] == 0]
-    return _kinds_of(leaves_of_item(attribute, 1), items.specs, optional, compiled)
 
 
 def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[SlotText | None]:

@@ -54,23 +54,8 @@ class Row:
     """
 
     __slots__ = (
-        "chosen",
-        "dated",
-        "documents",
-        "errors",
-        "faulty",
-        "items",
-        "kept",
-        "left",
-        "lists",
-        "notes",
-        "raws",
-        "refused",
-        "stated",
-        "strict",
-        "taken",
-        "tree",
-        "tried",
+        *("chosen", "dated", "documents", "errors", "faulty", "items", "kept", "left", "lists"),
+        *("notes", "raws", "refused", "stated", "strict", "taken", "tree", "tried"),
     )
 
     def __init__(

@@ -1,0 +1,90 @@
+"""What is known of a schema's slots before a document is read, for reading their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from schemax.attributes import Attribute
+from schemax.compiler import CompiledSchema
+from schemax.compiler.choices import Branches, Choices, choices_of
+from schemax.compiler.grammars import may_be_null
+from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
+from schemax.compiler.slot_specs import is_typed
+from schemax.results.fields import field_tree_of
+from schemax.tokens import SlotSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotKind:
+    """A slot, as far as it is known before a document is read.
+
+    choices: of an attribute that has any, where decoding keeps to them.
+    branches: of such an attribute, the slots that follow it.
+    optional: whether a field may go without a value.
+    is_list: whether one slot holds all of the items of a list.
+    items: of a count, the kinds of an item's slots.
+    """
+
+    is_typed: bool
+    is_list: bool
+    choices: Choices | None
+    optional: bool
+    items: tuple[SlotKind, ...] | None
+    branches: Branches | None = None
+
+
+@lru_cache(maxsize=128)
+def kinds_of(compiled: CompiledSchema) -> tuple[SlotKind, ...]:
+    """(N,) kinds of slots. What a nested model requires is not optional, since its null would cost
+    the values beside it."""
+    leaves = field_tree_of(compiled.schema).leaves
+    optional = [
+        bool(leaves[a.path].when_null) and may_be_null(a) and not a.two_phase
+        for a in compiled.attributes
+    ]
+    return _kinds_of(compiled.attributes, compiled.slots, optional, compiled)
+
+
+def _kinds_of(
+    attributes: Sequence[Attribute],
+    specs: Sequence[SlotSpec],
+    optional: Sequence[bool],
+    compiled: CompiledSchema,
+) -> tuple[SlotKind, ...]:
+    asked = [asked_of(attribute) for attribute in attributes]
+    return tuple(
+        SlotKind(
+            is_typed=is_typed(asked[n]),
+            is_list=asked[n].is_list,
+            choices=_choices(asked, n, spec, compiled),
+            optional=optional[n],
+            items=_kinds_of_items(attribute, spec.follow_ups, compiled)
+            if isinstance(spec.follow_ups, Items)
+            else None,
+            branches=spec.follow_ups if isinstance(spec.follow_ups, Branches) else None,
+        )
+        for n, (attribute, spec) in enumerate(zip(attributes, specs, strict=True))
+    )
+
+
+def _choices(
+    asked: Sequence[Attribute], place: int, spec: SlotSpec, compiled: CompiledSchema
+) -> Choices | None:
+    if isinstance(spec.follow_ups, Branches):
+        return spec.follow_ups.choices
+    if spec.grammar is None or not spec.grammar.choices:
+        return None
+    return choices_of(asked, place, compiled.format, compiled.decoding)
+
+
+def _kinds_of_items(
+    attribute: Attribute, items: Items, compiled: CompiledSchema
+) -> tuple[SlotKind, ...]:
+    """An item that is no model may be left out, where the list may then be shorter."""
+    if attribute.fields:
+        optional = [leaf.omittable and not leaf.two_phase for leaf in attribute.fields]
+    else:
+        optional = [limits_of(attribute)[0] == 0]
+    return _kinds_of(leaves_of_item(attribute, 1), items.specs, optional, compiled)
