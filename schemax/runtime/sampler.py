@@ -21,7 +21,7 @@ from schemax.runtime.plan import Ints
 from schemax.runtime.sampling import Draw, Masks, draw, log_totals
 from schemax.runtime.slot_grammars import MATCHER, NODE, TEXT, UNBOUND, SlotGrammars
 from schemax.runtime.slot_table import SlotTable
-from schemax.runtime.staging import SHARED, fetch, stage
+from schemax.runtime.staging import SHARED, as_floats, as_ints, fetch, stage
 from schemax.tokens import Alternatives
 
 # Alternatives that are less probable are not kept.
@@ -91,9 +91,9 @@ class Sampler:
         (rows,) = np.nonzero((penalty != 0) & is_first)
         rows = rows[[spec.is_penalised for spec in table.specs[slots[rows]]]]
         if len(rows):
-            arrays = [rows, table.null_id[slots[rows]], penalty[rows].view(np.int64)]
+            arrays = [rows, table.null_id[slots[rows]], as_ints(penalty[rows])]
             places, nulls, taken_off = stage(arrays, logits.device)
-            logits[places, nulls] -= taken_off.view(torch.float64).float()
+            logits[places, nulls] -= as_floats(taken_off)
 
     def choose(self, logits: Tensor, slots: Ints) -> Chosen:
         """(S, V) logits -> the next token of each of (S,) slots."""

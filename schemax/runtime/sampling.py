@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from schemax.runtime.plan import Ints
-from schemax.runtime.staging import stage
+from schemax.runtime.staging import as_floats, as_ints, stage
 
 # Logits whose maximum is found at once.
 _BLOCK = 512
@@ -130,7 +130,7 @@ class Draw:
         temperature: (n,), 0 for the most probable token; top_p: (n,).
         """
         (drawn,) = np.nonzero(temperature)
-        settings = (column[drawn].view(np.int64) for column in (temperature, top_p))
+        settings = (as_ints(column[drawn]) for column in (temperature, top_p))
         arrays = [drawn, *settings]
         arrays += [given, np.maximum(null_ids, 0), keys, steps, bound.places, bound.which]
         arrays += [is_strict.astype(np.int64), checked.places]
@@ -146,8 +146,8 @@ class Draw:
             bits=staged.pop().view(torch.int32) if masks else None,
             drawn=drawn,
             drawn_places=staged[0],
-            temperature=staged[1].view(torch.float64),
-            top_p=staged[2].view(torch.float64),
+            temperature=as_floats(staged[1]),
+            top_p=as_floats(staged[2]),
             given=staged[3],
             null_ids=staged[4],
             keys=staged[5],

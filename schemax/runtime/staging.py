@@ -31,6 +31,17 @@ def stage(arrays: Sequence[Ints], device: Any) -> list[Tensor]:
     return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
 
 
+def as_ints(numbers: npt.NDArray[np.float64]) -> Ints:
+    """Numbers of any shape in float32, as integers that can be staged; see `as_floats`."""
+    bits: Ints = numbers.astype(np.float32).view(np.int32).astype(np.int64)
+    return bits
+
+
+def as_floats(staged: Tensor) -> Tensor:
+    """The numbers of `as_ints` on a device, which need not know float64 (MPS does not)."""
+    return staged.to(torch.int32).view(torch.float32)
+
+
 def fetch(tensor: Tensor) -> Callable[[], npt.NDArray[Any]]:
     """Has a tensor copied to the host; what is returned waits for the copy, and gives it.
 
