@@ -7,7 +7,6 @@ from weakref import WeakKeyDictionary
 
 from schemax.compiler import CompiledSchema
 from schemax.compiler.content_free import calibrated, content_free_prompts
-from schemax.errors import ModelError
 from schemax.runtime.engine import Windows, outputs
 from schemax.runtime.requests import Request
 from schemax.runtime.shared import SharedEngine
@@ -22,19 +21,22 @@ _known: WeakKeyDictionary[SharedEngine, WeakKeyDictionary[CompiledSchema, Compil
 def contextually_calibrated(engine: SharedEngine, compiled: CompiledSchema) -> CompiledSchema:
     """The schema, calibrated for the engine's model if its decoding asks for that; found once.
 
-    Raises ModelError for a prompt that the model cannot take.
+    A prompt that the model cannot take calibrates nothing: every row then says so by itself.
     """
     if not compiled.decoding.contextual_calibration:
         return compiled
     of_model = _known.setdefault(engine, WeakKeyDictionary())
     if compiled not in of_model:
         outputs = _written(engine, compiled)
+        if outputs is None:  # perhaps for a while
+            return compiled
         of_model[compiled] = calibrated(compiled, outputs) if outputs else compiled
     return of_model[compiled]
 
 
-def _written(engine: SharedEngine, compiled: CompiledSchema) -> list[tuple[SlotOutput, ...]]:
-    """(turns * documents, N) what slots write of `content_free_prompts`, in order."""
+def _written(engine: SharedEngine, compiled: CompiledSchema) -> list[tuple[SlotOutput, ...]] | None:
+    """(turns * documents, N) what slots write of `content_free_prompts`, in order; None where the
+    model, or memory, cannot take them."""
     # Probabilities as the model has them.
     config = replace(
         compiled.decoding,
@@ -60,7 +62,6 @@ def _written(engine: SharedEngine, compiled: CompiledSchema) -> list[tuple[SlotO
     finally:
         call.close()
     of_documents = dict(outputs(done))
-    for output in of_documents.values():
-        if output.problem is not None:
-            raise ModelError(f"{compiled.category}: contextual_calibration: {output.problem}")
+    if any(output.problem is not None for output in of_documents.values()):
+        return None
     return [of_documents[place].slots for place in range(len(of_documents))]

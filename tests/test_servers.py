@@ -94,7 +94,7 @@ def small(codec: TextCodec) -> Any:
 @pytest.fixture(scope="module")
 def here(small: Any, codec: TextCodec) -> Extractor:
     """The same weights in this process."""
-    plain = DecodingConfig(extractive=False)  # as servers decode
+    plain = DecodingConfig(extractive=False, contextual_calibration=False)  # as servers decode
     return Extractor(small, codec, eos_ids=codec.eos_ids, decoding=plain)
 
 
@@ -158,7 +158,8 @@ def test_slots_that_call_for_others(
         DecodingConfig(documents="stacked", documents_per_prompt=2, constrain=False),
         DecodingConfig(layout="autoregressive", max_retries=0, k_max=4),
         pytest.param(
-            DecodingConfig(max_retries=0, k_max=2, extractive=False), marks=pytest.mark.slow
+            DecodingConfig(max_retries=0, k_max=2, extractive=False, contextual_calibration=False),
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -176,7 +177,12 @@ def test_confidences_where_the_server_tells_all(
     all_of_it = replace(dialects.DIALECTS["vllm"], most_top=codec.vocab_size)
     monkeypatch.setattr(dialects, "DIALECTS", MappingProxyType({"vllm": all_of_it}))
     there = Extractor.from_server(server.url, tokenizer=codec)
-    ours = read(here, TITLES[:1], Small, decoding="isolated:branch_threshold=1:extractive=false")
+    ours = read(
+        here,
+        TITLES[:1],
+        Small,
+        decoding="isolated:branch_threshold=1:extractive=false:contextual_calibration=false",
+    )
     for item, right in zip(read(there, TITLES[:1], Small), ours, strict=True):
         for name, field in item.fields.items():
             expected = right.fields[name]
@@ -533,7 +539,9 @@ def test_a_model_that_was_trained_to_copy_may_be_served(embedded: Extractor) -> 
     assert embedded.decoding.extractive
     with served(embedded.model.model, as_codec(FOLDER)) as server:
         there = Extractor.from_server(server.url, tokenizer=FOLDER)
-        assert there.decoding == replace(embedded.decoding, extractive=False, null_penalty=None)
+        assert there.decoding == replace(
+            embedded.decoding, extractive=False, contextual_calibration=False, null_penalty=None
+        )
         assert not there.compile(Word).decoding.extractive
 
 
