@@ -177,12 +177,8 @@ def test_confidences_where_the_server_tells_all(
     all_of_it = replace(dialects.DIALECTS["vllm"], most_top=codec.vocab_size)
     monkeypatch.setattr(dialects, "DIALECTS", MappingProxyType({"vllm": all_of_it}))
     there = Extractor.from_server(server.url, tokenizer=codec)
-    ours = read(
-        here,
-        TITLES[:1],
-        Small,
-        decoding="isolated:branch_threshold=1:extractive=false:contextual_calibration=false",
-    )
+    plain = "isolated:branch_threshold=1:extractive=false:contextual_calibration=false"
+    ours = read(here, TITLES[:1], Small, decoding=plain)
     for item, right in zip(read(there, TITLES[:1], Small), ours, strict=True):
         for name, field in item.fields.items():
             expected = right.fields[name]
@@ -539,9 +535,7 @@ def test_a_model_that_was_trained_to_copy_may_be_served(embedded: Extractor) -> 
     assert embedded.decoding.extractive
     with served(embedded.model.model, as_codec(FOLDER)) as server:
         there = Extractor.from_server(server.url, tokenizer=FOLDER)
-        assert there.decoding == replace(
-            embedded.decoding, extractive=False, contextual_calibration=False, null_penalty=None
-        )
+        assert there.decoding == replace(embedded.decoding, extractive=False, null_penalty=None)
         assert not there.compile(Word).decoding.extractive
 
 
