@@ -88,7 +88,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """What only files, tables, clusters and discovery need is imported when it is asked for."""
+    """Imports what only files, tables, clusters and discovery need when it is asked for."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     if name == "ray":

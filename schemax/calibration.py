@@ -1,4 +1,4 @@
-"""How a model's probabilities are read: what it has been found to know of its own mistakes."""
+"""Calibration: how a model's probabilities are read, by what it knows of its own mistakes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Of a model, fitted on products that it was not trained on.
+    """The calibration of a model, fitted on documents that it was not trained on.
 
     temperature, bias: a value's confidence is sigmoid(logit(raw) / temperature + bias), which keeps
         the order of confidences. The temperature after Guo et al., On Calibration of Modern Neural
@@ -61,7 +61,7 @@ class Calibration:
 
 
 def per_item(probability: float, items: int) -> float:
-    """What `min_probability` is compared with: of a list, the geometric mean over its items."""
+    """The probability to compare with `min_probability`: of a list, the mean over its items."""
     return float(probability ** (1 / max(1, items)))
 
 
@@ -72,7 +72,7 @@ def logit(probability: float) -> float:
 
 
 def read_calibration(path: Path) -> Calibration:
-    """What a file says; other keys are ignored. Raises ModelError, naming a file that is broken."""
+    """Reads a file; other keys are ignored. Raises ModelError, naming a file that is broken."""
     try:
         written = json.loads(path.read_text("utf-8"))
         if not isinstance(written, dict):

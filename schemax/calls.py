@@ -1,4 +1,4 @@
-"""What an extractor does with documents: `extract`, `stream`, and the same for tasks."""
+"""Calls of an extractor: `extract`, `stream`, and their twins for tasks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
-    """Those of `Extractor.stream`, which says what they mean."""
+    """The options of `Extractor.stream`, which says what they mean."""
 
     text: str | Sequence[str] | None
     id: str
@@ -57,7 +57,7 @@ def check_options(function: str, options: Mapping[str, Any]) -> None:
 
 
 class Calls(ModelSettings):
-    """What an extractor does with documents."""
+    """The calls of an extractor."""
 
     _engine: SharedEngine
     _unfamiliar: WeakSet[CompiledSchema]

@@ -26,7 +26,7 @@ Model = type[Any]
 
 
 def read_schemas(spec: str) -> Model | dict[str, Model]:
-    """One schema, or several by category: `SCHEMA,SCHEMA` or `CATEGORY=SCHEMA,CATEGORY=SCHEMA`.
+    """Reads a schema, or several by category: `SCHEMA,SCHEMA` or `CATEGORY=SCHEMA,CATEGORY=SCHEMA`.
 
     A schema without CATEGORY stands for the category that it declares. The folder of a trained
     model stands for the schemas that it was trained with.

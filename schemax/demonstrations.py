@@ -68,7 +68,7 @@ def _values_of(
 
 
 def _fits(attribute: Attribute, value: Any, text: str) -> bool:
-    """Whether a value may stand for an attribute; () may not."""
+    """True if a value may stand for an attribute; () may not."""
     if attribute.fields or attribute.members or attribute.positions:
         return False
     if attribute.is_list:

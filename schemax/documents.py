@@ -20,7 +20,7 @@ MOST_CHARACTERS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One record, read. text is None where `problem` says why it could not be.
+    """A record, read. text is None where `problem` says why it could not be.
 
     texts: what `text` is made of, by key ("text" for a bare str): strings as the record holds them,
         other values as they are shown. A `MarkedUp` one is shown without its HTML.
@@ -36,7 +36,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which keys of a record mean what.
+    """The keys of a record that are its text, id and category.
 
     text: keys whose values the model is shown; None shows all but the id and the category.
     html: whether HTML in texts is left out.
@@ -68,7 +68,7 @@ class Shown:
 
     @classmethod
     def of_options(cls, options: Mapping[str, Any]) -> Shown:
-        """What the options of `Extractor.stream` say of it."""
+        """Reads the options of `Extractor.stream`."""
         return cls.of(
             options.get("text"),
             options.get("id", "id"),
@@ -152,7 +152,7 @@ def _unknown(key: str, names: Sequence[str], what: str) -> InputError:
 
 
 def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:
-    """What the model is shown of a record, which may be nothing; and what that is made of, by key.
+    """The text of a record, which may be empty; and the texts that it is made of, by key.
 
     Raises ValueError, which says why, for a record that cannot be shown, or whose text has more
     than 10,000,000 characters.

@@ -48,7 +48,7 @@ def mean_logprob(item: Extraction[Any]) -> float | None:
 
 
 def least_logprob(calibration: Calibration, documents: int) -> float:
-    """What the mean over so many documents is not below, if they are of the usual kind: three
+    """The bound of the mean over so many documents, if they are of the usual kind: three
     standard errors less than usual."""
     return calibration.usual_logprob - 3 * calibration.usual_deviation / sqrt(documents)
 

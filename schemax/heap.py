@@ -1,4 +1,4 @@
-"""What is loaded for good, apart from what comes and goes with documents."""
+"""Objects that are loaded for good, kept apart from what comes and goes with documents."""
 
 from __future__ import annotations
 

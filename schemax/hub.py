@@ -1,4 +1,4 @@
-"""Whether the Hugging Face Hub answers: nobody is to wait for a network that is not there."""
+"""Asks whether the Hugging Face Hub answers, since nobody is to wait for a missing network."""
 
 from __future__ import annotations
 

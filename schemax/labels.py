@@ -132,7 +132,7 @@ def _refused(
     stated: Mapping[str, Stated],
     output: OutputFormat,
 ) -> list[FieldError]:
-    """What extraction would say of these values, had the model written them."""
+    """The errors that extraction would give these values, had the model written them."""
     slots = [slot_text(a, stated[a.name], output) if a.name in stated else None for a in attributes]
     found = build(schema, attributes, slots, output, index=0, document_id=None)
     pairs = ((error, _whole(error.field, stated)) for error in found.errors)

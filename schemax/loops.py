@@ -25,7 +25,7 @@ _GLIMPSE = 8
 
 
 def run_at_end(ids: Sequence[int]) -> tuple[int, int] | None:
-    """How many of the last tokens repeat themselves, and with which period; None if none do."""
+    """Counts the last tokens that repeat themselves, with their period; None if none do."""
     for period in range(1, LONGEST_PERIOD + 1):
         least = max(FEWEST_TOKENS, FEWEST_TIMES * period)
         if len(ids) < least or ids[-1] != ids[-1 - period]:
@@ -39,7 +39,7 @@ def run_at_end(ids: Sequence[int]) -> tuple[int, int] | None:
 
 
 def is_loop(ids: Sequence[int], read: Sequence[int]) -> bool:
-    """Whether a value's tokens so far end in a run that what was read does not hold.
+    """True if a value's tokens so far end in a run that what was read does not hold.
 
     read: tokens of the document. The run's first period may be cut otherwise there.
     """

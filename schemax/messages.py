@@ -31,7 +31,7 @@ def harmless(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """One line on stderr, whatever the text holds."""
+    """Writes a line to stderr, whatever the text holds."""
     print(harmless(one_line(text)), file=sys.stderr, flush=True)
 
 
@@ -80,7 +80,7 @@ def reason_of(error: Exception) -> str:
 
 
 def misfit_of(error: ValidationError) -> str:
-    """What is wrong first with data that was read, and where: "engines.0.name: Field required"."""
+    """Says what is wrong first with data, and where: "engines.0.name: Field required"."""
     wrong = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(map(str, wrong["loc"]))
     return clipped(f"{place}: {wrong['msg']}" if place else wrong["msg"])

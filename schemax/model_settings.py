@@ -1,4 +1,4 @@
-"""What a model is used with, and what a call leaves open: format, template, decoding, examples."""
+"""Settings of a model, for what a call leaves open: format, template, decoding, examples."""
 
 from __future__ import annotations
 

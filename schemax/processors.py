@@ -1,4 +1,4 @@
-"""How many processors this process may use, and how torch's threads share them.
+"""The processors that this process may use, and how torch's threads share them.
 
 torch takes a thread for every processor of the machine, whatever a container allows, and each one
 spins while it waits for the others. Beside busy neighbours, all of them then wait for whichever

@@ -1,4 +1,4 @@
-"""What `schemax fit` chose for a model and some categories: `prompt.json`.
+"""Prompt files: what `schemax fit` chose for a model and some categories, `prompt.json`.
 
 Data alone, no code: the template is text, rendered in the sandbox as every other one, and the
 demonstrations are annotated documents, as people write them.
@@ -32,7 +32,7 @@ class Demonstration:
 
 @dataclass(frozen=True, slots=True)
 class PromptFile:
-    """What was chosen; None, or no demonstration, where nothing was.
+    """The choices of a file; None, or no demonstration, where nothing was chosen.
 
     template: text. demonstrations: of all categories, in the order in which they are shown.
     source: where it was read, for messages.
@@ -46,7 +46,7 @@ class PromptFile:
     source: str = "the prompt file"
 
     def without(self, *, template: bool, format: bool) -> PromptFile:
-        """What is left of it where a user named these."""
+        """The rest of the file where a user named these."""
         return replace(
             self,
             template=None if template else self.template,
@@ -91,7 +91,7 @@ def read_prompt_file(prompt: PromptLike) -> PromptFile:
 
 
 def write_prompt_file(prompt: PromptFile, path: Path) -> None:
-    """As `read_prompt_file` reads it. The file is there whole, or as it was before."""
+    """Writes what `read_prompt_file` reads. The file is there whole, or as it was before."""
     written = {
         "template": prompt.template,
         "format": prompt.format,

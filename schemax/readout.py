@@ -83,7 +83,7 @@ def read_part(
     compiled: CompiledSchema,
     calibration: Calibration,
 ) -> Extraction[Any] | None:
-    """One of the schema's own fields, before the others are done; None while it is not done itself.
+    """Reads one of the schema's own fields before the others are done; None while it is not done.
 
     slots: those that are done, by place. Validators that see the whole instance have not seen it.
     """

@@ -49,7 +49,7 @@ def demonstrations_of(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
 
 
 def is_task(name: str) -> bool:
-    """Whether the schema is of no product: a form, a ticket, an invoice."""
+    """True if the schema is of no product: a form, a ticket, an invoice."""
     return _paths()[name].parent.name == "tasks"
 
 
@@ -125,7 +125,7 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def _stem(word: str) -> str:
-    """The same for singular and plural: shoe and shoes, battery and batteries, lens and lenses."""
+    """The stem that singular and plural share: shoe, shoes; battery, batteries; lens, lenses."""
     while len(word) > 2 and word[-1] in "se" and not word.endswith("ss"):
         word = word[:-1]
     return word[:-1] + "y" if word.endswith("i") else word

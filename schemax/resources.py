@@ -1,4 +1,4 @@
-"""What travels with the package: data folders, its version, the purpose of the embedded model."""
+"""Resources of the package: data folders, its version, the purpose of the embedded model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_embedded(place: str | Path) -> bool:
 
 
 def default_model() -> str | Path:
-    """What $SCHEMAX_MODEL names, else the folder of the embedded model."""
+    """The model that $SCHEMAX_MODEL names, else the folder of the embedded model."""
     return named_model(os.environ.get("SCHEMAX_MODEL") or "embedded")
 
 

@@ -1,4 +1,4 @@
-"""What is known of a schema's slots before a document is read, for reading their outputs."""
+"""Kinds of a schema's slots, known before a document is read, for reading their outputs."""
 
 from __future__ import annotations
 

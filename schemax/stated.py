@@ -101,7 +101,7 @@ def _scalar(item: Any) -> str:
 
 
 def _row(attribute: Attribute, item: Any) -> list[Stated]:
-    """What an item of nested models states of its leaves, in their order."""
+    """The labels of an item of nested models, of its leaves in their order."""
     if not isinstance(item, Mapping):
         raise ValueError(f"an item must be a JSON object, not {item!r}")
     stated: dict[str, Stated] = {}
@@ -145,7 +145,7 @@ def as_stated(value: Any) -> Stated:
 
 
 def titles_of(attributes: Sequence[Attribute]) -> dict[str, str]:
-    """What labels call attributes, by name: their titles, unless several have the same."""
+    """The names of attributes in labels: their titles, unless several have the same."""
     counts = Counter(attribute.label for attribute in attributes)
     return {a.name: a.label if counts[a.label] == 1 else a.name for a in attributes}
 

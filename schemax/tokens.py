@@ -1,4 +1,4 @@
-"""What the compiler, the runtime and the results exchange: token ids in plain frozen data.
+"""Data that the compiler, the runtime and the results exchange: token ids, plain and frozen.
 
 The runtime imports nothing but this module and `config`, so it never sees text, types or schemas;
 the compiler imports nothing of the runtime, so it never imports torch.
@@ -39,7 +39,7 @@ class StopTable:
     eos_ids: tuple[int, ...]
 
     def length(self, ids: Sequence[int]) -> int | None:
-        """How many of these tokens complete the stop rule; None if all of them do not."""
+        """Counts the tokens that complete the stop rule; None if all of them do not."""
         state = 0
         for count, token in enumerate(ids, 1):
             state = int(self.next_state[state, token])
@@ -49,7 +49,7 @@ class StopTable:
 
 
 class Grammar(Protocol):
-    """What may be written into a slot, over a model's tokens.
+    """The grammar of a slot over a model's tokens.
 
     strict: whether the next token is chosen among allowed ones from the start, so that
         probabilities are normalised over them. Otherwise, as for free text, of which nearly all is
@@ -78,7 +78,7 @@ class Grammar(Protocol):
 
 
 class CopyReader(Protocol):
-    """What slots may copy from one document.
+    """A reader of what slots may copy from a document.
 
     A state is all that is to be known of what is written: hashable, and nobody else's business.
     """
@@ -118,7 +118,7 @@ class FollowUps(Protocol):
 
 
 class Waves(Protocol):
-    """What is asked of a document once all of its slots are filled: further slots, wave by wave.
+    """Further slots of a document once all of its slots are filled, wave by wave.
 
     outputs: of all slots so far, in the order in which they were asked for. Nothing else decides,
     so that a document may begin again.
@@ -136,7 +136,7 @@ class Waves(Protocol):
 
 
 class Prior(Protocol):
-    """How probable the choices of a slot are whatever its document says."""
+    """The prior of a slot's choices, whatever its document says."""
 
     def logprobs(self, written: tuple[int, ...], ids: tuple[int, ...]) -> npt.NDArray[np.float64]:
         """(n,) of n tokens behind those that are written, relative to equal shares: 0 for those
@@ -145,7 +145,7 @@ class Prior(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotSpec:
-    """What is known of a slot before a document is read, beside its key and budget.
+    """The spec of a slot, known before a document is read, beside its key and budget.
 
     null_id: the first token of the literal that says that there is no value; -1 if there is none.
     grammar: None allows everything.
@@ -169,7 +169,7 @@ class SlotSpec:
 
     @property
     def is_penalised(self) -> bool:
-        """Whether a penalty on null counts. For the number of a list's items the penalty does not
+        """True if a penalty on null counts. For the number of a list's items the penalty does not
         count, since a missing list costs one mistake, and wrong items cost many."""
         return self.null_id >= 0 and not self.is_count
 
@@ -247,7 +247,7 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotOutput:
-    """What the decoder wrote into one slot, delimiter included.
+    """The decoder's output in a slot, delimiter included.
 
     ids: from the value's beginning on, with what was begun already.
     logprobs: of every token, given those before it, under the model (whatever the temperature of

@@ -1,4 +1,4 @@
-"""What a model was trained with, and is used with where nobody says otherwise: `schemax.json`.
+"""Settings that a model was trained with, and is used with by default: `schemax.json`.
 
 Data alone, no code: a schema is the JSON Schema document of its class. The template lies beside the
 file, as `prompt.jinja`.

@@ -1,4 +1,4 @@
-"""How a model that schemax did not train is decoded where nobody says how.
+"""Defaults for the decoding of a model that schemax did not train.
 
 A model that was not trained to copy invents texts, and a prompt that asks for copies does not keep
 it from that; of choices it takes those that its prompt makes likely. Which demonstrations such a
@@ -29,7 +29,7 @@ def as_untrained(config: DecodingConfig, template: TemplateLike | None) -> Decod
 
 
 def is_led(config: DecodingConfig, template: TemplateLike | None) -> bool:
-    """Whether a schema without demonstrations gets one of another category, as turns of a chat."""
+    """True if a schema without demonstrations gets one of another category, as turns of a chat."""
     is_alone = config.documents == "isolated" and config.layout != "autoregressive"
     return is_alone and _is_verbatim(template)
 

@@ -229,7 +229,7 @@ class Types(ABC):
         return union_of(tuple(self._kind(part, place, objects == 1) for part in parts))
 
     def _kind(self, part: Any, place: Place, is_sole: bool) -> Any:
-        """One of several schemas. The names of objects tell them apart, where none of their fields
+        """The kind of one of several schemas. Names tell objects apart, where none of their fields
         does. is_sole: whether no other one is an object."""
         node = self._flat(part, place) if isinstance(part, Mapping) else {}
         if not is_object(node) or is_mapping(node):

@@ -35,7 +35,7 @@ GRID_DOCUMENTS, GRID_BATCHES = (1, 2, 4, 6, 8), (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is compared, and on what.
+    """A comparison: the engines, and their work.
 
     model: a folder or Hub id; shape: a name in `random_models.SHAPES` instead, with random weights.
     tokenizer: a folder, for annotated data on random weights; None takes the model's own, and for a

@@ -24,7 +24,7 @@ _K_MAX = 30  # the paper's
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large the listings are, in tokens.
+    """Sizes of the listings, in tokens.
 
     jitter: lengths of documents vary by up to this share, evenly; 0 makes all alike.
     Raises ValueError for sizes that make no listing.
@@ -51,7 +51,7 @@ class Sizes:
 def generate_work(
     sizes: Sizes, vocab_size: int, lengths: Mapping[int, int] = VALUE_LENGTHS
 ) -> Workload:
-    """The same work for the same arguments.
+    """Generates work, which is the same for the same arguments.
 
     A value is a span of its document, as extracted values are; the instruction names the keys.
     Without either, drafts that copy from the prompt would have nothing to copy.

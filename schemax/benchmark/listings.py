@@ -73,7 +73,7 @@ def annotated_work(
 
 
 def value_lengths(work: Workload) -> Mapping[int, int]:
-    """How often a stated value has so many tokens, completing token included."""
+    """Counts stated values by their tokens, the completing token included."""
     lengths = Counter(len(a) for listing in work.listings for a in listing.answers if len(a) > 1)
     return lengths or Counter({2: 1})
 

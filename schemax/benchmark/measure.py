@@ -42,7 +42,7 @@ class EngineRun:
 
 
 class Clock:
-    """What is left of the seconds that measurements may take together; None: all the time."""
+    """The seconds that measurements may still take together; None: all the time."""
 
     def __init__(self, seconds: float | None) -> None:
         self._end = None if seconds is None else time.monotonic() + seconds
@@ -81,7 +81,7 @@ def measure_engines(
     device: torch.device,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[EngineRun]:
-    """One outcome per engine, in their order; those for which no time was left are skipped.
+    """Measures engines, in their order; those for which no time was left are skipped.
 
     Raises BenchmarkError where an engine writes anything but the given answers.
     """

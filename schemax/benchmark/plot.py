@@ -50,7 +50,7 @@ def _bars(axes: Any, report: Report) -> None:
 
 
 def _grid(axes: Any, report: Report) -> None:
-    """As figure 4 of the paper: over documents per prompt, a line for every size of batches.
+    """Draws figure 4 of the paper: over documents per prompt, a line for every size of batches.
 
     The paper's setting is drawn through, isolated documents are dots at 1, rivals dashed lines.
     """

@@ -1,4 +1,4 @@
-"""What a comparison found, as plain data: tables, pages and plots are made from it alone."""
+"""The report of a comparison, as plain data: tables, pages and plots are made from it alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class EngineRow:
-    """One engine's figures.
+    """The figures of an engine.
 
     documents: of each run; seconds: per repeat.
     products_per_second: of the median repeat; slowest, fastest: of the others.
@@ -169,7 +169,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
 
 
 def describe_work(work: Workload) -> dict[str, Any]:
-    """How the work was made, and how many tokens it has of each kind."""
+    """Describes how the work was made, and how many tokens it has of each kind."""
     counts = work.counts()
     answers = [len(a) for listing in work.listings for a in listing.answers]
     return {

@@ -20,7 +20,7 @@ def columns(report: Report) -> tuple[str, ...]:
 def table_rows(
     report: Report, rows: Sequence[EngineRow] | None = None
 ) -> Iterator[tuple[str, ...]]:
-    """One tuple of texts per engine, as `columns` names them: bounds first, then by speed.
+    """Yields a tuple of texts per engine, as `columns` names them: bounds first, then by speed.
 
     passes: forward passes per product; ±: half the range of the repeats; MiB: peak memory.
     """
@@ -44,7 +44,7 @@ def table_rows(
 
 
 def headline(report: Report) -> str:
-    """What was measured, on what: one sentence."""
+    """Says what was measured, on what, in a sentence."""
     model, place, work = report.model, report.environment, report.work
     hardware = place["accelerator"] or f"{place['cpu']}, threads: {place['threads']}"
     return (
@@ -57,7 +57,7 @@ def headline(report: Report) -> str:
 
 
 def notes(report: Report) -> Iterator[str]:
-    """What a reader of the figures should know, and who is missing."""
+    """Yields what a reader of the figures should know, and who is missing."""
     for row in report.engines:
         if row.note:
             yield f"{row.name}: {row.note}"

@@ -22,7 +22,7 @@ Writes = Literal["values", "output", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """What documents of one kind have in common.
+    """A category: what documents of one kind have in common.
 
     instruction: I, before the document; opening: S, between the document and the output.
     keys: (N,) segments, each right before its value.
@@ -103,13 +103,13 @@ class Workload:
         return replace(self, listings=chosen)
 
     def output(self, listing: Listing) -> Ids:
-        """What an autoregressive engine writes: every key, its value, and the EOS id."""
+        """The output of an autoregressive engine: every key, its value, and the EOS id."""
         keys = self.categories[listing.category].keys
         pairs = zip(keys, listing.answers, strict=True)
         return (*(i for key, answer in pairs for i in (*key, *answer)), self.eos_id)
 
     def joined_output(self, listings: Sequence[Listing]) -> Ids:
-        """What an autoregressive engine writes for several documents of a prompt."""
+        """The output of an autoregressive engine for several documents of a prompt."""
         return (*(i for one in listings for i in self.output(one)[:-1]), self.eos_id)
 
     def parted_output(self, ids: Ids, listings: Sequence[Listing]) -> list[Ids]:
@@ -137,7 +137,7 @@ class Workload:
         return (*category.instruction, *documents, *category.opening)
 
     def expected(self, writes: Writes) -> list[tuple[Ids, ...]]:
-        """What an engine has to emit, per document: N values, or one whole output."""
+        """The emissions that an engine owes, per document: N values, or one whole output."""
         if writes == "output":
             return [(self.output(listing),) for listing in self.listings]
         return [listing.answers for listing in self.listings] if writes == "values" else []
@@ -194,7 +194,7 @@ class Workload:
 def first_difference(
     expected: Sequence[tuple[Ids, ...]], emitted: Sequence[tuple[Ids, ...]]
 ) -> str:
-    """Where two emissions part, in words; empty if they do not."""
+    """Says where two emissions part; empty if they do not."""
     if len(expected) != len(emitted):
         return f"{len(emitted)} documents instead of {len(expected)}"
     for place, (wanted, found) in enumerate(zip(expected, emitted, strict=True)):

@@ -56,7 +56,7 @@ class Probe(AttrSchema, category="product"):
 
 @torch.inference_mode()
 def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
-    """One `Agreement` per way to decode, the one that equals plain requests first."""
+    """Yields an `Agreement` per way to decode, the one that equals plain requests first."""
     plain: list[SlotOutput] = []
     as_codec(tokenizer).check_vocabulary(model.vocab_size)
     # Only then the same tokens give the same logits, however they are cut into passes.

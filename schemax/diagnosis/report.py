@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """One way to decode, beside its oracle, on the model's own weights.
+    """A way to decode, beside its oracle, on the model's own weights.
 
     oracle: "plain requests": transformers' own forward pass over each request by itself, without
         cache or mask of ours. "one pass": the same prompt with its values, all at once, without
@@ -57,7 +57,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. ok: None where it is a mere fact."""
+    """A thing that was looked at. ok: None where it is a mere fact."""
 
     name: str
     found: str

@@ -52,7 +52,7 @@ class TracedStep:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One document, pass by pass.
+    """A document, pass by pass.
 
     passes: what each wrote, of the fields themselves; others: how many tokens each chose for lists'
         items and for alternatives of choices. prompt_tokens: of the first pass.

@@ -117,7 +117,7 @@ def entries_of(
     fields: Sequence[Mapping[str, FieldResult | None]],
     predictions: Sequence[Mapping[str, str | None]],
 ) -> list[FitEntry]:
-    """One entry per attribute and product.
+    """Returns one entry per attribute and document.
 
     fields, predictions: of each product, by attribute, as fields and as texts.
     """

@@ -23,7 +23,7 @@ def extractions_of(
     show_progress: bool = False,
     **settings: Any,
 ) -> list[Extraction[Any]]:
-    """One extraction per example, in order. settings: of `Extractor.stream`."""
+    """Returns one extraction per example, in order. settings: of `Extractor.stream`."""
     records = map(shown_record, examples)
     stream = extractor.stream(records, schemas, category="category", **settings)
     if show_progress:

@@ -47,7 +47,7 @@ class Judgement(AttrSchema, category="judgement", template=TEMPLATE):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One value to be judged: the attribute of the product at that place, as a JSON object."""
+    """A value to be judged: the attribute of the product at that place, as a JSON object."""
 
     product: int
     attribute: str
@@ -103,7 +103,7 @@ def cases_of(examples: Sequence[Example], predictions: Sequence[Mapping[str, Any
 def product_cases(
     examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, str]]:
-    """One record per product for a judge of whole products: "category", and the case as "text"."""
+    """A record per product for a judge of whole products: "category", and the case as "text"."""
     return [
         {"category": example.category, "text": _product_text(example, predicted)}
         for example, predicted in zip(examples, predictions, strict=True)
@@ -230,7 +230,7 @@ def _product_text(example: Example, predicted: Mapping[str, Any]) -> str:
 
 
 def _as_line(case: Mapping[str, Any]) -> str:
-    """One line of JSON, so that no text can end its string and pass for another part of the case.
+    """A line of JSON, so that no text can end its string and pass for another part of the case.
 
     "<" is written as JSON's escape of it: neither the prompt's tags nor a chat template's special
     tokens can be written without.

@@ -1,4 +1,4 @@
-"""One setting of an extractor on annotated documents: read, timed, scored, judged by a model."""
+"""Measures a setting of an extractor on annotated documents: read, timed, scored, judged."""
 
 from __future__ import annotations
 

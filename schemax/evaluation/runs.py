@@ -1,4 +1,4 @@
-"""One run over annotated products: its figures as JSON, and predictions read back."""
+"""A run over annotated documents: its figures as JSON, and predictions read back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """One decoding setting of a model on all examples.
+    """A decoding setting of a model on all examples.
 
     predictions: attribute -> value or None, one mapping per example.
     confidences: attribute -> confidence of its prediction, None where it has no confidence.

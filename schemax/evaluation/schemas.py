@@ -20,7 +20,7 @@ from schemax.stated import as_array, titles_of
 
 
 def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
-    """One schema per category: what its rows bring along, else a text field for every annotated
+    """A schema per category: what its rows bring along, else a text field for every annotated
     name, the most frequent first.
 
     Raises InputError for a category without either, and for one with several schemas; SchemaError

@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One attribute of one product, scored.
+    """An attribute of a document, scored.
 
     product: its place among the examples. annotated: whether it has a label.
     """

@@ -131,7 +131,7 @@ def _dataset(path: Path) -> Iterator[Any]:
 
 
 class _Item(TypedDict, total=False):
-    """One of an annotation's regions, entries or relations."""
+    """A region, entry or relation of an annotation."""
 
     type: Any
     value: Any

@@ -1,4 +1,4 @@
-"""What all output formats share: the protocol, and the handling of values and paths.
+"""Output formats: their protocol, and the handling of values and paths that all share.
 
 A value at this level is untyped text, as the model wrote it: `5`, `true` and `"5"` differ for a
 parser of the format, but all three are text here. Types are applied later, by Pydantic, which
@@ -40,7 +40,7 @@ class DocumentKey(str):
 
 @runtime_checkable
 class OutputFormat(Protocol):
-    """How keys and values are written, and how values are read back. Hashable."""
+    """A format: how keys and values are written, and values read back. Hashable."""
 
     def __hash__(self) -> int: ...
 
@@ -48,7 +48,7 @@ class OutputFormat(Protocol):
     def name(self) -> str: ...
     @property
     def delimiter(self) -> str:
-        """What follows a value within the output, as far as it is the same after every value."""
+        """The text behind a value in the output, as far as it is the same after every value."""
 
     @property
     def stop(self) -> StopRule:
@@ -59,7 +59,7 @@ class OutputFormat(Protocol):
         """Ends a whole output that the model writes itself, from right after `opening()`."""
 
     def opening(self) -> str:
-        """What stands before the first key."""
+        """The text before the first key."""
 
     def key(self, path: Path, previous: Path | None) -> str:
         """All that stands between the previous slot's value and this slot's value.
@@ -144,7 +144,7 @@ def items_of(value: Writable) -> Sequence[Scalar]:
 
 
 def count_in(raw: str, format: OutputFormat) -> int | None:
-    """How many items a slot says there are, None for null. Raises ValueError if it does not."""
+    """The number of items that a slot states, None for null. Raises ValueError if it does not."""
     value = format.unescape(raw)
     if value is None:
         return None
@@ -203,7 +203,7 @@ def split_items(text: str) -> tuple[list[str], int]:
 
 
 def common_depth(path: Path, previous: Path | None) -> int:
-    """How many groups of the previous path are still open at this path."""
+    """Counts the groups of the previous path that are still open at this path."""
     depth = 0
     for ours, theirs in zip(path[:-1], (previous or ())[:-1], strict=False):
         if ours != theirs:
@@ -284,7 +284,7 @@ class BaseFormat:
         check_paths(paths, self.label)
 
     def spelling(self) -> Spelling | None:
-        """How texts are written, for grammars; None leaves slots of this format unconstrained."""
+        """The spelling of texts, for grammars; None leaves slots of this format unconstrained."""
         return None
 
 

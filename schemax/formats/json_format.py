@@ -282,7 +282,7 @@ def _literal_end(text: str, position: int) -> int:
 
 
 def _repaired(text: str) -> Tree:
-    """What a repairer of broken JSON makes of the text; numbers lose how they were written."""
+    """Repairs broken JSON; numbers lose how they were written."""
     import json_repair  # rarely used, so imported only here
 
     def tree_of(node: object) -> Tree:

@@ -1,4 +1,4 @@
-"""How a format writes texts, said in a way that grammars can be made of.
+"""The spelling of texts in a format, said in a way that grammars can be made of.
 
 `OutputFormat.escape` writes one text; a `Spelling` describes everything that it may write. The
 types of fields are not known here: see `schemax.compiler.grammars`.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to write a text: its characters one by one, between `before` and `after`.
+    """A way to write a text: its characters one by one, between `before` and `after`.
 
     characters: all ways to write those that cannot, or need not, stand as they are.
     never: regular expressions, in what the dialects of Python and Rust share: what is written
@@ -51,5 +51,5 @@ _NOT_PLAIN = (*map(chr, range(0xA0)), *"\u2028\u2029\ufeff\ufffe\uffff")
 def written(
     write: Callable[[str], str], characters: Iterable[str] = _NOT_PLAIN
 ) -> dict[str, tuple[str, ...]]:
-    """Those of the characters that `write` does not leave as they are, and what it writes."""
+    """The characters that `write` does not leave as they are, with what it writes."""
     return {text: (write(text),) for text in characters if write(text) != text}

@@ -77,7 +77,7 @@ def split_at_stop(rule: StopRule, data: bytes) -> tuple[bytes, bool]:
 
 @lru_cache(maxsize=256)
 def transitions(rule: StopRule) -> dict[int, tuple[int, ...]]:
-    """What `advance` says, by state and byte, of all states that the rule can be in."""
+    """The transitions of `advance`, by state and byte, of all states that the rule can be in."""
     return {
         state: tuple(rule.advance(state, byte) for byte in range(256))
         for state in reachable_states(rule)

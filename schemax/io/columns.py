@@ -44,7 +44,7 @@ _MOST_DIGITS = 38
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One field of a row.
+    """A field of a row.
 
     type: the type of a value, or of an item of a list. "instant" is a datetime with a time zone,
         "json" a value that no other type holds, written as JSON; "native" a value of a column of

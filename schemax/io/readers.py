@@ -64,7 +64,7 @@ Reader: TypeAlias = Callable[[BinaryIO, str, Sequence[str] | None], Iterator[Rec
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of `count` equal parts of the input: the rows whose index modulo count is `number`."""
+    """A part of the input, of `count` equal ones: the rows whose index modulo count is `number`."""
 
     number: int = 0
     count: int = 1

@@ -1,4 +1,4 @@
-"""One stream over all rows of a run, in bounded memory: no row may hold back too many others."""
+"""The stream over all rows of a run, in bounded memory: no row holds back too many others."""
 
 from __future__ import annotations
 

@@ -74,5 +74,5 @@ def write_page(path: str | os.PathLike[str], page: str) -> None:
 
 
 def _hash(text: str) -> str:
-    """How a content security policy names an inline script or style that it allows."""
+    """The name by which a content security policy allows an inline script or style."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""Where a text states numbers, and which: signs, separators, fractions, factors such as "million".
+"""Numbers of a text, with their places: signs, separators, fractions, words such as "million".
 
 Of "." and ",", the one further right is the decimal sign and the other one separates thousands;
 what stands several times separates thousands. A lone one with exactly three digits behind it does
@@ -145,7 +145,7 @@ def currency_beside(text: str, start: int, end: int) -> str | None:
 
 
 def plain(value: Decimal) -> str:
-    """As digits with at most a point, without zeros at its end."""
+    """Writes digits with at most a point, without zeros at its end."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

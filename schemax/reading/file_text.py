@@ -17,7 +17,7 @@ _LINE = re.compile(r"^.*\S", re.MULTILINE)
 
 
 class Location(NamedTuple):
-    """Where a span stands in its file.
+    """The place of a span in its file.
 
     page: of a PDF, from 1; of a span over several pages, the first. None for other files.
     boxes: on that page, one for each line of the span. Empty for other files.

@@ -66,7 +66,7 @@ def is_mark(char: str) -> bool:
 
 
 def occurrences(value: str, text: str) -> Iterator[tuple[int, int]]:
-    """Where `value` stands in `text`, overlapping places included; nowhere if it is empty."""
+    """Places of `value` in `text`, overlapping ones included; none if it is empty."""
     at = text.find(value) if value else -1
     for _ in range(_MOST_OCCURRENCES):
         if at < 0:
@@ -88,13 +88,13 @@ class Folded:
         self.text = "".join(self._pieces)
 
     def find(self, value: str) -> Iterator[tuple[int, int]]:
-        """Where a folded value stands, in the original; no part of a unit, such as "i" of "ﬁ"."""
+        """Places of a folded value in the original; no part of a unit, such as "i" of "ﬁ"."""
         for start, end in occurrences(value, self.text):
             if not (self._splits(start) or self._splits(end)):
                 yield self.original(start, end)
 
     def original(self, start: int, end: int) -> tuple[int, int]:
-        """Where `text[start:end]`, which is not empty, stands in the original, in whole units."""
+        """The place of `text[start:end]`, which is not empty, in the original, in whole units."""
         return self._places[start][0], self._places[end - 1][1]
 
     def _splits(self, at: int) -> bool:

@@ -67,7 +67,7 @@ class _Token(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Where a piece of what is seen begins, and where it stands in the source."""
+    """A piece of what is seen: where it begins, and where it stands in the source."""
 
     at: int
     start: int

@@ -48,7 +48,7 @@ def read_nearby(text: str, documents: tuple[str, ...], whole: bool, unit: str) -
 
 @lru_cache(maxsize=4096)
 def places_of(text: str) -> re.Pattern[str]:
-    """Where a number stands, whatever separates its thousands and how many zeros are behind it.
+    """A pattern of the places of a number, whatever separates its thousands or follows as zeros.
 
     text: digits with at most one sign of decimals between them.
     """
@@ -96,7 +96,7 @@ def _stated(text: str, documents: Iterable[str], unit: str) -> Iterator[str]:
 
 
 def _places(text: str, document: str) -> Iterator[tuple[int, int]]:
-    """Where a number stands in a document, also as a fraction."""
+    """Places of a number in a document, also as a fraction."""
     for match in places_of(text).finditer(document):
         yield match.span()
     if _FRACTION.search(document):

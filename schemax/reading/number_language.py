@@ -1,4 +1,4 @@
-"""How a language writes numbers, as one pattern for the letters of a whole number.
+"""Number words of a language, as one pattern for the letters of a whole number.
 
 A language is data: how it writes what is below 100, the hundreds, the scales and what joins them.
 The words of a number stand in falling order in all of them, so a pattern for the letters alone,
@@ -20,7 +20,7 @@ _LONG = 6
 
 @dataclass(frozen=True)
 class NumberLanguage:
-    """How a language writes numbers; all in small letters without accents.
+    """Number words of a language, all in small letters without accents.
 
     small: everything below 100. hundreds: what is a hundred or several, alone or before `small`;
     hundred: what multiplies by a hundred, alone as well. scales: by exponent, with whether the

@@ -72,7 +72,7 @@ def _languages_of(word: str) -> tuple[bool, ...]:
 
 
 def _covered(words: _Placed, known: Sequence[bool], language: NumberLanguage) -> int:
-    """How many letters a language understands, those of joins between numbers among them."""
+    """Counts the letters that a language understands, those of joins between numbers included."""
     total = 0
     for place, (_, word) in enumerate(words):
         between = 0 < place < len(words) - 1 and known[place - 1] and known[place + 1]
@@ -106,7 +106,7 @@ def _written(text: str, words: _Placed, known: Sequence[bool], language: NumberL
 def _runs(
     text: str, words: _Placed, known: Sequence[bool], language: NumberLanguage
 ) -> Iterator[tuple[int, int]]:
-    """Where words of numbers follow each other, with what joins them between."""
+    """Runs of words of numbers, with what joins them between."""
     first = 0
     while first < len(words):
         if not known[first]:

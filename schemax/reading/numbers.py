@@ -1,4 +1,4 @@
-"""One number of a text, for a field that takes one; in the field's unit, if that names one."""
+"""Reads the number of a text, for a field that takes one, in the field's unit."""
 
 from __future__ import annotations
 

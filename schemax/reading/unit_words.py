@@ -79,7 +79,7 @@ _HUNDREDTHS = {
 
 
 def kind_of(dimensions: dict[str, int]) -> str:
-    """What a field's unit measures, of what decides names."""
+    """The quantity that a field's unit measures, as far as it decides names."""
     names = {name: int(power) for name, power in dimensions.items()}
     match names:
         case {"[temperature]": 1}:

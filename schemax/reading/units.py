@@ -226,7 +226,7 @@ def _check_money(text: str, amount: Amount, wanted: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _kind(wanted: str) -> tuple[str, str]:
-    """What a field's unit measures, as far as names depend on it, and pint's name of the unit."""
+    """The quantity that a field's unit measures, as far as names depend on it, and pint's name."""
     unit = unit_named(wanted)
     assert unit is not None, wanted
     return kind_of(dict(unit.dimensionality)), str(unit)

@@ -37,7 +37,7 @@ def build(
     strict: bool = False,
     prompt: str = "",
 ) -> Extraction[T]:
-    """One document's slots as an instance of `schema`, or as a failed row that says why.
+    """Builds an instance of `schema` from a document's slots, or a failed row that says why.
 
     `slots` is aligned with `attributes`; None is a field that the output did not mention, and
     counts as null. `texts` are the document's, by field; without them no result has spans.
@@ -168,7 +168,7 @@ def _echoes(row: Row, leaf: Leaf, spans: Sequence[Span | None], prompt: str) -> 
 
 
 def _spans(row: Row, source: Source | None, leaf: Leaf, instance: Any) -> tuple[Span | None, ...]:
-    """Where the texts of the leaf's value stand; nowhere, if the value is not made of them."""
+    """Places of the texts of the leaf's value; none, if the value is not made of them."""
     path = leaf.attribute.path
     around = (row.taken.get(path[:depth], Fallback.BUILD) for depth in range(1, len(path) + 1))
     if (

@@ -1,4 +1,4 @@
-"""How sure a model was of what it wrote.
+"""Confidences: how sure a model was of what it wrote.
 
 A model's probabilities are those of tokens. A typed value's is their product, over what its type
 allows, so that it compares with those of all other values. A free text's is their geometric mean:

@@ -46,7 +46,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldResult:
-    """One leaf of one document, beside its value in the instance.
+    """A leaf of a document, beside its value in the instance.
 
     Of a list in two phases, everything stands for the count and all items: see docs/lists.md.
 
@@ -103,7 +103,7 @@ class FieldResult:
 
     @property
     def location(self) -> Location | None:
-        """Where `span` stands in its file; None for a text that was read from none."""
+        """The place of `span` in its file; None for a text that was read from none."""
         return next((one for one in self.locations if one is not None), None)
 
     @property
@@ -148,7 +148,7 @@ _READ_ONLY = (LaterResults, MappingProxyType)
 
 @dataclass(frozen=True, slots=True)
 class Extraction(Generic[T]):
-    """One document, read: the instance, or why there is none.
+    """A document, read: the instance, or why there is none.
 
     fields: dotted names to results, in declaration order; empty if the document was not read. Of a
         list of nested models, behind the list's own, those of its items' leaves, "lines.0.price".

@@ -24,7 +24,7 @@ from schemax.reading.choices import Choices
 
 
 class Fallback(Enum):
-    """How a field is filled other than by a value of the text; the fallbacks are tried in turn."""
+    """Ways to fill a field other than by a value of the text; the fallbacks are tried in turn."""
 
     BUILD = "a nested model: from its leaves"
     OMIT = "left out, so that Pydantic supplies the default"
@@ -120,7 +120,7 @@ def part_of(schema: Any, name: str) -> type[BaseModel]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a nested model stands: `path` and `fallbacks` are its own, `models` those around it.
+    """The place of a nested model: `path` and `fallbacks` are its own, `models` those around it.
 
     numbered: attributes with their numbers, by path; begun: all paths that theirs begin with.
     """

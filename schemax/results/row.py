@@ -1,4 +1,4 @@
-"""One document on its way to an instance: what was read, what takes its place, what is wrong.
+"""A document on its way to an instance: what was read, what takes its place, what is wrong.
 
 Values reach Pydantic as text, in lax mode, so that `int`, `Decimal` or `date` fields, constraints
 and validators mean what they always mean. A value that cannot be used never costs more than it
@@ -38,7 +38,7 @@ _NO_VALUE = "the text states no value, and the field is required"
 
 
 class Row:
-    """One document on its way to an instance.
+    """A document on its way to an instance.
 
     chosen: per leaf the value that was read, or the fallback that is taken instead.
     stated: per leaf the texts of the value that was read; notes: what was read into them.

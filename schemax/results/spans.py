@@ -1,4 +1,4 @@
-"""Where a value stands in the texts that it was read from.
+"""Spans: the places of a value in the texts that it was read from.
 
 A value is looked for in four ways, each only where those before it found nothing:
 
@@ -71,7 +71,7 @@ class Source:
         return Span(*source.place(found.start, found.end), found.field)
 
     def locations(self, spans: Sequence[Span | None]) -> tuple[Location | None, ...]:
-        """Where spans stand in the files that their texts were read from; empty if in none."""
+        """Places of spans in the files that their texts were read from; empty if in none."""
         if not any(isinstance(text, FileText) for text in self._marked_up.values()):
             return ()
         return tuple(span and self._in_file(span) for span in spans)
@@ -106,7 +106,7 @@ class Source:
         return best
 
     def times(self, value: str) -> int:
-        """How many places state `value`, those inside words among them; 0 if only alike ones do."""
+        """Counts the places that state `value`, inside words as well; 0 if only alike ones do."""
         value = value.strip()
         ways = [self._exact, self._loose, self._bare]
         ways += [self._numbers] if _NUMERIC.fullmatch(value) else []

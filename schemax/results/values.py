@@ -47,7 +47,7 @@ def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> 
 
 
 def count_of(slot: SlotText, format: OutputFormat) -> int | None:
-    """How many items a slot says there are; None for null. Raises as `texts_of` does."""
+    """The number of items that a slot states; None for null. Raises as `texts_of` does."""
     _check_whole(slot)
     return count_in(slot.raw, format)
 

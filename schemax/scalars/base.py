@@ -74,7 +74,7 @@ class Scalar(ABC):
     seconds: Any = None
 
     def read(self, text: str, unit: str | None = None) -> Reading:
-        """What a text states; the text itself where it states no such value.
+        """Reads a text; the text itself where it states no such value.
 
         Raises ValueError for a text that states several values, and for one in a unit that does
         not convert to the field's.
@@ -97,7 +97,7 @@ class Scalar(ABC):
         return False
 
     def compared(self, value: Any) -> Any:
-        """What is read, as something that equals the same value in another spelling.
+        """The value in a form that equals the same value in another spelling.
 
         None for what is no value. Raises ValueError or ArithmeticError likewise.
         """

@@ -1,4 +1,4 @@
-"""One of several texts or numbers."""
+"""A choice: one of several texts or numbers."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Duration(Scalar):
     is_open = True
 
     def read(self, text: str, unit: str | None = None) -> Reading:
-        """Of hours, minutes, days and the like; a number without a unit is none.
+        """Reads hours, minutes, days and the like; a number without a unit is none.
 
         Raises ValueError for that, for units that are none of time, and for several spans.
         """

@@ -86,7 +86,7 @@ def inner(found: Sequence[Piece], *, is_first: bool) -> list[Piece]:
 
 
 def behind(sent: str, found: Sequence[Piece]) -> list[Piece]:
-    """What is left of pieces whose beginning was sent. Raises ValueError where it is another."""
+    """The rest of pieces whose beginning was sent. Raises ValueError for another beginning."""
     left = []
     for text, field in found:
         begun, sent = sent[: len(text)], sent[len(text) :]
@@ -98,7 +98,7 @@ def behind(sent: str, found: Sequence[Piece]) -> list[Piece]:
 
 
 def logprobs(found: Sequence[Piece], item: Extraction[Any]) -> list[dict[str, Any]]:
-    """Of every piece, in the form of OpenAI's tokens: keys are given (0), values have theirs."""
+    """Log-probabilities of pieces, as OpenAI's tokens: keys are given (0), values have theirs."""
     return [
         {
             "token": text,

@@ -29,7 +29,7 @@ class TextFormat(BaseModel):
 
 
 class Text(BaseModel):
-    """How the text is written."""
+    """The form of the text."""
 
     format: TextFormat | None = None
 
@@ -52,7 +52,7 @@ class InputItem(BaseModel):
     output: str | list[Content] | None = None
 
     def message(self, place: int) -> Message | None:
-        """As chats say it; None for what no prompt shows. Raises ApiError (400)."""
+        """The message of a chat; None for what no prompt shows. Raises ApiError (400)."""
         param = f"input[{place}]"
         match self.type:
             case "message" if self.role is not None:
@@ -86,7 +86,7 @@ class ResponsesRequest(Sampling):
     stream: bool | None = None
 
     def messages(self) -> list[Message]:
-        """What is said, the instructions first. Raises ApiError (400)."""
+        """The messages, the instructions first. Raises ApiError (400)."""
         if isinstance(self.input, str):
             said = [Message(role="user", content=self.input)]
         else:
@@ -184,7 +184,7 @@ class _Answer:
     async def events(
         self, found: AsyncGenerator[Part | Completion]
     ) -> AsyncGenerator[dict[str, Any]]:
-        """The same as a stream: text, or a refusal behind it, in the second part of the content."""
+        """Streams the answer: text, or a refusal behind it, in the second part of the content."""
         text, is_begun = "", False
         async with aclosing(found):
             async for part in found:
@@ -260,7 +260,7 @@ class _Answer:
 
 
 class _Call(_Answer):
-    """The same as a call of a function; what is refused is a message behind it."""
+    """The answer as a call of a function; what is refused is a message behind it."""
 
     def _output(self, done: Completion, text: str) -> list[dict[str, Any]]:
         status = "incomplete" if done.is_cut or done.refusal is not None else "completed"

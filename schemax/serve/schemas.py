@@ -55,7 +55,7 @@ class Schemas:
         self._made = 0
 
     async def of(self, document: Mapping[str, Any] | str | None, param: str) -> ClientSchema:
-        """Of a JSON Schema document, or of the name of a ready-made one.
+        """The schema of a JSON Schema document, or of the name of a ready-made one.
 
         A new one is read in a thread, since that takes its time. Raises ApiError (400, 422) for
         what is no declaration, and says why.

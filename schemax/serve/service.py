@@ -1,4 +1,4 @@
-"""What routes share: an extractor, its limits, its figures."""
+"""The service that routes share: an extractor, its limits, its figures."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Service:
     async def watch(
         self, document: Any, schema: ClientSchema, *, num_rivals: int = 0, **options: Any
     ) -> AsyncGenerator[Progress | Extraction[Any]]:
-        """What every pass does for a document, and its extraction in the end; see `stream`."""
+        """Yields what passes do for a document, and its extraction in the end; see `stream`."""
         loop = asyncio.get_running_loop()
 
         async def work(put: Callable[[Progress | Extraction[Any]], None]) -> None:

@@ -52,7 +52,7 @@ class Spool:
             self._changed.notify_all()
 
     async def take(self) -> bytes:
-        """What was put next, once there is something; b"" at the end."""
+        """Takes what was put next, once there is something; b"" at the end."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._read < self._written or self._is_ended)
             self._file.seek(self._read)

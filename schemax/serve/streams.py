@@ -106,7 +106,7 @@ async def _stream(
 
 
 async def while_connected(request: Request, work: Awaitable[T]) -> T:
-    """What work returns; it is cancelled where the client leaves, and ApiError (499) is raised."""
+    """Awaits work, which is cancelled where the client leaves; ApiError (499) is raised then."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":

@@ -154,7 +154,7 @@ def _size(prompt: PromptIds, plan: Plan, items: Sequence[ItemTarget]) -> _Size:
 def fill_row(
     compiled: CompiledSchema, features: Sequence[Features], rng: random.Random | None
 ) -> TrainingSequence:
-    """One prompt of these documents, with their values in its slots.
+    """Fills a prompt of these documents with their values.
 
     rng: chooses which values without an annotation are learnt; None learns all that ever may be.
     """

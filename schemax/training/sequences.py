@@ -29,7 +29,7 @@ _INFO = {"position_ids": 0, "document": -1, "slot": -1, "step": 0}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingSequence:
-    """One prompt with its values; all (L,) int64. labels: `IGNORE` where nothing is learnt."""
+    """A prompt with its values; all (L,) int64. labels: `IGNORE` where nothing is learnt."""
 
     input_ids: Ints
     position_ids: Ints

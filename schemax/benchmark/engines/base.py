@@ -1,4 +1,4 @@
-"""What a benchmark asks of every engine, so that none is treated differently."""
+"""Engines of a benchmark: the same is asked of all of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What engines leave to their user.
+    """Settings that engines leave to their user.
 
     batch_size: documents in flight, of our own engines.
     generate_batches: batch sizes for transformers' `generate` to choose from.
@@ -44,7 +44,7 @@ class EngineOptions:
 
 
 class Engine(ABC):
-    """One way to do the work. Engines share weights, never hooks, caches or settings.
+    """An engine: a way to do the work. Engines share weights, never hooks, caches or settings.
 
     name: unique, as it is asked for; title: what it is, in a few words.
     kind: "bound" for forward passes that extract nothing.

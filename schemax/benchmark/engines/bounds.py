@@ -1,4 +1,4 @@
-"""What no engine can beat: plain forward passes over the tokens that must be read."""
+"""Bounds that no engine can beat: plain forward passes over the tokens that must be read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Floor(Engine):
         return []
 
     def batches(self, rows: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-        """Of like lengths: a bound must not be slow because it reads padding."""
+        """Batches of like lengths: a bound must not be slow because it reads padding."""
         batch: list[tuple[int, int]] = []
         for row in rows:
             if batch and (len(batch) == (self.batch_size or 1) or row[0] < _ALIKE * batch[0][0]):
@@ -62,7 +62,7 @@ class Floor(Engine):
 
 
 class Reading(Floor):
-    """The same over instruction and documents alone: nothing is asked, nothing is written."""
+    """The floor of instruction and documents alone: nothing is asked, nothing is written."""
 
     name, title = "reading", "the documents alone"
 

@@ -39,7 +39,7 @@ class Replayed(Engine):
         size: int,
         work: Workload,
     ) -> list[Ids]:
-        """What `generate` writes behind every prompt, `size` of them at a time.
+        """Runs `generate` behind every prompt, `size` of them at a time.
 
         owners: the category of every prompt, with whose instruction it begins. That is read once;
         every batch gets a copy of its cache.
@@ -62,13 +62,13 @@ class Replayed(Engine):
     def replay(
         self, places: Sequence[int], answers: Sequence[Ids], input_ids: Tensor, work: Workload
     ) -> Replay:
-        """What makes `generate` write the answers behind (B, L) prompts; places: theirs."""
+        """Makes `generate` write the answers behind (B, L) prompts; places: theirs."""
         return Replay(input_ids, answers, work.eos_id)
 
     def generated(
         self, input_ids: Tensor, mask: Tensor, replay: Replay, work: Workload, **more: Any
     ) -> list[Ids]:
-        """What `generate` wrote behind (B, L) prompts, each row up to its own end."""
+        """Runs `generate` behind (B, L) prompts: tokens of each row up to its own end."""
         config = GenerationConfig(  # type: ignore[no-untyped-call]
             do_sample=False,
             max_new_tokens=replay.longest,
@@ -92,7 +92,7 @@ class Replayed(Engine):
 
 
 class Generate(Replayed):
-    """What most people run."""
+    """transformers' `generate`, which most people run."""
 
     name, title = "generate", "transformers generate"
 

@@ -28,13 +28,13 @@ class Replay(LogitsProcessor):
         self.lengths = torch.tensor([len(row) for row in rows], device=prompts.device)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """As a logits processor: (B, T) ids so far, (B, V) scores -> (B, V) scores."""
+        """Acts as a logits processor: (B, T) ids so far, (B, V) scores -> (B, V) scores."""
         wanted = self.answers[:, self.step(input_ids)]
         # Finite, since an infinite score has no probability.
         return scores.scatter_(1, wanted[:, None], torch.finfo(scores.dtype).max)
 
     def step(self, input_ids: Tensor) -> int:
-        """How many tokens stand behind the prompt, or as many as the longest answer has."""
+        """Counts the tokens behind the prompt, up to those of the longest answer."""
         return min(input_ids.shape[1] - self.prompt_length, self.longest)
 
 

@@ -1,4 +1,4 @@
-"""What the whole pipeline costs around a model that is nearly free.
+"""The cost of the whole pipeline around a model that is nearly free.
 
 From record to validated instance, through `Extractor.stream` alone: reading, prompts, scheduling,
 grammars, choices, texts, types, spans and instances.
@@ -29,7 +29,7 @@ _WARM_UP = 16  # documents
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """What a setting took, on one thread.
+    """The time that a setting took, on one thread.
 
     seconds: by the clock; cpu_seconds: of the process. Compiling the schema is in neither.
     tokens_per_slot: written, the one that completes a value included.
@@ -52,7 +52,7 @@ class HostRow:
 
     @property
     def model_share(self) -> float:
-        """Of the CPU time."""
+        """The model's share of the CPU time."""
         return self.model.seconds / self.cpu_seconds
 
     @property
@@ -70,7 +70,7 @@ class HostRow:
 def measure_host(
     chosen: Sequence[Setting], seed: int = 0, tell: Tell = lambda _: None
 ) -> Iterator[HostRow]:
-    """One row per setting, in order.
+    """Yields one row per setting, in order.
 
     seed: of the model and of the documents, no two of which are alike.
     """

@@ -1,4 +1,4 @@
-"""What the host is measured on: a model that is nearly free, schemas and documents."""
+"""Settings that the host is measured in: a model that is nearly free, schemas, documents."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def host_extractor(codec: TextCodec, setting: Setting, seed: int) -> Extractor:
 
 @contextmanager
 def sizes_of(setting: Setting) -> Iterator[None]:
-    """One thread, and passes of the setting's sizes, for as long as the context lasts."""
+    """Sets one thread, and passes of the setting's sizes, for as long as the context lasts."""
     sizes: Any = nullcontext()
     if setting.in_flight is not None:
         sizes = sizes_of_cuda(setting.in_flight * (_DOCUMENT_TOKENS + setting.slots))
