@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import tempfile
@@ -52,15 +53,18 @@ HAS_COMPILER = shutil.which("g++") is not None
 
 @cache
 def guard(*, gradients: bool = False) -> Path:
-    """The library that answers for the device, built once for every release of torch.
+    """The library that answers for the device, built once for every installation of torch.
 
     gradients: whether autograd finds the device; such a library is loaded before torch is imported,
     in a process of its own.
     """
-    name = f"simulated-gpu-{torch.__version__}{'-gradients' if gradients else ''}.so"
+    root = Path(torch.__file__).parent
+    # The library names the folder of the torch that it was built with, which another environment
+    # may have at another place, or no more.
+    built_with = hashlib.sha256(f"{root} {torch.__version__} {_GUARD}".encode()).hexdigest()[:16]
+    name = f"simulated-gpu-{built_with}{'-gradients' if gradients else ''}.so"
     built = Path(tempfile.gettempdir()) / name
     if not built.exists():
-        root = Path(torch.__file__).parent
         with tempfile.TemporaryDirectory() as folder:
             source, made = Path(folder, "guard.cpp"), Path(folder, "guard.so")
             source.write_text(_GUARD, "ascii")
