@@ -150,7 +150,7 @@ def _slot_text(
         first = _slot_text(replace(slot, repaired=None), kind, compiled, calibration)
         again = _slot_text(slot.repaired, kind, compiled, calibration)
         return replace(first, repaired=again)
-    if (free_text := slot.free_text) is not None and kind.branches is not None:
+    if kind.branches is not None and (free_text := slot.free_text) is not None:
         # Written by a model that would rather not have kept to the choices.
         free = replace(kind, is_typed=False, choices=None)
         text = _slot_text(free_text, free, compiled, calibration)

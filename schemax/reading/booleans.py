@@ -19,6 +19,7 @@ _OTHERS: Mapping[str, bool] = {
     **dict.fromkeys(("n", "f", "0", "off", "✗", "✘", "faux", "falsch", "without", "none"), False),
     **dict.fromkeys(("not included", "not available", "unavailable", "nee"), False),
 }
+_KNOWN: Mapping[str, bool] = {**WORDS, **_OTHERS}
 _FIRST = re.compile(r"\s*([^\s,.;:(–—-]+)\s*[,.;:(–—]")
 
 
@@ -36,11 +37,10 @@ def read_boolean(text: str) -> Reading:
 
     A text without one is left as it is.
     """
-    known = {**WORDS, **_OTHERS}
     word = text.strip().strip(".!").casefold()
-    if word not in known and (first := _FIRST.match(text)):
+    if word not in _KNOWN and (first := _FIRST.match(text)):
         word = first[1].casefold()
-    if word not in known:
+    if word not in _KNOWN:
         return Reading(text)
     literal = text in ("true", "false")
-    return Reading(known[word]) if literal else noted(text, known[word])
+    return Reading(_KNOWN[word]) if literal else noted(text, _KNOWN[word])

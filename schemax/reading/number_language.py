@@ -11,14 +11,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 Words = Mapping[str, int]
 
 _LONG = 6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NumberLanguage:
     """Number words of a language, all in small letters without accents.
 
@@ -51,10 +51,15 @@ class NumberLanguage:
     def _join(self) -> str:
         return f"(?:{_either(self.joins)})?"
 
-    @cached_property
-    def _whole(self) -> re.Pattern[str]:
+    @lru_cache(maxsize=128)  # noqa: B019 -- languages stay for good
+    def _whole(self, powers: tuple[int, ...]) -> re.Pattern[str]:
+        """The pattern of a whole number that names no scales but these, each at most once.
+
+        Of all scales at once, the pattern takes long to compile, and most numbers name none.
+        """
         parts = []
-        for power, (words, alone) in sorted(self.scales.items(), reverse=True):
+        for power in sorted(powers, reverse=True):
+            words, alone = self.scales[power]
             thousands = ""
             if power > 3:  # "dos mil millones"
                 thousand, is_alone = self.scales[3]
@@ -106,11 +111,13 @@ class NumberLanguage:
         return self._integer(letters)
 
     def _integer(self, letters: str) -> Decimal | None:
-        found = self._whole.fullmatch(letters)
+        scales = self.scales.items()
+        powers = tuple(n for n, (words, _) in scales if any(word in letters for word in words))
+        found = self._whole(powers).fullmatch(letters)
         if found is None:
             return None
         total = self._of_group(found["g0"]) or 0
-        for power in self.scales:
+        for power in powers:
             if not found[f"s{power}"]:
                 continue
             count = self._of_group(found[f"g{power}"])

@@ -83,11 +83,11 @@ def _covered(words: _Placed, known: Sequence[bool], language: NumberLanguage) ->
 
 def _flat(word: str) -> str:
     """In small letters without accents; "ß" and umlauts' letters stay as they are written."""
-    return "".join(
-        char
-        for char in unicodedata.normalize("NFD", word.lower())
-        if not unicodedata.combining(char)
-    )
+    word = word.lower()
+    if word.isascii():
+        return word
+    decomposed = unicodedata.normalize("NFD", word)
+    return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
 def _written(text: str, words: _Placed, known: Sequence[bool], language: NumberLanguage) -> str:

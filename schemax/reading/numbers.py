@@ -95,12 +95,14 @@ def read_number(text: str, whole: bool, unit: str | None) -> Reading:
         return Reading(text)
     thousands = unit is None or not units.converts(units.unit_named("kelvin"), unit)
     shown, text = text, _spelt_usually(text, unit)
-    amounts = amounts_in(text, whole=whole, thousands=thousands)
     is_in_words = False
-    if not any(character.isdigit() for character in text):
-        written = _spelt_usually(in_digits(text), unit)
-        is_in_words, text = written != text, written
-        amounts = amounts_in(text, whole=whole, thousands=thousands)
+    if not any(map(str.isdigit, text)):
+        written = in_digits(text)
+        if is_in_words := written != text:
+            text = _spelt_usually(written, unit)
+    if not any(map(str.isnumeric, text)):  # no digit, and no fraction such as ½
+        return Reading(shown)
+    amounts = amounts_in(text, whole=whole, thousands=thousands)
     if not amounts:
         return Reading(shown)
     amounts = _without_ordinals(text, amounts, unit)

@@ -8,14 +8,27 @@ among products, the longer of two texts always looks worse.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import exp
 from typing import Any, TypeAlias
 
 from schemax.tokens import SlotOutput
 
 Ids: TypeAlias = tuple[int, ...]
-Tree: TypeAlias = Mapping[Ids, tuple[Sequence[int], Sequence[float]]]
-"""Written tokens -> the tokens that could come next, and their probabilities."""
+
+_NOTHING = -1  # in the place of a token, before the first one
+
+
+@dataclass(slots=True, eq=False)
+class Fork:
+    """The tokens that could come next, and their probabilities.
+
+    onward: the forks behind the tokens of which more is known, by token.
+    """
+
+    ids: Sequence[int]
+    probabilities: Sequence[float]
+    onward: dict[int, Fork] = field(default_factory=dict)
 
 
 def mean_probability(logprobs: Sequence[float]) -> float:
@@ -23,26 +36,32 @@ def mean_probability(logprobs: Sequence[float]) -> float:
     return exp(sum(logprobs) / len(logprobs))
 
 
-def tree_of(output: SlotOutput) -> Tree:
+def tree_of(output: SlotOutput) -> Fork:
     """All that is known of what a slot could have written, from itself and its branches."""
-    tree: dict[Ids, tuple[Sequence[int], Sequence[float]]] = {}
+    top = Fork((), ())
     outputs = [output]
     while outputs:
         found = outputs.pop()
-        choices = {step.step: (step.ids, step.probabilities) for step in found.alternatives}
+        choices = {step.step: step for step in found.alternatives}
+        fork, before = top, _NOTHING
         for place, token in enumerate(found.ids):
             # A branch knows nothing of what stood there before it, where others know.
-            tree.setdefault(found.ids[:place], choices.get(place, ((token,), (1.0,))))
+            behind = fork.onward.get(before)
+            if behind is None:
+                step = choices.get(place)
+                behind = Fork(step.ids, step.probabilities) if step else Fork((token,), (1.0,))
+                fork.onward[before] = behind
+            fork, before = behind, token
         outputs += found.branches
-    return tree
+    return top.onward[_NOTHING]
 
 
 def distribution(
     values: Sequence[Any],
     left_behind: Callable[[Ids], Mapping[int, Sequence[Any]]],
-    tree: Tree,
+    root: Fork,
 ) -> dict[Any, float]:
-    """The probability of every value: that of all ways through the tree which lead to it.
+    """The probability of every value: that of all ways from the root which lead to it.
 
     left_behind: written tokens -> the values that each token leaves which could come next. Where
         nothing more is known, these share its probability in equal parts.
@@ -50,18 +69,16 @@ def distribution(
     if len(values) == 1:
         return {values[0]: 1.0}
     found = dict.fromkeys(values, 0.0)
-    onward: dict[Ids, set[int]] = {}
-    for written in tree:
-        onward.setdefault(written[:-1], set()).update(written[-1:])
-    ways: list[tuple[Ids, float]] = [((), 1.0)]
+    ways: list[tuple[Ids, Fork, float]] = [((), root, 1.0)]
     while ways:
-        written, probability = ways.pop()
-        tokens, shares = tree[written]
-        left, known = left_behind(written), onward.get(written, ())
-        for token, share in zip(tokens, shares, strict=True):
-            if token in known:
-                ways.append(((*written, token), probability * share))
+        written, fork, probability = ways.pop()
+        onward = fork.onward
+        left = left_behind(written) if len(onward) < len(fork.ids) else {}
+        for token, share in zip(fork.ids, fork.probabilities, strict=True):
+            if token in onward:
+                ways.append(((*written, token), onward[token], probability * share))
                 continue
-            for value in left[token]:
-                found[value] += probability * share / len(left[token])
+            reached = left[token]
+            for value in reached:
+                found[value] += probability * share / len(reached)
     return found
