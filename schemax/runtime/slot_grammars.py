@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,9 @@ class SlotGrammars:
 
     def _ways_of(self, specs: Sequence[SlotSpec], stop: StopTable) -> _Ways:
         if len(specs) == 1:  # a child, whose spec is its own
+            (spec,) = specs
+            if spec.grammar is not None and spec.grammar.strict and spec.copying is None:
+                return _ON_A_NODE
             return self._made_ways(specs, stop)
         known = self._ways.get(id(specs))
         if known is None or known[0] is not specs:
@@ -170,7 +174,7 @@ class SlotGrammars:
                 modes[row] = UNBOUND
             else:
                 bound.append(row)
-                found.append(Allowance.of(mask.copy()))
+                found.append(_allowance(mask.tobytes()))
         rows = by_table
         if bound:
             rows = np.concatenate([by_table, bound])
@@ -325,6 +329,12 @@ class Allowance:
         return len(self.ids) > 0
 
 
+@lru_cache(maxsize=256)
+def _allowance(bits: bytes) -> Allowance:
+    # Kept, since most numbers and dates that are begun may go on in the same few ways.
+    return Allowance.of(np.frombuffer(bits, np.int32))
+
+
 @dataclass(frozen=True, slots=True)
 class _Ways:
     """The way in which grammars of n slots are asked: (n,) modes and tables; places that need
@@ -335,3 +345,6 @@ class _Ways:
     nodes: tuple[int, ...]
     matchers: tuple[int, ...]
     copying: tuple[int, ...]
+
+
+_ON_A_NODE = _Ways((NODE,), (0,), nodes=(0,), matchers=(), copying=())
