@@ -8,7 +8,6 @@ among products, the longer of two texts always looks worse.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import exp
 from typing import Any, TypeAlias
 
@@ -17,18 +16,11 @@ from schemax.tokens import SlotOutput
 Ids: TypeAlias = tuple[int, ...]
 
 _NOTHING = -1  # in the place of a token, before the first one
+_SURE = (1.0,)
 
-
-@dataclass(slots=True, eq=False)
-class Fork:
-    """The tokens that could come next, and their probabilities.
-
-    onward: the forks behind the tokens of which more is known, by token.
-    """
-
-    ids: Sequence[int]
-    probabilities: Sequence[float]
-    onward: dict[int, Fork] = field(default_factory=dict)
+Fork: TypeAlias = tuple[Sequence[int], Sequence[float], dict[int, "Fork"]]
+"""The tokens that could come next, their probabilities, and the forks behind those of the tokens of
+which more is known."""
 
 
 def mean_probability(logprobs: Sequence[float]) -> float:
@@ -38,22 +30,21 @@ def mean_probability(logprobs: Sequence[float]) -> float:
 
 def tree_of(output: SlotOutput) -> Fork:
     """All that is known of what a slot could have written, from itself and its branches."""
-    top = Fork((), ())
+    top: dict[int, Fork] = {}
     outputs = [output]
     while outputs:
         found = outputs.pop()
         choices = {step.step: step for step in found.alternatives}
-        fork, before = top, _NOTHING
+        onward, before = top, _NOTHING
         for place, token in enumerate(found.ids):
             # A branch knows nothing of what stood there before it, where others know.
-            behind = fork.onward.get(before)
-            if behind is None:
+            if before not in onward:
                 step = choices.get(place)
-                behind = Fork(step.ids, step.probabilities) if step else Fork((token,), (1.0,))
-                fork.onward[before] = behind
-            fork, before = behind, token
+                known = (step.ids, step.probabilities) if step else ((token,), _SURE)
+                onward[before] = (*known, {})
+            onward, before = onward[before][2], token
         outputs += found.branches
-    return top.onward[_NOTHING]
+    return top[_NOTHING]
 
 
 def distribution(
@@ -71,10 +62,9 @@ def distribution(
     found = dict.fromkeys(values, 0.0)
     ways: list[tuple[Ids, Fork, float]] = [((), root, 1.0)]
     while ways:
-        written, fork, probability = ways.pop()
-        onward = fork.onward
-        left = left_behind(written) if len(onward) < len(fork.ids) else {}
-        for token, share in zip(fork.ids, fork.probabilities, strict=True):
+        written, (tokens, shares, onward), probability = ways.pop()
+        left = left_behind(written) if len(onward) < len(tokens) else {}
+        for token, share in zip(tokens, shares, strict=True):
             if token in onward:
                 ways.append(((*written, token), onward[token], probability * share))
                 continue
