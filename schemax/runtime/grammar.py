@@ -34,12 +34,15 @@ class Node:
     allowed, or the grammar's matcher has failed.
     """
 
-    __slots__ = ("_children", "_continuation", "_runs", "automaton", "bits", "ids", "known", "path")
+    __slots__ = (
+        *("_children", "_continuation", "_runs", "automaton", "bits", "ids", "is_choice", "known"),
+        "path",
+    )
 
     def __init__(self, automaton: Automaton, path: Ids) -> None:
         self.automaton = automaton
         self.path = path
-        self.known = False
+        self.known = self.is_choice = False
         self.ids: Ints | None = None
         self.bits: Bits | None = None
         self._continuation = b""
@@ -78,6 +81,7 @@ class Node:
         self.known = True
         if are_few(bits) or self.automaton.grammar.choices:
             self.ids = allowed_ids(bits)
+            self.is_choice = len(self.ids) > 1 and self.automaton.grammar.choices
         else:
             self.bits = bits
         self._continuation = continuation

@@ -268,8 +268,7 @@ class Sampler:
         ends = np.bincount(few.owner, is_kept).astype(np.int64).cumsum().tolist()
         starts = [0, *ends[:-1]]
         for slot, node, start, end in zip(slots.tolist(), nodes, starts, ends, strict=True):
-            is_open = node.ids is not None and len(node.ids) > 1
-            if is_open and node.automaton.grammar.choices:
+            if node.is_choice:
                 step = len(table.specs[slot].begun) + table.step.item(slot)
                 found = Alternatives(step, tuple(ids[start:end]), tuple(kept[start:end]))
                 table.alternatives.setdefault(slot, []).append(found)

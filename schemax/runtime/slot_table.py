@@ -282,16 +282,18 @@ class SlotTable:
         )
         outputs = []
         for slot, length, ids, logprobs, reason, null, legal, passes in rows:
-            begun = self.specs[slot].begun
+            written, likely = tuple(ids[:length]), tuple(logprobs[:length])
+            if begun := self.specs[slot].begun:
+                written, likely = (*begun, *written), (*[0.0] * len(begun), *likely)
             outputs.append(
                 SlotOutput(
-                    ids=(*begun, *ids[:length]),
-                    finish_reason=REASONS[reason],
-                    logprobs=(*[0.0] * len(begun), *logprobs[:length]),
-                    null_logprob=None if isnan(null) else null,
-                    legal_logprobs=(legal[0], legal[1]),
-                    alternatives=tuple(self.alternatives.get(slot, ())),
-                    passes=passes,
+                    written,
+                    REASONS[reason],
+                    likely,
+                    None if isnan(null) else null,
+                    tuple(legal),
+                    tuple(self.alternatives.get(slot, ())),
+                    passes,
                 )
             )
         return outputs
