@@ -68,8 +68,7 @@ def assert_all_is_given_back(scheduler: Any) -> None:
     assert scheduler.kv.num_taken == scheduler.table._numbers.num_taken == 0
     assert scheduler._footprint == scheduler._num_documents == scheduler.num_repeated == 0
     assert not scheduler.table.alternatives
-    assert not scheduler._sampler.grammars._nodes
-    assert not scheduler._sampler.grammars._matchers
+    assert not scheduler._sampler.grammars._states
 
 
 def flight() -> Any:

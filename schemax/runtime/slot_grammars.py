@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from schemax.runtime.copies import Copies
-from schemax.runtime.grammar import Automata, Automaton, Bits, Node, allowed_ids, are_few, packed
-from schemax.runtime.plan import Ints
+from schemax.runtime.grammar import Automata, Node, packed
+from schemax.runtime.grammar_state import Allowance, GrammarState, ask_matchers, explore_nodes
+from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.slot_table import SlotTable
 from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, CopySource, SlotSpec, StopTable
 
@@ -39,8 +38,7 @@ class SlotGrammars:
         self._table = table
         self._is_causal = is_causal
         self._automata = Automata(vocab_size)
-        self._nodes: dict[int, Node] = {}
-        self._matchers: dict[int, Any] = {}
+        self._states: dict[int, GrammarState] = {}
         self._deferred: dict[int, list[int]] = {}
         self._was_deferred: set[int] = set()
         self._text_tables: list[npt.NDArray[np.int8]] = []
@@ -66,29 +64,16 @@ class SlotGrammars:
         table = self._table
         table.mode[slots] = ways.modes
         table.text_table[slots] = ways.text_tables
-        for place in ways.nodes:
-            spec = specs[place]
-            assert spec.grammar is not None
-            root = self._automata.of(spec.grammar).root
-            self._nodes[int(slots[place])] = root.walk(spec.begun)
-        for place in ways.matchers:
-            slot, spec = int(slots[place]), specs[place]
-            assert spec.grammar is not None
-            matcher = self._automata.of(spec.grammar).take(spec.begun)
-            if matcher is None:
-                table.mode[slot] = UNBOUND
-            else:
-                self._matchers[slot] = matcher
+        for place in ways.states:
+            self._begin(int(slots[place]), specs[place].begun)
         for place in ways.copying if sources else ():
             spec = specs[place]
             self._copies.begin(int(slots[place]), spec.copying, sources[place], spec.begun)
 
     def copy(self, slot: int, copy: int) -> None:
         """Has another slot stand where this one stands; their columns are equal already."""
-        if (node := self._nodes.get(slot)) is not None:
-            self._nodes[copy] = node
-        if (matcher := self._matchers.get(slot)) is not None:
-            self._matchers[copy] = matcher.deep_copy()
+        if (state := self._states.get(slot)) is not None:
+            self._states[copy] = state.copy()
         self._copies.copy(slot, copy)
 
     def end(self, slots: Ints) -> None:
@@ -96,12 +81,18 @@ class SlotGrammars:
         if self._copies:
             self._copies.end(slots)
         modes = self._table.mode[slots]
-        for slot in slots[modes == NODE].tolist():
-            self._nodes.pop(slot, None)
+        for slot in slots[(modes == NODE) | (modes == MATCHER)].tolist():
+            if (state := self._states.pop(slot, None)) is not None:
+                state.end()
             self._deferred.pop(slot, None)  # where a budget ends before them
-        for slot in slots[modes == MATCHER].tolist():
-            if (matcher := self._matchers.pop(slot, None)) is not None:
-                self._automaton(slot).give(matcher)
+
+    def _begin(self, slot: int, ids: Ids) -> None:
+        """Has a slot stand behind tokens that are written."""
+        state = GrammarState.begin(self._automata, self._table.specs[slot].grammar, ids)
+        if state is None:
+            self.give_up(slot)
+        else:
+            self._states[slot] = state
 
     def _ways_of(self, specs: Sequence[SlotSpec], stop: StopTable) -> _Ways:
         if len(specs) == 1:  # a child, whose spec is its own
@@ -122,8 +113,7 @@ class SlotGrammars:
         return _Ways(
             modes,
             text_tables=tuple(table for _, table in made),
-            nodes=tuple(place for place, mode in enumerate(modes) if mode == NODE),
-            matchers=tuple(place for place, mode in enumerate(modes) if mode == MATCHER),
+            states=tuple(n for n, mode in enumerate(modes) if mode in (NODE, MATCHER)),
             copying=tuple(n for n, spec in enumerate(specs) if spec.copying is not None),
         )
 
@@ -145,9 +135,7 @@ class SlotGrammars:
 
     def nodes(self, slots: Ints, rows: Ints) -> list[Node]:
         """The nodes that some rows of slots stand on, explored."""
-        nodes = [self._nodes[slot] for slot in slots[rows].tolist()]
-        self._automata.explore(nodes)
-        return nodes
+        return explore_nodes(self._automata, [self._states[slot] for slot in slots[rows].tolist()])
 
     def allowed_in_texts(
         self, slots: Ints, rows: Ints, modes: Ints
@@ -163,18 +151,16 @@ class SlotGrammars:
         )
         found = [self._in_text(*divmod(state, _STATES)) for state in states.tolist()]
         asked = rows[modes[rows] == MATCHER].tolist()
-        matchers = [self._matchers[int(slots[row])] for row in asked]
+        states_asked = [self._states[int(slots[row])] for row in asked]
         bound: list[int] = []
-        masks = self._automata.masks(matchers)
-        for row, matcher, mask in zip(asked, matchers, masks, strict=True):
-            if self._is_first(int(slots[row])):
-                self._automaton(int(slots[row])).bound_first(mask)
-            if matcher.is_error() or not mask.any():
-                self.give_up(int(slots[row]), matcher)
+        answers = ask_matchers(self._automata, states_asked)
+        for row, allowance in zip(asked, answers, strict=True):
+            if allowance is None:
+                self.give_up(int(slots[row]))
                 modes[row] = UNBOUND
             else:
                 bound.append(row)
-                found.append(_allowance(mask.tobytes()))
+                found.append(allowance)
         rows = by_table
         if bound:
             rows = np.concatenate([by_table, bound])
@@ -186,14 +172,14 @@ class SlotGrammars:
             bits = [allowance.bits for allowance in found]
             for place, narrow in self._copies.narrowed(slots[rows], which, bits):
                 which[place] = len(found)
-                found.append(Allowance.of(narrow))
+                found.append(Allowance(narrow))
         return rows, which, found
 
     def _in_text(self, number: int, state: int) -> Allowance:
         """Tokens that a table of free text allows in one of its states."""
         if (number, state) not in self._in_texts:
             allowed = self._text_tables[number][state] != TEXT_REFUSED
-            self._in_texts[number, state] = Allowance.of(packed(allowed[None])[0])
+            self._in_texts[number, state] = Allowance(packed(allowed[None])[0])
         return self._in_texts[number, state]
 
     def refused(self, slots: Ints, rows: Ints, ids: Ints) -> list[int]:
@@ -227,41 +213,24 @@ class SlotGrammars:
                 if not self._take_matcher(int(mine[place]), int(tokens[place])):
                     refused.append(int(rows[place]))
         for place in np.flatnonzero(~by_table).tolist():
-            slot, token = int(mine[place]), int(tokens[place])
-            matcher = self._matchers.get(slot)
-            if matcher is None:
-                continue
-            is_refused = self._is_first(slot) and token in self._automaton(slot).not_first
-            if is_refused or matcher.try_consume_tokens([token]) != 1:
+            state = self._states.get(int(mine[place]))
+            if state is not None and not state.accepts(int(tokens[place])):
                 refused.append(int(rows[place]))
         return sorted(refused)
 
-    def _is_first(self, slot: int) -> bool:
-        """True if nothing is written of a slot's value."""
-        return not (self._table.step[slot] or self._table.specs[slot].begun)
-
-    def _automaton(self, slot: int) -> Automaton:
-        return self._automata.of(self._table.specs[slot].grammar)
-
     def _take_matcher(self, slot: int, token: int) -> bool:
         """Gives a slot of free text a matcher, which has read all of it and one more token."""
-        table = self._table
-        automaton = self._automaton(slot)
-        if (matcher := automaton.take(table.ids(slot))) is None:
-            self.give_up(slot)
-            return True
-        self._matchers[slot] = matcher
-        table.mode[slot] = MATCHER
-        return bool(matcher.try_consume_tokens([token]) == 1)
+        self._table.mode[slot] = MATCHER
+        self._begin(slot, self._table.ids(slot))
+        state = self._states.get(slot)
+        return state is None or state.accepts(token)
 
-    def give_up(self, slot: int, matcher: Any = None) -> None:
+    def give_up(self, slot: int) -> None:
         """Lets a slot go on without its grammar, which has failed."""
         self._copies.end(np.array([slot]))
-        matcher = self._matchers.pop(slot, matcher)
-        reason = "" if matcher is None else matcher.get_error().strip().partition("\n")[0]
-        self._automaton(slot).fail(reason)
-        self._nodes.pop(slot, None)
         self._deferred.pop(slot, None)
+        if (state := self._states.pop(slot, None)) is not None:
+            state.give_up()
         self._table.mode[slot] = UNBOUND
 
     # --- what is forced --------------------------------------------------------------------------
@@ -290,18 +259,18 @@ class SlotGrammars:
         (rows,) = np.nonzero(table.mode[slots] == NODE)
         if not len(rows):
             return
-        some = [
-            # A deferred token's node was reached when it was forced.
-            (slot, node if slot in self._was_deferred else node.after(token))
-            for slot, token in zip(slots[rows].tolist(), ids[rows].tolist(), strict=True)
-            if slot not in self._deferred and (node := self._nodes[slot])
-        ]
-        self._automata.explore(node for _, node in some)
-        for slot, node in some:
+        some: dict[int, GrammarState] = {}
+        for slot, token in zip(slots[rows].tolist(), ids[rows].tolist(), strict=True):
+            if slot not in self._deferred:
+                some[slot] = self._states[slot]
+                # A deferred token's node was reached when it was forced.
+                if slot not in self._was_deferred:
+                    some[slot].accepts(token)
+        explore_nodes(self._automata, some.values())
+        for slot, found in some.items():
             stop = table.stop_of[slot]
             state = int(table.state[slot])
-            forced = node.forced(state - table.stops.start(stop), stop)
-            self._nodes[slot] = node.walk(forced)
+            forced = found.force(state - table.stops.start(stop), stop)
             if not forced:
                 continue
             ends = table.stops.after(forced, state) < 0
@@ -313,38 +282,15 @@ class SlotGrammars:
                 table.write_forced(slot, forced)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Allowance:
-    """Tokens that a free text allows next: (ceil(V / 32),) bits and, if few, their ids."""
-
-    bits: Bits
-    ids: Ints
-
-    @classmethod
-    def of(cls, bits: Bits) -> Allowance:
-        return cls(bits, allowed_ids(bits) if are_few(bits) else bits[:0].astype(np.int64))
-
-    @property
-    def is_few(self) -> bool:
-        return len(self.ids) > 0
-
-
-@lru_cache(maxsize=256)
-def _allowance(bits: bytes) -> Allowance:
-    # Kept, since most numbers and dates that are begun may go on in the same few ways.
-    return Allowance.of(np.frombuffer(bits, np.int32))
-
-
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """The way in which grammars of n slots are asked: (n,) modes and tables; places that need
-    more, and of slots that copy."""
+    """The way in which grammars of n slots are asked: (n,) modes and tables; places of slots that
+    have a state of their own, and of slots that copy."""
 
     modes: tuple[int, ...]
     text_tables: tuple[int, ...]
-    nodes: tuple[int, ...]
-    matchers: tuple[int, ...]
+    states: tuple[int, ...]
     copying: tuple[int, ...]
 
 
-_ON_A_NODE = _Ways((NODE,), (0,), nodes=(0,), matchers=(), copying=())
+_ON_A_NODE = _Ways((NODE,), (0,), states=(0,), copying=())

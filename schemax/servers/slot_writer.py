@@ -8,13 +8,13 @@ asked to go on behind that. So values are those of the engine in this process.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import exp, log
-from typing import Any
 
 from schemax.loops import is_loop
-from schemax.runtime.grammar import Automata, Bits, Node, allowed_ids
+from schemax.runtime.grammar import Automata
+from schemax.runtime.grammar_state import GrammarState, explore_nodes
 from schemax.runtime.plan import Ids
 from schemax.servers.answers import Answer, Step
 from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
@@ -60,10 +60,11 @@ class SlotWriter:
         read: Sequence[int] | None = None,
     ) -> None:
         self._ends_at_stops = ends_at_stops
-        self._read = None if spec.grammar is not None and spec.grammar.strict else read
+        self._is_strict = spec.grammar is not None and spec.grammar.strict
+        self._read = None if self._is_strict else read
         self._stop, self._budget, self._null_id = stop, budget, spec.null_id
-        self._automata, self._grammar = automata, spec.grammar
-        self._state = 0
+        self._automata, self._state = automata, 0
+        self._grammar = GrammarState.begin(automata, spec.grammar)
         self._ids: list[int] = []
         self._logprobs: list[float | None] = []
         self._null: float | None = None
@@ -74,14 +75,6 @@ class SlotWriter:
         self._stops = True
         self._bias: Mapping[int, float] = {}
         self._forced: deque[int] = deque()  # written, and perhaps by the server as well
-        self._node: Node | None = None
-        self._matcher: Any = None
-        if spec.grammar is not None:
-            self._automaton = automata.of(spec.grammar)
-            if spec.grammar.strict:
-                self._node = self._automaton.root
-            else:
-                self._matcher = self._automaton.take(())
 
     @property
     def ask(self) -> Ask | None:
@@ -122,7 +115,7 @@ class SlotWriter:
                 return
             biased = {}
         if answer.ended and self._ends_at_stops:
-            self._reason = "eos"
+            self._end("eos")
         elif answer.ended or not answer.steps:
             # By a stop string, which may be part of the delimiter, or by the model.
             self._stops = False
@@ -130,25 +123,18 @@ class SlotWriter:
                 self._refuse_end(biased)
 
     def _write(self, step: Step, biased: Mapping[int, float]) -> bool:
-        """True if what the server wrote behind the token may be of use."""
-        if self._node is not None:
-            return self._write_typed(step, biased, self._node)
-        if self._matcher is not None and not self._accepts(step.token):
-            return self._replace(step, biased)
-        self._add(step.token, step.logprob, step.top, 0.0)
-        return True
+        """Writes the token, or the most probable one that is allowed, and what that forces.
 
-    def _accepts(self, token: int) -> bool:
-        """True if a free text may go on with the token, as its matcher then has."""
-        if not self._ids and token in self._automaton.not_first:
-            return False
-        return bool(self._matcher.try_consume_tokens([token]) == 1)
-
-    def _write_typed(self, step: Step, biased: Mapping[int, float], node: Node) -> bool:
-        """Writes one of the allowed tokens, probable among these, and what it forces."""
-        allowed = self._allowed(node)
-        if allowed is None:  # the grammar has failed, as it may in this process
-            self._node = None
+        True if what the server wrote behind the token may be of use.
+        """
+        grammar = self._grammar
+        if grammar is None or (not self._is_strict and grammar.accepts(step.token)):
+            self._add(step.token, step.logprob, step.top, 0.0)
+            return True
+        allowed = grammar.allowed(self._automata)
+        if not allowed:
+            grammar.give_up()
+            self._grammar = None
             return self._write(step, biased)
         legal = {token: value for token, value in step.top.items() if token in allowed}
         token = step.token
@@ -159,38 +145,20 @@ class SlotWriter:
         mass = _log_mass(legal)
         if legal:
             self._note_legal(mass, biased)
-        if legal and node.automaton.grammar.choices and len(allowed) > 1:
-            kept = tuple(exp(value - mass) for value in legal.values())
-            self._alternatives.append(Alternatives(len(self._ids), tuple(legal), kept))
-        logprob = legal[token] - mass if token in legal else None
-        self._add(token, logprob, legal, mass)
-        self._node = node.after(token)
-        if self._reason is None and self._allowed(self._node) is not None:
-            forced = self._node.forced(self._state, self._stop)
-            self._node = self._node.walk(forced)
-            for one in forced:
+            if grammar.automaton.grammar.choices and len(allowed) > 1:
+                kept = tuple(exp(value - mass) for value in legal.values())
+                self._alternatives.append(Alternatives(len(self._ids), tuple(legal), kept))
+        # Tokens of a strict grammar are probable among those that are allowed.
+        share, told = (mass, legal) if self._is_strict else (0.0, step.top)
+        self._add(token, legal[token] - share if token in legal else None, told, share)
+        if self._reason is None:
+            grammar.accepts(token)
+            explore_nodes(self._automata, [grammar])
+            for one in grammar.force(self._state, self._stop):
                 if self._reason is None:
                     self._add(one, 0.0, {}, 0.0)
                     self._forced.append(one)
         return token == step.token
-
-    def _replace(self, step: Step, biased: Mapping[int, float]) -> bool:
-        """The most probable token that a free text allows, in the place of one that it does not."""
-        (bits,) = self._automata.masks([self._matcher])
-        if not self._ids:
-            self._automaton.bound_first(bits)
-        allowed = _Bits(bits)
-        legal = {token: value for token, value in step.top.items() if token in allowed}
-        if not allowed:
-            self._matcher = None
-            return self._write(step, biased)
-        if not legal:
-            return self._ask_again(step, allowed, biased)
-        token = _best(legal)
-        self._matcher.try_consume_tokens([token])
-        self._note_legal(_log_mass(legal), biased)
-        self._add(token, legal[token], step.top, 0.0)
-        return False
 
     def _ask_again(self, step: Step, allowed: Set[int], biased: Mapping[int, float]) -> bool:
         """Has the server choose once more, since it has told of no token that is allowed."""
@@ -201,7 +169,8 @@ class SlotWriter:
         elif len(biased) <= _MOST_BIASED and step.token not in biased:
             self._bias = {**biased, **dict.fromkeys({step.token, *step.top}, -_FOR_SURE)}
         else:  # a server that takes no biases
-            return self._give_up(step)
+            self._let_go()
+            return self._write(step, {})
         return False
 
     def _note_legal(self, mass: float, biased: Mapping[int, float]) -> None:
@@ -209,14 +178,10 @@ class SlotWriter:
         known = self._legal.pop() if biased and self._legal else 0.0
         self._legal.append(min(known, mass))
 
-    def _give_up(self, step: Step) -> bool:
-        self._node = self._matcher = None
-        return self._write(step, {})
-
     def _refuse_end(self, biased: Mapping[int, float]) -> None:
         """Has the server go on where it would end, and the grammar would not."""
-        if self._node is self._matcher is None or biased or not self._stop.eos_ids:
-            self._reason = "eos"
+        if self._grammar is None or biased or not self._stop.eos_ids:
+            self._end("eos")
         else:
             self._bias = dict.fromkeys(self._stop.eos_ids, -_FOR_SURE)
 
@@ -230,38 +195,24 @@ class SlotWriter:
         self._logprobs.append(logprob)
         self._state = int(self._stop.next_state[self._state, token])
         if token in self._stop.eos_ids:
-            self._reason = "eos"
+            self._end("eos")
         elif self._state == DONE:
-            self._reason = "stop"
+            self._end("stop")
         elif len(self._ids) >= self._budget or self._is_loop():
-            self._reason = "length"
+            self._end("length")
 
     def _is_loop(self) -> bool:
         return self._read is not None and is_loop(self._ids, self._read)
 
-    def _allowed(self, node: Node) -> Set[int] | None:
-        """None where the grammar has failed."""
-        self._automata.explore([node])
-        if node.ids is not None:
-            return frozenset(node.ids.tolist())
-        return None if node.bits is None else _Bits(node.bits)
+    def _end(self, reason: FinishReason) -> None:
+        self._reason = reason
+        self._let_go()
 
-
-class _Bits(Set[int]):
-    """A set of tokens, of which there may be as many as a vocabulary has: 32 a word."""
-
-    def __init__(self, bits: Bits) -> None:
-        self._bits = bits
-
-    def __contains__(self, token: object) -> bool:
-        assert isinstance(token, int)
-        return bool(self._bits[token >> 5] >> (token & 31) & 1)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(allowed_ids(self._bits).tolist())
-
-    def __len__(self) -> int:
-        return len(allowed_ids(self._bits))
+    def _let_go(self) -> None:
+        """Lets the slot go on, or end, without its grammar."""
+        if self._grammar is not None:
+            self._grammar.end()
+            self._grammar = None
 
 
 def _best(logprobs: Mapping[int, float]) -> int:
