@@ -1,4 +1,4 @@
-"""Schema x format x tokenizer -> `CompiledSchema`. Knows text and ids; never imports torch."""
+"""Compiles schema x format x tokenizer into a `CompiledSchema`. Never imports torch."""
 
 from schemax.compiler.compile import compile_schema
 from schemax.compiler.compiled_schema import CompiledSchema

@@ -1,4 +1,4 @@
-"""For models whose tokens are not known, since they are asked for texts: every byte is a token."""
+"""A codec for models behind servers that take texts, not tokens: every byte is a token."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NUM_BYTES = 256
 
 
 class ByteCodec(TextCodec):
-    """Whose ids are bytes, and behind these one a role, which begins a message.
+    """A codec whose ids are bytes, and one id more per role, which begins a message.
 
-    The chat template that the server knows stays with the server: it is sent messages.
+    The server applies its own chat template: it is sent messages.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class ByteCodec(TextCodec):
         super().__init__(backend, chat_template=template)
 
     def messages(self, ids: Iterable[int]) -> list[dict[str, str]]:
-        """(role, content) of the messages that a prompt consists of; without a role, the user's."""
+        """Splits a prompt into messages; ids before the first role are a message of the user."""
         found: list[dict[str, str]] = []
         for is_role, run in groupby(ids, key=lambda token: token >= _NUM_BYTES):
             if is_role:

@@ -1,8 +1,8 @@
-"""Attributes with choices: all that may be written for one, and what else a slot could have chosen.
+"""Attributes with choices: the texts that stand for each choice, and branches for those not taken.
 
-The probability of every choice is wanted, but a slot goes down one branch of the tree of tokens:
-of choices behind a token that it did not take, only their sum is known. Such branches are slots
-that the same document decodes next, with what leads to them at the end of their keys.
+Every choice needs a probability, but a slot goes down one path of the tree of tokens: a token that
+it did not take tells only the sum over the choices behind it. So the same document decodes these
+branches next, as slots whose keys end with the tokens that lead to the branch.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from schemax.reading.choices import Choices as NamedChoices
 from schemax.tokens import ChildSlot, Prior, SlotOutput, SlotSpec
 
 Ids = tuple[int, ...]
-# Whatever is asked for, what is less probable is lost in rounding.
+# Less probable branches are lost in rounding, whatever threshold is asked for.
 _LEAST = 1e-9
-# Where the choices have less of the model's probability, it is asked for a text as well.
+# Choices that together have a lower probability are asked for as free text as well.
 LEAST_LEGAL = 0.5
 
 
 class Choices:
-    """All that may be written into a slot, and which choice each text stands for.
+    """The texts that may be written into a slot, and the choice that each stands for.
 
-    texts: what may be written, with what may follow it -> the choice.
+    texts: a text, with what may follow it in the output -> the choice.
     """
 
     def __init__(self, texts: Mapping[bytes, Any]) -> None:
@@ -46,11 +46,11 @@ class Choices:
         self.left_behind = lru_cache(maxsize=4096)(partial(_Left, self))
 
     def _left_by(self, codec: TextCodec, ids: Ids) -> tuple[Any, ...]:
-        """The choices that these tokens leave; see `begun_by`."""
+        """The choices that are still possible behind these tokens; see `begun_by`."""
         return self.begun_by(codec.decode_bytes(ids))
 
     def _begun_by(self, written: bytes) -> tuple[Any, ...]:
-        """The choices of all texts that begin like this, or that this goes beyond."""
+        """The choices whose texts begin with `written`; if none does, the one that begins it."""
         place = bisect_left(self.texts, written)
         values = []
         while place < len(self.texts) and self.texts[place].startswith(written):
@@ -65,7 +65,7 @@ class Choices:
 
 
 class _Left(dict[int, tuple[Any, ...]]):
-    """Token -> the choices that it leaves behind those that are written, found when asked for."""
+    """A token behind those written -> the choices still possible; computed on first use."""
 
     def __init__(self, choices: Choices, codec: TextCodec, written: Ids) -> None:
         self._choices, self._codec, self._written = choices, codec, written
@@ -81,7 +81,7 @@ def choices_of(
     output_format: OutputFormat,
     config: DecodingConfig,
 ) -> Choices:
-    """The choices of an attribute that has any: Python values, and None for null."""
+    """The choices of an attribute with choices: Python values, and None for null."""
     attribute = attributes[place]
     values = attribute.choice_values if attribute.kind == "enum" else (True, False)
     pairs = [(value, value) for value in values]
@@ -101,11 +101,11 @@ def choices_of(
 
 
 def free_text_of(attribute: Attribute) -> Attribute | None:
-    """A choice that is held to no choices; None where literals alone are taken."""
-    # Of one choice, a text could name no other.
+    """The attribute as free text instead of choices; None where literals alone are taken."""
+    # With one choice, a text could name no other.
     if attribute.kind != "enum" or attribute.strict or len(attribute.choices) < 2:
         return None
-    # What the choice is read out of need not stand in the document, as the choice need not.
+    # A text that names a choice need not stand in the document, as the choice need not.
     text = replace(attribute, kind="string", choices=(), choice_values=(), constraints=())
     return replace(text, extractive=False)
 
@@ -117,9 +117,9 @@ def named_choices(attribute: Attribute) -> NamedChoices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branches:
-    """The slots that follow a choice: what it could have been, and itself once more as free text.
+    """The slots that follow a choice: the choices not taken, and the choice asked as free text.
 
-    See `tokens.FollowUps`. Branches that are less probable than `least` are not worth their cost.
+    See `tokens.FollowUps`. least: branches with a lower probability are not decoded.
     key: of the slot. free_text: the spec of the slot as free text; None where literals alone are
     taken. names: recognizes choices in that text. prior: of the slot.
     """
@@ -134,20 +134,20 @@ class Branches:
 
     @property
     def extent(self) -> int:
-        """Follow-ups share the key, and what is left of the slot's budget."""
+        """0: follow-ups share the slot's key and what is left of its budget."""
         return 0
 
     def after(self, output: SlotOutput) -> tuple[ChildSlot, ...]:
         return (*self._free_text(output), *self._branches(output))
 
     def _free_text(self, output: SlotOutput) -> Iterator[ChildSlot]:
-        """The slot once more, where the model wanted to write something else."""
+        """The slot as free text, where the choices together were too improbable."""
         if self.free_text is not None and output.legal_logprobs[1] < log(LEAST_LEGAL):
             shared = len(self.key) - 1
             yield ChildSlot(self.key, None, self.free_text, "free_text", shared)
 
     def named(self, raw: str, output_format: OutputFormat) -> Any:
-        """The choice that the text of such a slot names; None if it names none."""
+        """The choice that a slot's text names; None if it names none."""
         try:
             text = output_format.unescape(raw)
         except Exception:  # a format may be the user's own
@@ -159,7 +159,7 @@ class Branches:
         return reading.value if is_named else None
 
     def _branches(self, output: SlotOutput) -> Iterator[ChildSlot]:
-        """A slot for every token that was not taken and is probable enough."""
+        """Yields a slot for every probable token that was not taken and leaves several choices."""
         reached, least = 1.0, max(self.least, _LEAST)
         for step in output.alternatives:
             before, taken = output.ids[: step.step], output.ids[step.step]
@@ -176,7 +176,7 @@ class Branches:
             reached *= onward
 
     def _spec(self, begun: Ids, probability: float) -> SlotSpec:
-        """A branch that begins like this. Its own branches are probable relative to itself."""
+        """The spec of a branch. Thresholds of its own branches are relative to its probability."""
         inner = Branches(
             self.choices,
             self.grammar,
@@ -188,7 +188,7 @@ class Branches:
 
 
 def with_key(spec: SlotSpec, key: Ids) -> SlotSpec:
-    """The spec of a slot that stands behind this key."""
+    """The spec with the slot's key, which branches begin with."""
     if not isinstance(spec.follow_ups, Branches):
         return spec
     return replace(spec, follow_ups=replace(spec.follow_ups, key=key))
@@ -196,13 +196,13 @@ def with_key(spec: SlotSpec, key: Ids) -> SlotSpec:
 
 @lru_cache(maxsize=16_384)
 def _begun(choices: Choices, grammar: TokenGrammar, ids: Ids) -> Ids:
-    """The beginning, with what it forces; () if it leaves no choice."""
+    """The beginning and the tokens that it forces; () if fewer than two choices begin with it."""
     if len(choices.left_by(grammar.codec, ids)) < 2:
         return ()
     matcher = grammar.new_matcher()
     if matcher.try_consume_tokens(list(ids)) != len(ids):
         return ()
     data = matcher.compute_ff_bytes()
-    # As where a slot is decoded: the last token might have become another one.
+    # The last token is left to decoding: with what follows, another token might take its place.
     forced = grammar.encode(data)[:-1] if data else ()
     return (*ids, *forced)

@@ -72,8 +72,8 @@ def compile_schema(
     vocab_size: the model's, where it is larger than the tokenizer's.
     examples: (text, instance) pairs that the instruction shows, written as outputs are; a mapping
         that validates stands for an instance.
-    is_led: whether a demonstration of another category stands before the instruction, where the
-        chat template takes turns and the prompt has none.
+    is_led: whether a demonstration of another category precedes the instruction, where the chat
+        template takes turns and the prompt has none.
 
     Raises SchemaError, TemplateError, ModelError; ValueError for an unknown format or preset;
     InputError, naming it, for an example that does not fit the schema.
@@ -88,7 +88,7 @@ def compile_schema(
         declared,
         codec,
         output_format,
-        # A path's contents, not its name: whoever edits a template expects to see the change.
+        # The contents of a path, not its name: an edit of the template must show.
         _source(template or settings.template or config.template or DEFAULT_TEMPLATE),
         config,
         checked_eos_ids(codec.eos_ids if eos_ids is None else eos_ids, size),

@@ -1,4 +1,4 @@
-"""A schema compiled for one tokenizer: prompts of documents, and what their outputs mean."""
+"""`CompiledSchema`: makes prompts of documents, and texts of the tokens that slots write."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class CompiledSchema:
-    """Everything that is known before a document is read. Inert: compile once, run many.
+    """A schema compiled for one tokenizer. Immutable: compile once, run many.
 
     prompt: the prompt's text, cut at the documents.
     instruction, opening: the ids of I and S.
@@ -41,14 +41,14 @@ class CompiledSchema:
     key_texts: the same as text.
     k_max: (N,) token budgets, delimiter included. For the autoregressive layout (1,): the budget
         of one document's whole output.
-    asked: (N,) what the slots ask for: the attributes, of a list in two phases its count.
-    slots: (N,) grammars, how null begins, and what a count calls for; () for the autoregressive
-        layout, but for chats the schema of the output.
+    asked: (N,) the attributes that slots ask for; a list in two phases is asked for its count.
+    slots: (N,) specs: grammars, how null begins, follow-ups. () for the autoregressive layout,
+        but for chats one spec with the schema of the output.
     stop, stop_rule: what ends a slot, over tokens and over bytes.
-    odd_boundaries: attributes whose slot begins within what the tokenizer would merge.
-    waves: what is asked once other slots are filled; None where all are asked at once, and none
-        again. Keys are as if none looked at others.
-    nearest: the examples of which every document is shown its own; None where all are shown to all.
+    odd_boundaries: attributes whose key ends within a token of the filled text.
+    waves: the slots that are asked for once others are filled; None where all are asked for at
+        once, and none again. `keys` are as if no field looked at others.
+    nearest: chooses the examples that a document is shown; None where all are shown to all.
     """
 
     schema: type[Any]
@@ -77,7 +77,7 @@ class CompiledSchema:
         return len(self.keys[0])
 
     def encode(self, texts: Sequence[str]) -> list[PromptIds]:
-        """Prompts in order: of up to J documents each if these are stacked, else of one each.
+        """Makes prompts in order: of up to J stacked documents each, or of one isolated document.
 
         Raises InputError for a text that the tokenizer fails on.
         """
@@ -93,7 +93,7 @@ class CompiledSchema:
         return [self.assemble(encoded[at : at + stride]) for at in range(0, len(encoded), stride)]
 
     def decode_slot(self, ids: Sequence[int]) -> tuple[str, bool]:
-        """The text a slot was filled with, delimiter dropped, and whether its rule was met."""
+        """The text of a slot without its delimiter, and whether the stop rule was met."""
         return _slot_text(self.stop_rule, self.codec, tuple(ids))
 
     def assemble(
@@ -141,9 +141,9 @@ class CompiledSchema:
         )
 
     def known(self, slots: Sequence[Known]) -> Iterator[KnownSlot]:
-        """All slots of a document, those of items included, with their keys.
+        """Yields all slots of a document, those of items included, with their keys.
 
-        slots: (N,) what is written into them. Of isolated documents in the layout `branched`.
+        slots: (N,) their texts. For isolated documents in the layout `branched` alone.
         """
         return known_slots(_fields_of(self), slots, self.format, self.codec)
 

@@ -1,10 +1,10 @@
-"""Contextual calibration: how probable choices are in documents that say nothing.
+"""Contextual calibration: scores choices relative to documents without content.
 
 After Zhao et al., Calibrate Before Use, 2021, and Holtzman et al., Surface Form Competition, 2021:
 a prompt makes some choices likely whatever a document says, such as the one that it shows last. So
-choices are scored by how much likelier a document makes them than documents without content do.
+a choice is scored by how much likelier the document makes it than documents without content do.
 
-Null is not scored so: of a document without content it is right.
+Null is not calibrated: for a document without content it is the right answer.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from schemax.tokens import PromptIds, SlotOutput, SlotSpec
 Ids = tuple[int, ...]
 
 CONTENT_FREE = ("N/A", "[MASK]", "")
-"""The documents, over which probabilities are averaged; those of Zhao et al."""
+"""The documents without content, over which probabilities are averaged (Zhao et al.)."""
 
 SMOOTHING = 0.1
-"""The share of a prior that all choices have in equal parts, so that a choice which the prompt
-makes improbable does not win by that alone."""
+"""The weight of equal shares in a prior, so that a choice that the prompt makes improbable does
+not win by that alone."""
 
 MOST_CHOICES = 64
-"""Every choice costs a short prompt, so that slots with more of them are not calibrated."""
+"""Slots with more choices are not calibrated: every choice costs a short prompt."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChoicePrior:
     """See `tokens.Prior`.
 
-    begun: the beginnings of all choices, token by token, as the tokenizer cuts them -> the
-        probability that a value begins like this, over the documents without content.
+    begun: every beginning of a choice, token by token -> the probability that a value begins so,
+        averaged over the documents without content.
     """
 
     choices: Choices
@@ -54,8 +54,10 @@ class ChoicePrior:
 
 @lru_cache(maxsize=16_384)
 def _logprobs(prior: ChoicePrior, written: Ids, ids: Ids) -> npt.NDArray[np.float64]:
-    """Relative to equal shares, so that null and equally probable choices stay as they are. Tokens
-    that lead to the same choices share what these have."""
+    """(n,) logarithms relative to equal shares: 0 for null and for equally probable choices.
+
+    Tokens that lead to the same choices have the same value.
+    """
     texts = [prior.codec.decode_bytes((*written, one)) for one in ids]
     behind = {*prior.choices.begun_by(prior.codec.decode_bytes(written))} - {None}
     ways = [frozenset(prior.choices.begun_by(text)) for text in texts]
@@ -74,7 +76,7 @@ def _logprobs(prior: ChoicePrior, written: Ids, ids: Ids) -> npt.NDArray[np.floa
 
 
 def _probability(prior: ChoicePrior, text: bytes) -> float:
-    """The probability that a value begins like this; beyond a choice, that of the choice."""
+    """The probability that a value begins with `text`; beyond a choice, that of the choice."""
     first: list[bytes] = []
     for other in sorted(other for other in prior.begun if other.startswith(text)):
         if not (first and other.startswith(first[-1])):
@@ -85,15 +87,15 @@ def _probability(prior: ChoicePrior, text: bytes) -> float:
 
 
 def content_free_prompts(compiled: CompiledSchema) -> list[PromptIds]:
-    """Prompts of the documents without content, whose slots are given what they write.
+    """Prompts of the documents without content, whose slots write given answers.
 
-    Turn by turn, and in each of all documents: slots with choices write one after another, and
-    others null. () of a schema that has none to calibrate.
+    In each turn every document is asked once: a slot with choices writes its next choice, any other
+    slot null. [] for a schema with nothing to calibrate.
     """
     stacked = compiled.decoding.documents == "stacked"
     size = compiled.decoding.documents_per_prompt if stacked else 1
     groups = [CONTENT_FREE[at : at + size] for at in range(0, len(CONTENT_FREE), size)]
-    # What slots are held to might not let them write what they are given.
+    # Without grammars, which might not allow the given answers.
     slots = (SlotSpec(),) * len(compiled.slots)
     prompts = []
     for row in _turns(compiled):
@@ -109,7 +111,7 @@ def content_free_prompts(compiled: CompiledSchema) -> list[PromptIds]:
 
 
 def calibrated(compiled: CompiledSchema, outputs: Sequence[Sequence[SlotOutput]]) -> CompiledSchema:
-    """The schema whose slots know how probable their choices are in documents without content.
+    """The schema with a prior for every slot with choices.
 
     outputs: (turns * documents, N) of `content_free_prompts`.
     """
@@ -130,13 +132,13 @@ def _with(spec: SlotSpec, prior: ChoicePrior | None) -> SlotSpec:
         return spec
     follow_ups = spec.follow_ups
     if isinstance(follow_ups, Branches):
-        # A text that names a choice would be written by the model as it is.
+        # Free text is not calibrated, so a choice is not asked for as free text.
         follow_ups = replace(follow_ups, prior=prior, free_text=None)
     return replace(spec, prior=prior, follow_ups=follow_ups)
 
 
 def _prior(choices: Choices, written: Sequence[SlotOutput], codec: TextCodec) -> ChoicePrior:
-    """written: (turns * documents,) choices first."""
+    """The prior of a slot. written: (turns * documents,) outputs, one choice per turn."""
     count = len(CONTENT_FREE)
     begun: dict[bytes, float] = {}
     for turn in range(len(_values(choices))):
@@ -152,7 +154,7 @@ def _values(choices: Choices) -> list[Any]:
 
 
 def _choices(compiled: CompiledSchema) -> list[Choices | None]:
-    """(N,) of slots that are calibrated."""
+    """(N,) the choices of slots that are calibrated, None for others."""
     found: list[Choices | None] = []
     for place, spec in enumerate(compiled.slots):
         choices = None
@@ -165,7 +167,7 @@ def _choices(compiled: CompiledSchema) -> list[Choices | None]:
 
 
 def _turns(compiled: CompiledSchema) -> list[tuple[Ids, ...]]:
-    """(turns, N) what slots are given; of those with fewer choices the last one again."""
+    """(turns, N) the given answers; a slot with fewer choices repeats its last one."""
     choices = _choices(compiled)
     if not any(choices):
         return []

@@ -16,18 +16,18 @@ from schemax.errors import ModelError
 
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
-# Where a token may stand in a document; what is around it decides how it is cut into words.
+# Places of a token in a document: its neighbours decide how text is cut into words.
 _PLACES = ("{}", "a{}a", "\n{} a")
 
 
 def control_tokens(
     spec: Mapping[str, Any], vocab: Mapping[str, int], named: Iterable[str], *, byte_level: bool
 ) -> dict[str, int]:
-    """Entries of the model's vocabulary that are more than their text, with their ids.
+    """The control tokens in the model's vocabulary, with their ids.
 
-    Those that are added tokens, too, that the tokenizer's settings name, that stand for a byte, or
-    that a Unigram tokenizer was given instead of learning them (their score is 0). White space is
-    text, unless it is special.
+    Control tokens are added tokens, tokens that the tokenizer's settings name or that stand for a
+    byte, and tokens that a Unigram tokenizer was given instead of learning them (their score is 0).
+    White space is text, unless it is special.
     """
     model = spec["model"]
     added = spec.get("added_tokens") or []
@@ -42,9 +42,9 @@ def control_tokens(
 
 
 def guarded(spec: dict[str, Any], controls: Iterable[str]) -> dict[str, Any]:
-    """The tokenizer, with a last step before its model that cuts the texts of control tokens.
+    """The tokenizer with a last pre-tokenizer that cuts the texts of control tokens.
 
-    Where the model finds none of them in a text, the tokenizer as it is.
+    Returns the tokenizer unchanged if its model finds no control token in a text.
     """
     rests: dict[str, list[str]] = {}
     for token in filter(_is_found_by(spec["model"]), controls):
@@ -75,7 +75,7 @@ def check_guard(
     for (token, text), ids in zip(texts, encode([text for _, text in texts]), strict=True):
         if controls[token] not in ids or token == unknown:
             continue
-        # Characters may be spelled in bytes, those of the token's own text as well.
+        # A document may hold the character that a byte token stands for.
         if BYTE_TOKEN.fullmatch(token) and decode(ids) == text.encode():
             continue
         raise ModelError(

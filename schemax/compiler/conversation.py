@@ -1,4 +1,4 @@
-"""A prompt that the caller has written: messages of a chat, the last of which is the document."""
+"""Prompts that the caller has written: messages of a chat, the last of which is the document."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from schemax.errors import ModelError, TemplateError
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """In the place of a template: (role, content) of the messages before the document, which is the
-    last message, a user's. Their contents are data, like documents: none becomes a control token.
+    """(role, content) of the messages before the document, in the place of a template.
+
+    The document is the last message, of the user. Contents are data, as documents are: no text in
+    them becomes a control token.
     """
 
     messages: tuple[tuple[str, str], ...] = ()
@@ -51,9 +53,9 @@ def takes_turns(codec: TextCodec) -> bool:
 
 
 def render_chat(codec: TextCodec, messages: Sequence[tuple[str, str]] = ()) -> RenderedChat:
-    """Renders the tokenizer's chat template around messages and a last one of the user.
+    """Renders the tokenizer's chat template around messages and a last message of the user.
 
-    Thinking is turned off where the template knows it. Raises ModelError for a chat template that
+    Turns thinking off where the template supports it. Raises ModelError for a chat template that
     fails on a single message or drops it, TemplateError for one that does so with several.
     """
     assert codec.chat_template is not None
@@ -89,6 +91,6 @@ def render_chat(codec: TextCodec, messages: Sequence[tuple[str, str]] = ()) -> R
         raise error_type(f"the tokenizer's chat template drops {what}; {remedy}")
     *markup, suffix = parts[0::2]
     if suffix.rstrip().endswith("<think>"):
-        # Some templates force thinking; thoughts are closed before they begin.
+        # Some templates force thinking; it is closed before it begins.
         suffix += "\n</think>\n\n"
     return RenderedChat(tuple(markup), tuple(content for _, content in messages), suffix)

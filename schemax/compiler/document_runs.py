@@ -1,9 +1,9 @@
-"""The runs of a document that are texts of it: within a line, from edge to edge of a word.
+"""The texts that a slot may copy from a document: runs within a line, from word edge to word edge.
 
-An edge is any place between two characters, but between two digits, and between two letters of a
-script that has upper and lower case. So scripts that write no spaces have edges everywhere. White
-space ends no text. It may begin one in quotes, since tokens bring it along, and is dropped when
-that is read.
+An edge is any place between two characters, except between two digits, and between two letters of
+a script that has upper and lower case. So scripts without spaces have edges everywhere. No text
+ends with white space. A text in quotes may begin with it, since tokens bring it along; reading the
+value drops it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 BREAK = b"\xff"
-"""What is between lines: in no text, since no character is written with this byte."""
+"""The separator of lines: a byte that no character is written with."""
 
-# Bytes of a text that is held against patterns, some of which take the square of its length; and
-# how many edges ahead the last place is looked for where one may end.
+# The most bytes of a text that patterns are tried on, since some take quadratic time; and the most
+# edges among which the last end of a text is searched.
 _LONGEST, _MOST_EDGES = 1_024, 64
 
 # Kinds of characters: letters with case and the marks on them, digits, white space; 0 for others.
-# Bytes within a character have a further bit, so that no text starts or ends before them.
+# Bytes but the first of a character have a further bit: no text starts or ends before them.
 _LETTER, _DIGIT, _SPACE, _INNER = 1, 2, 3, 8
 _BREAK_KIND = bytes([_SPACE])
 _STARTS = re.compile(rb"[\x00\x03]|(?<![\x01\x09])\x01|(?<![\x02\x0a])\x02")
@@ -36,12 +36,12 @@ _NUM_KINDS = 0x10000
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to write a text.
+    """A form in which a text is written.
 
-    head: what stands before its characters, the leading space included. marker: the first byte
-    behind them. characters: (character, how it is written), of those that do not stand as they are.
-    never: what is written between both never matches it from end to end; None for nothing.
-    beside: a literal that is no text and begins like one; b"" if there is none.
+    head: the bytes before its characters, the leading space included. marker: the first byte
+    behind them. characters: (character, how it is written), for escaped characters alone.
+    never: matches from end to end what no text may be, as written; None for no such pattern.
+    beside: the literal of null where it could be taken for a text; b"" if there is none.
     """
 
     head: bytes
@@ -52,16 +52,16 @@ class Way:
 
 
 def lines_of(text: str) -> str:
-    """A text's lines, without white space around them, and without empty ones."""
+    """The lines of a text that are not empty, without white space around them."""
     return "\n".join(line for part in text.splitlines() if (line := part.strip()))
 
 
 class DocumentRuns:
-    """A document in one way to write it. Places are bytes, since tokens end within characters.
+    """A document as one `Way` writes it. Places count bytes, since tokens end within characters.
 
-    text: as `lines_of` gives it. data: what is written. marker, never: of the way.
+    text: as `lines_of` gives it. data: the text as written. marker, never: of the way.
 
-    A text that starts somewhere goes on, within its line, to the last place where it may end.
+    From its start, a text may go on within its line to the last place where one may end.
     """
 
     __slots__ = ("_apart", "_kinds", "_limits", "data", "marker", "never")
@@ -76,11 +76,11 @@ class DocumentRuns:
             self.data += BREAK + way.beside
             kinds += _BREAK_KIND + way.beside.translate(_ascii_kinds())
             self._limits[start] = len(self.data)
-        # Of every byte, with a line's end before the first and behind the last.
+        # The kind of every byte, with a line's end before the first and behind the last.
         self._kinds = _BREAK_KIND + kinds + _BREAK_KIND
 
     def goes_on(self, data: bytes, start: int, end: int) -> bool:
-        """True if the text that stands there, and may end later, goes on like this."""
+        """True if the text from start to end goes on with these bytes, and may end behind them."""
         return self.data.startswith(data, end) and (
             self.never is None or end + len(data) <= self.limit(start)
         )
@@ -91,7 +91,7 @@ class DocumentRuns:
         return before != _SPACE and after < _INNER and (before != after or not after)
 
     def limit(self, start: int) -> int:
-        """The furthest end of a text from here on; `start` if none can end."""
+        """The furthest end of a text that starts here; `start` if it cannot end."""
         found = self._limits.get(start)
         if found is None:
             found = self._limits[start] = self._limit(start)
@@ -117,7 +117,7 @@ class DocumentRuns:
         return not self.never.fullmatch(self.data[start:end].decode())
 
     def places(self, begun: bytes, since: int = 0) -> Iterator[int]:
-        """The places where a text starts that begins like this, with at least one byte."""
+        """Yields the places where a text starts that begins with these bytes, at least one."""
         start = self.data.find(begun, since)
         while start >= 0:
             if self._is_start(start) and start + len(begun) <= self.limit(start):
@@ -129,15 +129,15 @@ class DocumentRuns:
         return after in self._apart or (before != after and after in (_LETTER, _DIGIT))
 
     def first(self, begun: bytes, since: int = 0) -> int:
-        """The first of these; -1 if there is none."""
+        """The first of `places`; -1 if there is none."""
         return next(self.places(begun, since), -1)
 
     def holds(self, text: bytes, since: int = 0) -> bool:
-        """True if this is a whole text."""
+        """True if these bytes are a whole text of the document."""
         return bool(text) and any(self.is_end(p + len(text)) for p in self.places(text, since))
 
     def starts(self) -> Iterator[int]:
-        """Wherever a text may start."""
+        """Yields all places where a text may start."""
         found = _STARTS.finditer(self._kinds, 1, len(self._kinds) - 1)
         return (match.start() - 1 for match in found if self._is_start(match.start() - 1))
 
@@ -161,7 +161,7 @@ def _written(text: str, way: Way) -> tuple[bytes, bytes]:
 
 @lru_cache(maxsize=64)
 def _special(characters: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
-    """The pattern that finds these characters."""
+    """The pattern that finds escaped characters."""
     if not characters:
         return re.compile(r"(?!)")
     return re.compile("[" + "".join(re.escape(character) for character, _ in characters) + "]")
@@ -183,5 +183,5 @@ def _ascii_kinds() -> bytes:
 
 @lru_cache(maxsize=1)
 def _all_kinds() -> npt.NDArray[np.uint8]:
-    """(65536,)"""
+    """(65536,) the kinds of all characters of Unicode's first plane."""
     return np.array([*map(_kind, map(chr, range(_NUM_KINDS)))], np.uint8)

@@ -1,7 +1,7 @@
-"""Slots whose texts have to stand in their document, so that a model invents none.
+"""Slots that copy: their texts have to stand in the document, so that a model invents none.
 
-A document and what is written are compared in bytes, as the format writes them. What may follow is
-looked for in the document, and then in the vocabulary: few tokens go on like a document does.
+Document and value are compared in bytes, as the format writes them. Continuations are looked up in
+the document first, then in the vocabulary: few tokens go on as a document does.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from schemax.formats import Form, OutputFormat
 from schemax.tokens import FREE
 
 _NO_IDS: tuple[int, ...] = ()
-# Few tokens begin with the same bytes, if these are so many; shorter ones are looked for anyway.
+# Bytes that index the longest tokens: few tokens share this many. Shorter tokens are always tried.
 _KEY = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """The way in which a slot writes texts of its document; see `SlotSpec.copying`.
+    """The forms in which a slot writes texts of its document; see `SlotSpec.copying`.
 
-    ways: longer heads first. is_all: whether all that is written begins like a text.
+    ways: longer heads first. is_all: whether texts have a form without quotes, so that every value
+    begins like a text.
     """
 
     ways: tuple[Way, ...]
@@ -49,9 +50,9 @@ def copying_of(
     codec: TextCodec,
     vocab_size: int,
 ) -> Copying | None:
-    """None for an attribute whose values need not stand in the document, or cannot be held to it.
+    """The copying of a slot; None if its values need not, or cannot, be held to the document.
 
-    tails: what may follow a value in the output.
+    tails: the texts that may follow a value in the output.
     """
     asked = config.extractive if attribute.extractive is None else attribute.extractive
     spelling = spelling_of(output_format) if asked and _is_free(attribute) else None
@@ -60,7 +61,7 @@ def copying_of(
     null = output_format.escape(None).removeprefix(" ").encode() if may_be_null(attribute) else b""
     ways = [_way(form, tails, null) for form in spelling.texts]
     is_all = any(way.head == b" " for way in ways)
-    # A number that looks like a text need not be written as the document writes it.
+    # A number without quotes looks like a text, but need not be written as in the document.
     if not all(way.marker for way in ways) or (is_all and not attribute.is_text):
         return None
     ways.sort(key=lambda way: -len(way.head))
@@ -69,12 +70,12 @@ def copying_of(
 
 @lru_cache(maxsize=64)
 def _shared(copying: Copying) -> Copying:
-    """Returns one object for all slots that copy alike, so that they share what is read."""
+    """Returns one object for all slots that copy alike, so that they share readers."""
     return copying
 
 
 def _is_free(attribute: Attribute) -> bool:
-    """True if any text may be written, and beside texts no value but numbers."""
+    """True if any text may be written, and no other values but numbers."""
     texts = [one for one in attribute.variants if one.is_text]
     is_plain = all(one.is_text or one.is_number for one in attribute.variants)
     takes_all = not any(one.constraints for one in texts) if texts else reads_texts(attribute)
@@ -94,9 +95,9 @@ def _way(form: Form, tails: Sequence[str], null: bytes) -> Way:
 
 
 class DocumentSource:
-    """A document that slots copy from; see `tokens.CopySource`. Read when a slot first needs it.
+    """A document that slots copy from, read on first use; see `tokens.CopySource`.
 
-    ids: as the prompt shows it.
+    ids: the document's tokens in the prompt.
     """
 
     def __init__(self, ids: tuple[int, ...], codec: TextCodec) -> None:
@@ -104,7 +105,7 @@ class DocumentSource:
         self._readers: dict[int, DocumentReader] = {}
 
     def reader(self, copying: Copying) -> DocumentReader:
-        # By identity: hashing what it holds would cost more than all else.
+        # By identity: hashing its contents would cost more than all else.
         found = self._readers.get(id(copying))
         if found is None:
             found = self._readers[id(copying)] = DocumentReader(self, copying)
@@ -116,14 +117,14 @@ class DocumentSource:
         return lines_of(data.decode("utf-8", "replace"))
 
 
-# What is written of a text, as it stands first in the document: there, from start to end.
+# The first place in the document, from start to end, of the text written so far.
 Match = tuple[DocumentRuns, int, int]
 
 
 class DocumentReader:
     """Reads what slots may copy from one document; see `tokens.CopyReader`.
 
-    A state is a `Match`, or the bytes that are written before the text's first character.
+    A state is a `Match`, or the bytes written before the text's first character.
     """
 
     def __init__(self, document: DocumentSource, copying: Copying) -> None:
@@ -151,7 +152,7 @@ class DocumentReader:
         cut = data.find(runs.marker)
         if cut >= 0 and runs.goes_on(data[:cut], start, end) and runs.is_end(end + cut):
             return FREE
-        # Perhaps it stands in the document once more.
+        # The text may stand at a later place, too, and go on with this token there.
         return self._found(runs, runs.data[start:end], data, start)
 
     def allowed(self, state: Match | bytes) -> npt.NDArray[np.bool_]:
@@ -191,7 +192,7 @@ class DocumentReader:
     def _found(
         self, runs: DocumentRuns, text: bytes, data: bytes, since: int
     ) -> Match | str | None:
-        """The state behind a text that goes on with a token's bytes, from a place on."""
+        """The state behind a text and a token's bytes, looked for from the place `since` on."""
         if not data:
             return None
         longer = text + data
@@ -205,7 +206,7 @@ class DocumentReader:
         return None
 
     def _first_ids(self, written: bytes) -> list[int]:
-        """Tokens that lead into texts, behind the first bytes of a value."""
+        """Tokens that lead into a text, behind the first bytes of a value."""
         found: list[int] = []
         for way in self._copying.ways:
             if not way.head.startswith(written):
@@ -222,11 +223,11 @@ class DocumentReader:
     ) -> list[int]:
         """Tokens that write the rest of a head, and go on with a text or end it.
 
-        places: from where to where the text stands as far as it is written.
+        places: (start, end) wherever the text written so far stands.
         """
         vocabulary = self._vocabulary
         plain, ending = vocabulary.plain, vocabulary.ending(runs.marker)
-        # What follows is often the same, and decides alone.
+        # Places with the same continuation allow the same tokens.
         alike: dict[tuple[bytes, int], tuple[int, int]] = {}
         for start, end in places:
             last = min(runs.limit(start), end + vocabulary.longest)
@@ -247,8 +248,9 @@ class DocumentReader:
 class _Vocabulary:
     """Tokens by their bytes.
 
-    tokens: (V,) bytes, b"" of those without any and of those that hold `BREAK`. plain: bytes ->
-    tokens. longest: of all tokens; longest_with: of those that begin with `_KEY` bytes.
+    tokens: (V,) bytes; b"" for tokens without any and for tokens that hold `BREAK`. plain: bytes ->
+    tokens. longest: the most bytes of a token; longest_with: the same by a token's first `_KEY`
+    bytes.
     """
 
     def __init__(self, codec: TextCodec, vocab_size: int) -> None:
@@ -265,7 +267,7 @@ class _Vocabulary:
         self._ending: dict[bytes, dict[bytes, list[int]]] = {}
 
     def ending(self, marker: bytes) -> dict[bytes, list[int]]:
-        """Bytes before the marker in a token -> the tokens that have these."""
+        """The bytes before a marker in a token -> the tokens with these bytes."""
         if marker not in self._ending:
             found: dict[bytes, list[int]] = defaultdict(list)
             for token, data in enumerate(self.tokens):
@@ -284,7 +286,7 @@ def _vocabulary(codec: TextCodec, vocab_size: int) -> _Vocabulary:
 
 @lru_cache(maxsize=32)
 def _unlike_texts(copying: Copying, written: bytes) -> npt.NDArray[np.bool_]:
-    """(V,) the tokens behind which no text can be what is written."""
+    """(V,) the tokens behind which the value cannot be a text."""
     tokens = _vocabulary(copying.codec, copying.vocab_size).tokens
     if copying.is_all:
         return np.zeros(len(tokens), bool)

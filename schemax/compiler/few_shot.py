@@ -1,4 +1,4 @@
-"""Few-shot examples: documents with what should be read from them, written as the model writes."""
+"""Few-shot examples: documents with their right values, written as the model writes outputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from schemax.messages import clipped, one_line
 
 @dataclass(frozen=True, slots=True)
 class SomeValues:
-    """Values of some attributes, by their dotted names; the keys of the others are not shown."""
+    """Values of some attributes, by dotted names; the keys of other attributes are not shown."""
 
     values: Mapping[str, Any]
 
@@ -37,7 +37,7 @@ FewShotExample: TypeAlias = tuple[str | Mapping[str, Any], Any]
 
 
 FewShotExamples: TypeAlias = Sequence[FewShotExample] | Mapping[str, Sequence[FewShotExample]]
-"""Those of one schema; of several schemas by category."""
+"""The examples of one schema, or of several schemas by category."""
 
 
 def read_few_shot_examples(
@@ -46,10 +46,10 @@ def read_few_shot_examples(
     mixed: bool,
     read: Callable[[Any], str],
 ) -> dict[str, list[FewShotExample]]:
-    """Examples under the names of their schemas, with the texts of their documents.
+    """Reads examples, with the texts of their documents, by the names of their schemas.
 
-    mixed: whether there may be several schemas. read: the text of a document, or a ValueError.
-    Raises InputError, which names the example.
+    mixed: whether there may be several schemas. read: returns a document's text, or raises
+    ValueError. Raises InputError, which names the example.
     """
     if examples is None or examples == ():
         return {}
@@ -109,7 +109,7 @@ def written_examples(
 def _literals(
     values: Any, schema: type[Any], attributes: Sequence[Attribute]
 ) -> tuple[Sequence[Attribute], list[Writable | Rows]]:
-    """The attributes that an example shows, and what it shows of them."""
+    """The attributes that an example shows, and their values."""
     if isinstance(values, SomeValues):
         some = [attribute for attribute in attributes if attribute.name in values.values]
         return some, [writable(attribute, values.values[attribute.name]) for attribute in some]
@@ -151,7 +151,7 @@ def _instance_of(values: Any, schema: type[Any]) -> Any:
         return values
     if not isinstance(values, Mapping):
         raise TypeError(f"expected {schema.__name__}, got {type(values).__name__}")
-    # A name that is misspelt would otherwise be an example of null.
+    # Extra keys are errors: a misspelt name would otherwise be an example of null.
     return validated(schema, dict(values), extra="forbid", by_alias=True, by_name=True)
 
 
@@ -166,7 +166,7 @@ def _reason_of(error: Exception) -> str:
 
 
 def writable_of(attribute: Attribute, instance: Any) -> Writable | Rows:
-    """A leaf of an instance, in the form in which extraction reads it."""
+    """The value of a leaf of an instance, as formats write it."""
     value = _stated(instance, attribute.path[: len(attribute.path) - attribute.is_kind])
     if attribute.is_kind:
         kind = None if value is None else kind_of(value, attribute)
@@ -175,7 +175,7 @@ def writable_of(attribute: Attribute, instance: Any) -> Writable | Rows:
 
 
 def writable(attribute: Attribute, value: Any) -> Writable | Rows:
-    """A leaf's value in that form."""
+    """A leaf's value as formats write it."""
     if attribute.is_one_or_several and value is not None and not isinstance(value, _SEVERAL):
         value = [value]
     if attribute.is_mapping and value is not None:
@@ -189,12 +189,12 @@ def writable(attribute: Attribute, value: Any) -> Writable | Rows:
         return _scalar(attribute, value)
     items = [_scalar(attribute, item) for item in value]
     if isinstance(value, (set, frozenset)):
-        items.sort(key=str)  # in an order that is the same in every process
-    return items or None  # as documents are annotated: no items are stated
+        items.sort(key=str)  # the order of a set differs between processes
+    return items or None  # no items are null: the document states none
 
 
 def _stated(instance: Any, path: Sequence[str]) -> Any:
-    """The value at a path; None for what was left to its default, which null stands for."""
+    """The value at a path; None for a field left to its default, since null stands for defaults."""
     node: Any = instance
     for name in path:
         node = _bare(node)
@@ -218,7 +218,7 @@ def _scalar(attribute: Attribute, value: Any) -> Scalar:
     value = _bare(value)
     is_number = any(one.is_number and one.kind != "integer" for one in attribute.variants)
     if isinstance(value, float) and is_number and value.is_integer():
-        # 55 in a text is 55.0 in a float field. Beyond 2 ** 53 not every digit is known.
+        # The text's 55 is 55.0 in a float field. Beyond 2 ** 53 not every digit is known.
         return int(value) if abs(value) <= 2**53 else value
     if value is None or isinstance(value, (str, int, float, Decimal, date, time)):
         return value

@@ -1,9 +1,9 @@
-"""Free text without a parser: what every token does to a text that no condition binds.
+"""Tables of free text, in the place of a parser, for texts without conditions.
 
 Between the quotes of a text without conditions the grammar is always in the same state, and nearly
-every token leaves it there. So what each token does is written down once, in a table, and slots of
-free text ask their grammar only about what is not in the table, such as a token that ends within an
-escape sequence.
+every token leaves it there. So a table tells once what each token does, and slots of free text ask
+their grammar only about tokens that the table leaves open, such as one that ends within an escape
+sequence.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from schemax.tokens import DONE, TEXT_ENDS, TEXT_REFUSED, TEXT_UNKNOWN, StopTabl
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """The way in which every text of a slot is written.
+    """The form in which every text of a slot is written.
 
-    head: what stands before its characters, the leading space included.
-    special: characters that are not written as they are.
+    head: the bytes before the characters, the leading space included.
+    special: characters that are escaped.
     """
 
     head: bytes
@@ -34,7 +34,7 @@ class TextForm:
 
 
 def text_form(spelling: Spelling) -> TextForm | None:
-    """The one form of all texts that are values of their own; None if there are several."""
+    """The form of texts that are whole values; None if there are several."""
     if len(spelling.texts) != 1 or spelling.exceptions:
         return None
     (form,) = spelling.texts
@@ -51,10 +51,10 @@ def text_table(
     vocab_size: int,
     not_first: Sequence[int] = (),
 ) -> npt.NDArray[np.int8] | None:
-    """(states, V) what a token does in each state: the next state, or one of `tokens.TEXT_*`.
+    """The (states, V) table of free text: a token's next state, or one of `tokens.TEXT_*`.
 
-    States: so many bytes of the head are written; in the last one, the head and any characters.
-    matcher: an `llguidance.LLMatcher` at the slot's beginning. None if the matcher fails.
+    A state is the number of bytes of the head that are written; the last state is the text itself.
+    matcher: an `llguidance.LLMatcher` at the slot's beginning. Returns None if the matcher fails.
     not_first: tokens that no slot begins with.
     """
     steps = _steps(form, codec, vocab_size)
@@ -85,7 +85,7 @@ def text_table(
 
 @lru_cache(maxsize=8)
 def _steps(form: TextForm, codec: TextCodec, vocab_size: int) -> npt.NDArray[np.int8]:
-    """(states, V) the next state by a token's bytes alone, or TEXT_UNKNOWN."""
+    """(states, V) the next state as far as a token's bytes tell it, else TEXT_UNKNOWN."""
     head, inside = form.head, len(form.head)
     steps = np.full((inside + 1, vocab_size), TEXT_UNKNOWN, np.int8)
     for token, data in enumerate(codec.token_bytes[:vocab_size]):

@@ -1,10 +1,9 @@
 """Grammars of slots: the attribute's type in the format's spelling.
 
 A slot's grammar is one regular expression in llguidance's Lark dialect (its docs/syntax.md): a
-space, a literal, or a text that is read as one, and what may follow it in the output. As a single
-terminal it has no parse to be ambiguous about, and llguidance builds its automaton as decoding
-goes. The format says how texts are written (`schemax.formats.Spelling`), this module which texts
-there are.
+space, a literal, or a text that is read as one, and what may follow it in the output. A single
+terminal has no ambiguous parses, and llguidance builds its automaton as decoding goes. The format
+says how texts are written (`schemax.formats.Spelling`), this module which texts are allowed.
 
 docs/constraints.md lists what every type allows, and what is left to validation.
 """
@@ -31,7 +30,7 @@ from schemax.scalars.ranges import NEVER, all_of, any_of
 
 _LENGTH_KEYWORDS = ("minLength", "maxLength")
 
-# Counting characters multiplies the states of the automaton, those of a pattern above all.
+# Longest text whose characters are counted: counting multiplies the automaton's states.
 _LONGEST_COUNTED = 100
 _LONGEST_COUNTED_OF_PATTERN = 32
 # Characters of a pattern, and items of a list in one slot: both are written out in the grammar.
@@ -48,12 +47,12 @@ def slot_grammar(
     *,
     literals: bool = True,
 ) -> str | None:
-    """The Lark text of all that the model may write into a slot of the attribute.
+    """The Lark grammar of all that the model may write into a slot of the attribute.
 
-    tails: what may follow a value in the output, such as ",\\n" and "\\n}".
-    literals: without any text that is only read as a value; conditions hold for literals.
+    tails: the texts that may follow a value in the output, such as ",\\n" and "\\n}".
+    literals: allows literals alone, not texts that are read as values; literals meet conditions.
 
-    None for a format that says nothing of its spelling: its slots are not constrained.
+    Returns None for a format without a spelling: its slots are not constrained.
     """
     spelling = spelling_of(output_format)
     if spelling is None:
@@ -76,9 +75,9 @@ def slot_grammar(
 
 
 def reads_texts(attribute: Attribute) -> bool:
-    """True if any text may stand for its value: a number, a date, or a list in one slot.
+    """True if any text may stand for a value: of a number, a date, or a list in one slot.
 
-    Choices and booleans are known, and a slot writes one of them (docs/typed.md).
+    Choices and booleans are not: a slot writes one of the known texts (docs/typed.md).
     """
     is_open = attribute.scalar is not None and attribute.scalar.is_open
     return not attribute.strict and (is_open or attribute.is_list)
@@ -93,17 +92,17 @@ def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextFor
 
 
 def may_be_null(attribute: Attribute) -> bool:
-    """True if the slot may say that the text states nothing.
+    """True if the slot may be null.
 
-    It may where the field then takes None, a default of its own or of a nested model around it, or
-    becomes an empty list. A required field without any of these has to be given a value.
+    It may where null gives the field None, its default or that of a nested model around it, or an
+    empty list. Any other required field needs a value.
     """
     at_least = [value for keyword, value in attribute.constraints if keyword == "minItems"]
     return attribute.omittable or (attribute.is_list and max(at_least, default=0) == 0)
 
 
 def left_to_validation(attribute: Attribute) -> tuple[str, ...]:
-    """The declared conditions that a slot's grammar does not keep, each in a few words."""
+    """The declared conditions that a slot's grammar does not enforce, each in a few words."""
     return tuple(
         f"{keyword} {value!r}{reason}"
         for one in (attribute, *(attribute.variants if attribute.members else ()))
@@ -113,9 +112,9 @@ def left_to_validation(attribute: Attribute) -> tuple[str, ...]:
 
 
 def check_grammar(grammar: str, *, schema: str, attribute: Attribute) -> None:
-    """Raises SchemaError, with class and field, for a grammar that nothing fulfils or that fails.
+    """Raises SchemaError, with class and field, for a grammar that no text meets or that fails.
 
-    llguidance is what judges; it is imported here, so that compiling does without it.
+    llguidance is imported here: compiling without constraints does without it.
     """
     from llguidance import LLMatcher
 
@@ -142,10 +141,10 @@ def check_grammar(grammar: str, *, schema: str, attribute: Attribute) -> None:
 
 
 def parser_limits() -> Any:
-    """llguidance's limits for slots: ten times its own.
+    """llguidance's limits for slots: ten times its defaults.
 
-    A unit is about 100 ns, spent once per state of the automaton: some 200 ms for a mask at worst,
-    of a pattern that is found anywhere in a text of limited length.
+    A unit is about 100 ns, spent once per state of the automaton. A mask takes 200 ms at worst, for
+    a pattern that is found anywhere in a text of limited length.
     """
     from llguidance import LLParserLimits
 
@@ -160,18 +159,18 @@ def _byte_tokenizer() -> Any:
 
 
 def spelling_of(output_format: OutputFormat) -> Spelling | None:
-    """The way in which a format writes texts; None for a format that does not say."""
-    # Not a member of the protocol: formats of one's own need not have it.
+    """The spelling of a format's texts; None for a format that has none."""
+    # The protocol lacks it, so that users' formats need not have it.
     spelling: Callable[[], Spelling | None] | None = getattr(output_format, "spelling", None)
     return spelling() if spelling is not None else None
 
 
 def _why_not(attribute: Attribute, keyword: str, value: Any) -> str | None:
-    """None if the grammar keeps the condition, else why not, as far as there is more to say."""
+    """None if the grammar enforces the condition, else the reason, "" if there is none to give."""
     if keyword == "minItems" and ("uniqueItems", True) in attribute.constraints and value > 1:
         return " of different items"
     if keyword in LIST_KEYWORDS:
-        # uniqueItems too: a set drops what it is given twice.
+        # With uniqueItems, too: a set drops repeated items.
         return "" if value > _MOST_COUNTED_ITEMS and not attribute.two_phase else None
     if attribute.is_text and keyword == "pattern":
         if len(value) > _LONGEST_PATTERN:
@@ -217,7 +216,7 @@ class _Value:
         ]
 
     def items(self) -> Iterator[str]:
-        """All ways to write one value, or one item of a list."""
+        """Yields all ways to write a value, or an item of a list."""
         for one in self.attribute.variants:
             yield from SCALARS[one.kind].terminals(self if one is self.attribute else self.of(one))
 
@@ -227,7 +226,7 @@ class _Value:
         yield from self.words(filter(self.is_met, self.spelling.exceptions))
 
     def choices(self) -> Iterator[str]:
-        # The choice as such, and its text: a number among choices may be written as either.
+        # A number among choices may be written as a number, and as text.
         both = (*self.attribute.choice_values, *self.attribute.choices)
         yield from dict.fromkeys(self.words(both))
 
@@ -258,7 +257,7 @@ class _Value:
             yield f"{_exactly(spelling.opening)} ITEM {_exactly(spelling.alone + spelling.closing)}"
 
     def text(self, form: Form) -> str:
-        """A text in one of its forms: all conditions at once, each over what is written."""
+        """The terminal of texts in a form: all conditions at once, over the text as written."""
         write = writer(form)
         patterns = [value for keyword, value in self.conditions if keyword == "pattern"]
         fewest, most = self.limits("Length")
@@ -280,13 +279,13 @@ class _Value:
         return is_long and all(is_found(pattern, text) for pattern in patterns)
 
     def limits(self, word: str) -> tuple[int, int | None]:
-        """The narrowest of the limits min<word> and max<word>."""
+        """The narrowest limits among the conditions min<word> and max<word>."""
         least = [value for keyword, value in self.conditions if keyword == f"min{word}"]
         most = [value for keyword, value in self.conditions if keyword == f"max{word}"]
         return max(least, default=0), min(most, default=None)
 
     def literal(self, value: Writable) -> str:
-        """Writes a value as `escape` does, or as it does in a list."""
+        """Writes a value as `escape` does; for a list, an item without the list around it."""
         if not self.attribute.is_list:
             return _bare(self.format.escape(value))
         spelling = self.spelling
@@ -295,7 +294,7 @@ class _Value:
         return inside.removesuffix(spelling.alone)
 
     def around(self, sample: Any, terminal: str) -> str:
-        """A terminal within what `escape` puts around a value of this kind: quotes, or nothing."""
+        """A terminal within what `escape` puts around a value like `sample`: quotes, or nothing."""
         text = sample.isoformat() if isinstance(sample, date) else str(sample)
         before, _, after = self.literal(sample).partition(text)
         return f"{_exactly(before)} {terminal} {_exactly(after)}"
@@ -306,12 +305,12 @@ def _bare(literal: str) -> str:
 
 
 def _exactly(text: str) -> str:
-    """A string of the Lark dialect, which is written like JSON's."""
+    """A string in the Lark dialect, which writes strings as JSON does."""
     return json.dumps(text)
 
 
 def _regex(source: str) -> str:
-    """A regular expression of the Lark dialect: on one line, between slashes."""
+    """A regular expression in the Lark dialect: on one line, between slashes."""
     return f"/{_UNSAFE.sub(_safe, source)}/"
 
 

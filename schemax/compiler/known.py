@@ -1,4 +1,4 @@
-"""Keys of all slots of a document whose values are known: to train on, to count what was read."""
+"""Keys of all slots of a document whose values are known, for training and for counting tokens."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from schemax.formats import OutputFormat
 
 
 class Known(Protocol):
-    """A slot's text, as results have it.
+    """A slot whose text is known, as in results.
 
-    items: of a list in two phases, the slots of every item. refused: the text that was refused, and
-    what was said of it, where the value was asked for again.
+    items: the slots of every item of a list in two phases. refused: (the first text, its error),
+    where the value was asked for again.
     """
 
     @property
@@ -32,10 +32,11 @@ class Known(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownSlot:
-    """place: of the attribute that it belongs to. asked: what it asks for.
+    """A slot with its key and its text.
 
-    key: token ids, with what stands before the key. k_max: the slot's budget.
-    is_further: whether it is of an item, or a second chance.
+    place: the place of its attribute. asked: the attribute that the slot asks for.
+    key: token ids, with the lead before the key. k_max: the slot's budget.
+    is_further: True for a slot of an item, and for a second chance.
     """
 
     place: int
@@ -58,7 +59,7 @@ class _Keys:
         slots: Sequence[Known],
         lead: Lead = (),
     ) -> Iterator[KnownSlot]:
-        """lead: what stands before all keys."""
+        """Yields the slots of fields. lead: keys and values before all keys."""
         for m, (attribute, slot) in enumerate(zip(attributes, slots, strict=True)):
             asked = asked_of(attribute)
             looked_at = [self.written(fields, attributes, slots, d) for d in fields.after[m]]
@@ -80,7 +81,7 @@ class _Keys:
     def written(
         self, fields: Fields, attributes: Sequence[Attribute], slots: Sequence[Known], m: int
     ) -> Iterator[tuple[Path, str]]:
-        """Keys' paths of a value and its items, and the literals behind them."""
+        """Yields (the key's path, the literal) of a value and of its items."""
         attribute, slot, spec = asked_of(attributes[m]), slots[m], fields.specs[m]
         raw = slot.raw if slot.refused is None else slot.refused[0]
         yield attribute.labels, in_key(raw, slot.is_cut, attribute, spec, self.format)
@@ -94,5 +95,5 @@ class _Keys:
 def known_slots(
     fields: Fields, slots: Sequence[Known], output_format: OutputFormat, codec: TextCodec
 ) -> Iterator[KnownSlot]:
-    """Yields all slots of (N,) fields, those of items behind their lists'."""
+    """Yields all slots of (N,) fields, the slots of items behind the list's own."""
     return _Keys(output_format, codec).slots(fields, fields.attributes, slots)

@@ -1,7 +1,7 @@
 """A demonstration of another category, which shows a model what an answer looks like.
 
-It stands before the instruction, in turns and with attributes of its own: its keys are none of the
-schema's, so that the schema's own say nothing of it.
+It precedes the instruction as turns of the chat. Its attributes are none of the schema's, so that
+it gives no answer away.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Write null for an attribute that the text does not state. Do not guess. Answer i
 def led(
     prompt: PromptText, output_format: OutputFormat, config: DecodingConfig, codec: TextCodec
 ) -> PromptText:
-    """The prompt behind such turns; without them where it has turns, or the model takes none."""
+    """The prompt behind the demonstration; unchanged if it has turns, or the model takes none."""
     if prompt.turns or not takes_turns(codec):
         return prompt
     (shown,) = written_examples([(_TEXT, _VALUES)], _Hose, output_format, config)

@@ -1,9 +1,9 @@
-"""Lists in two phases: a slot that asks how many items there are, then slots for all of them.
+"""Lists in two phases: a slot for the number of items, then slots for all items.
 
 After PaDeLLM-NER (Lu et al. 2024, arXiv 2402.04838). "colors (count)" stands in the place of the
-list, and "colors 1", "colors 2", ... follow once it is known; of nested models, every leaf of every
-item has a slot of its own, "items 1" > "price". What is asked for is an attribute like any other,
-so that keys, budgets and grammars are those of counts and scalars.
+list, and "colors 1", "colors 2", ... follow once it is known; in lists of nested models, every leaf
+of every item has a slot of its own, "items 1" > "price". Counts and items are attributes like any
+other, with the keys, budgets and grammars of scalars.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
 
 Path = tuple[str, ...]
 Lead = tuple[tuple[Path, str], ...]
-"""What stands before a key in its branch: keys' paths, and literals as they were written."""
+"""The keys' paths, and literals as written, that stand before a key in its branch."""
 
 Rows = Sequence[Sequence["Writable | Rows"]]
 """The items of a list of nested models, each as the values of its leaves."""
 
-# Items of a list that declares no max_length, and of one that does.
+# The most items of a list without max_length, and of one with it.
 MOST_ITEMS, _MOST_DECLARED = 64, 10_000
-# Keys of all items of all lists, which multiply in lists within lists.
+# The most keys of all items of all lists: they multiply in lists within lists.
 _MOST_KEYS = 500_000
 
 
 def as_decoded(
     schema: str, attributes: Sequence[Attribute], config: DecodingConfig, form: OutputFormat
 ) -> tuple[Attribute, ...]:
-    """The attributes as a decoding reads them: lists in one slot each, where it has no branches.
+    """The attributes as a decoding reads them: without branches, every list in one slot.
 
-    An item's key comes after the count, so it has to depend on nothing but what stands before all
-    keys. Raises SchemaError for lists of nested models that no slot can hold: where the model does
-    not write the whole output itself, as JSON; and for fields that look at others which are not
-    read before them.
+    Lists in two phases require branches: an item's key comes after the count, so it must depend on
+    nothing but the tokens before all keys. Raises SchemaError for a list of nested models without
+    branches, unless the model writes the whole output as JSON; and for a field that looks at others
+    that are not read before it.
     """
     if config.strict:
         attributes = tuple(map(_strict, attributes))
@@ -86,7 +86,7 @@ def _strict(attribute: Attribute) -> Attribute:
 
 
 def limits_of(attribute: Attribute) -> tuple[int, int]:
-    """The fewest and the most items: min_length and max_length, or 64 if none is declared."""
+    """The fewest and the most items: min_length and max_length, by default 0 and 64."""
     least = [value for keyword, value in attribute.constraints if keyword == "minItems"]
     most = [value for keyword, value in attribute.constraints if keyword == "maxItems"]
     fewest = max(least, default=0)
@@ -94,7 +94,7 @@ def limits_of(attribute: Attribute) -> tuple[int, int]:
 
 
 def asked_of(attribute: Attribute) -> Attribute:
-    """The attribute that its own slot asks for: itself, or the number of a list's items."""
+    """The attribute that a slot asks for: the given one, or the count of a list in two phases."""
     if not attribute.two_phase:
         return attribute
     fewest, most = limits_of(attribute)
@@ -117,7 +117,7 @@ def asked_of(attribute: Attribute) -> Attribute:
 
 
 def leaves_of_item(attribute: Attribute, number: int | str) -> tuple[Attribute, ...]:
-    """The attributes of an item, counted from 1 on: the item itself, or a model's leaves."""
+    """The attributes of an item: itself, or a model's leaves. number: from 1 on."""
     head = (*attribute.labels[:-1], f"{attribute.label} {number}")
     if attribute.fields:
         return tuple(
@@ -172,7 +172,7 @@ def all_labels(attributes: Sequence[Attribute]) -> Iterator[Path]:
 
 
 def asked_of_items(attributes: Sequence[Attribute]) -> Iterator[Attribute]:
-    """The attributes that the slots of first items ask for."""
+    """Yields the attributes that the slots of every list's first item ask for."""
     for attribute in attributes:
         if attribute.two_phase:
             leaves = leaves_of_item(attribute, 1)
@@ -181,7 +181,7 @@ def asked_of_items(attributes: Sequence[Attribute]) -> Iterator[Attribute]:
 
 
 def key_behind(lead: Lead, labels: Path, output_format: OutputFormat) -> str:
-    """The text of a branch's key, behind the keys and values that stand before it."""
+    """The text of a branch's key, with the keys and values before it."""
     parts, previous = [], None
     for path, literal in lead:
         parts += [output_format.key(path, previous), literal]
@@ -190,7 +190,7 @@ def key_behind(lead: Lead, labels: Path, output_format: OutputFormat) -> str:
 
 
 def written(attribute: Attribute, value: Writable | Rows) -> Iterator[tuple[Path, Writable]]:
-    """A value as it stands in an output: keys' paths, and what `escape` writes behind them."""
+    """Yields a value as outputs hold it: the paths of keys, and the value behind each."""
     if not attribute.two_phase:
         yield attribute.labels, value  # type: ignore[misc]  # no rows
         return
@@ -203,21 +203,21 @@ def written(attribute: Attribute, value: Writable | Rows) -> Iterator[tuple[Path
 
 
 def budget_of(attribute: Attribute, compiling: Compiling) -> int:
-    """`k_max` of the attribute's own slot; that of a count is a count's, whoever names one."""
+    """`k_max` of the attribute's own slot; a count's budget ignores declared ones."""
     if attribute.two_phase:
         return max(map(compiling.num_tokens, (None, limits_of(attribute)[1]))) + 1
     if not attribute.fields:
         return slot_budget(attribute, compiling)
-    # Of an output that is written whole.
+    # A list of nested models in one piece, where the model writes the whole output.
     keys = (compiling.format.key(leaf.labels, None) for leaf in attribute.fields)
     tokens = sum(len(compiling.codec.encode(key)) for key in keys)
     return LIST_ITEMS * (tokens + sum(budget_of(leaf, compiling) for leaf in attribute.fields))
 
 
 def specs_of(attributes: Sequence[Attribute], compiling: Compiling) -> tuple[SlotSpec, ...]:
-    """(N,) specs, those of counts with the slots of items. Raises SchemaError.
+    """(N,) specs; counts are followed by the slots of items. Raises SchemaError.
 
-    Where slots stand is not known yet, see `with_key`.
+    Keys are not known yet, see `with_key`.
     """
     asked = [asked_of(attribute) for attribute in attributes]
     specs = []
@@ -246,7 +246,7 @@ def _branches(
 
 
 def _items(attribute: Attribute, compiling: Compiling) -> Items:
-    # As the first item's: grammars know of numbers only in what follows a value.
+    # The specs of the first item serve all items: only tails of grammars hold numbers.
     leaves = leaves_of_item(attribute, 1)
     budgets = tuple(budget_of(leaf, compiling) for leaf in leaves)
     specs = specs_of(leaves, compiling)
@@ -259,7 +259,7 @@ class Items:
     """The slots that follow a count, item by item; see `tokens.FollowUps`.
 
     Leaves that look at others come with a later wave. k_max, specs: (leaves of an item,)
-    lead: what stands before all keys of items.
+    lead: keys and values before all keys of items.
     """
 
     attribute: Attribute
@@ -271,7 +271,7 @@ class Items:
     lead: Lead = ()
 
     def behind(self, lead: Lead) -> Items:
-        """These slots, with keys and values before their keys."""
+        """Returns the same slots with keys and values before their keys."""
         specs = tuple(spec_behind(spec, lead) for spec in self.specs)
         return replace(self, specs=specs, lead=lead)
 
@@ -285,16 +285,16 @@ class Items:
         data, _ = split_at_stop(self.stop_rule, self.codec.decode_bytes(output.ids))
         try:
             count = count_in(data.decode("utf-8", "replace"), self.format) or 0
-        except Exception:  # no number, as the results tell; a format may be the user's own
+        except Exception:  # no number, which results report; a format may be the user's own
             count = 0
         numbers = range(1, min(count, limits_of(self.attribute)[1]) + 1)
-        # A lead is of one document.
+        # Slots behind a lead serve one document alone, so they are not cached.
         slots_of = _slots_of_item if self.lead else _known_slots_of_item
         return tuple(slot for number in numbers for slot in slots_of(self, number))
 
 
 def spec_behind(spec: SlotSpec, lead: Lead) -> SlotSpec:
-    """The spec of a slot whose items stand behind such keys and values, too."""
+    """The spec of a slot behind keys and values, which its items stand behind, too."""
     if not lead or not isinstance(spec.follow_ups, Items):
         return spec
     return replace(spec, follow_ups=spec.follow_ups.behind(lead))

@@ -1,10 +1,10 @@
-"""Spaces that open nothing: where a value may not begin with a token that is a space and no more.
+"""Lone spaces: tokens that are one space, with which a quoted value may not begin.
 
 A tokenizer that cuts digits one by one writes ` 5` in two tokens, and ` "5"` with ` "` in one. So a
-model that meets digits likes to write a space first, and means a bare number. Where a text has to
-stand, a quote would be forced behind that space, cut as the model has never seen it, and what the
-model writes then is of no use. Values that begin with no character of their own, such as numbers,
-may still begin with a lone space.
+model that sees digits tends to write a space first, and means a bare number. Where a text is
+required, the grammar would force a quote behind that space, a cut that the model has never seen,
+and the value becomes useless. Values without quotes, such as numbers, may still begin with a lone
+space.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from schemax.compiler.tokenizer import TextCodec
 
 
 def lone_spaces(matcher: Any, codec: TextCodec, vocab_size: int) -> tuple[int, ...]:
-    """The tokens that are one space, if this tokenizer writes no value of the grammar with them.
+    """The tokens that are one space, if the tokenizer begins no value of the grammar with them.
 
-    Each of these values then begins with a token that holds more than the space, so that nothing
-    becomes impossible to write. matcher: an `llguidance.LLMatcher`, which comes back at its
-    beginning.
+    Every value then begins with a token that holds more than the space, so that none becomes
+    impossible to write. matcher: an `llguidance.LLMatcher`, which is reset afterwards.
     """
     tokens = codec.token_bytes[:vocab_size]
     found = []
@@ -38,13 +37,13 @@ def lone_spaces(matcher: Any, codec: TextCodec, vocab_size: int) -> tuple[int, .
 
 
 def _is_joined(space: int, character: bytes, matcher: Any, codec: TextCodec) -> bool:
-    """True if the tokenizer writes in one token the space and at least the character behind it."""
+    """True if the tokenizer writes the space and the character behind it in one token."""
     if not character.isascii():
         return False
     ids = [space, *codec.encode(character.decode())]
     if not matcher.reset() or matcher.try_consume_tokens(ids) != len(ids):
         return False
-    # With all that has to follow: a tokenizer may know the word "null" and no "n".
+    # With all forced bytes: a tokenizer may know the word "null" and no "n".
     data = b" " + character + matcher.compute_ff_bytes()
     first = codec.encode(data.decode("utf-8", "ignore"))[:1]
     return len(codec.decode_bytes(first)) > 1

@@ -1,8 +1,8 @@
-"""Examples by likeness: every document is shown those whose texts are most like its own.
+"""Nearest examples: every document is shown the examples whose texts are most like its own.
 
 The prompt of one example is cut where the example's text begins and where the document's begins.
-What is before is the instruction; what is between is a demonstration, which depends on nothing but
-its example. So each demonstration is read once, and stands before all documents that are like it.
+The first part is the instruction, the second a demonstration, which depends on nothing but its
+example. So each demonstration is read once, and stands before all documents that are like it.
 Demonstrations stand beside each other and do not see each other (parallel context windows, Ratner
 et al. 2023); they are chosen by the words that texts share (ExtractGPT, Brinkmann et al. 2024).
 """
@@ -27,10 +27,10 @@ _Part = tuple[bool, str]
 
 @dataclass(slots=True, eq=False)
 class NearestExamples:
-    """The examples of a category, and how one of them is written before a document.
+    """The examples of a category, and the layout of one example before a document.
 
     parts: (is markup, text) of a demonstration, with sentinels for an example's text and output.
-    count: how many a document is shown.
+    count: the number of examples that a document is shown.
     """
 
     examples: Sequence[ShownExample]
@@ -42,7 +42,7 @@ class NearestExamples:
     _written: dict[int, Ids] = field(default_factory=dict)
 
     def of(self, text: str) -> tuple[Ids, ...]:
-        """The token ids of the demonstrations of a document, the most alike first."""
+        """The token ids of a document's demonstrations, the most alike first."""
         texts = dict(enumerate(example.text for example in self.examples))
         found = process.extract(text, texts, scorer=fuzz.token_set_ratio, limit=self.count)
         return tuple(self._ids(place) for _, _, place in found)
@@ -64,7 +64,7 @@ class NearestExamples:
             if is_markup:
                 found += self.codec.encode_markup(text)
             else:
-                # White space around a whole message says nothing, as in other prompts.
+                # White space around a whole message is stripped, as in other prompts.
                 is_whole = 0 < place < len(self.parts) - 1
                 found += self.codec.encode(text.strip() if is_whole else text)
         return tuple(found)
@@ -76,9 +76,9 @@ def cut_at_example(
     count: int,
     codec: TextCodec,
 ) -> tuple[PromptText, NearestExamples | None]:
-    """The prompt without examples, and these; None where the template leaves examples out.
+    """The prompt without examples, and the examples; None where the template leaves examples out.
 
-    render: a prompt that shows the examples it is given.
+    render: renders a prompt with the given examples.
 
     Raises TemplateError for a template that does not show the text of an example once, and its
     output once, behind that.

@@ -1,4 +1,4 @@
-"""A whole output as a JSON Schema, for servers that keep to one."""
+"""JSON Schema of a whole output, for servers that constrain outputs by one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from schemax.scalars import SCALARS
 
 
 def output_schema(attributes: Sequence[Attribute]) -> dict[str, Any]:
-    """Under the names that the prompt shows; all of them required, null where there may be none.
+    """The JSON Schema of an output, under the names that the prompt shows.
 
-    Conditions are left to validation, since no two servers take the same ones.
+    All properties are required, and nullable where a value may be missing. Conditions are left to
+    validation, since no two servers support the same ones.
     """
     root = _object()
     for attribute in attributes:

@@ -1,9 +1,9 @@
-"""Regular expressions over texts become regular expressions over what a format writes for them.
+"""Turns regular expressions over texts into regular expressions over texts as a format writes them.
 
 A pattern speaks of a text's characters, a grammar of their written form: in JSON `^a"?$` is
 `a(?:\\\\")?`. So every set of characters in a pattern is replaced by all ways to write one of them,
 and the structure around it stays. The dialect is that of Rust's `regex` crate, which both Pydantic
-and llguidance use; what it shares with Python's is what patterns are mostly made of.
+and llguidance use, and which shares most constructs with Python's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from schemax.byte_cache import cached_in_bytes
 from schemax.formats import Form
 
 Write: TypeAlias = Callable[[str], str]
-"""From a set of characters to all ways to write one of them, both as regular expressions."""
+"""A set of characters -> all ways to write one of them, both as regular expressions."""
 
 ANY = r"[\s\S]"
 
@@ -32,10 +32,10 @@ class Unsupported(Exception):
 
 
 def spelled(pattern: str, write: Write) -> str:
-    """All texts that the pattern is found in, as `write` writes them, from end to end.
+    """A regular expression for whole texts, as `write` writes them, that the pattern is found in.
 
-    Raises Unsupported for what is more than a set of texts, such as look-around, and for flags and
-    anchors that cannot be taken apart from the rest.
+    Raises Unsupported for constructs beyond sets of texts, such as look-around, and for flags and
+    anchors within the pattern.
     """
     parser = _Parser(pattern)
     whole = parser.branches()
@@ -62,12 +62,12 @@ def writer(form: Form) -> Write:
 
 
 def exactly(text: str) -> str:
-    """A regular expression for just this text, safe also within brackets and between slashes."""
+    """A regular expression for this text alone, also safe within brackets and between slashes."""
     return "".join(c if c.isascii() and c.isalnum() else f"\\x{{{ord(c):x}}}" for c in text)
 
 
 def is_found(pattern: str, text: str) -> bool:
-    """True if the pattern is found in the text, by Rust's own judgement."""
+    """True if Rust's `regex` finds the pattern in the text."""
     return _reader(pattern).isinstance_python(text)
 
 
@@ -102,7 +102,7 @@ _TOKEN = re.compile(
 
 @dataclass(slots=True)
 class _Item:
-    """A set of characters, a group or an anchor ("^" or "$"), and how often it stands there."""
+    """A set of characters, a group or an anchor ("^" or "$"), and its repetition."""
 
     content: str | list[list[_Item]]
     is_anchor: bool = False
@@ -159,8 +159,8 @@ class _Parser:
 
 # --- writing ------------------------------------------------------------------------------------
 
-# What is on one side of a part of the pattern: any text, since patterns are searched for; the end
-# of the text, by an anchor; or more of the pattern.
+# The neighbour of a part of the pattern: any text, since patterns are searched for; the end of the
+# text, by an anchor; or more of the pattern.
 _Side: TypeAlias = Literal["open", "edge", "inside"]
 
 _FEWEST = {"+": "", "*": "{0}", "?": "{0}"}
@@ -195,7 +195,7 @@ def _item(item: _Item, left: _Side, right: _Side, write: Write) -> str:
     before = f"{write(ANY)}*" if left == "open" else ""
     after = f"{write(ANY)}*" if right == "open" else ""
     fewest = _FEWEST.get(item.repeat, item.repeat)
-    # Beside any text, more than the fewest of something is just that: the automaton stays small.
+    # Beside any text the fewest repetitions suffice, which keeps the automaton small.
     repeat = fewest if before or after else item.repeat
     if isinstance(item.content, str):
         body = write(item.content)

@@ -43,9 +43,9 @@ class ShownDocument:
 
 @dataclass(frozen=True, slots=True)
 class ShownExample:
-    """An example as templates see it: a document, and the `output` that is right for it.
+    """An example as templates see it: a document, and its right `output`.
 
-    id: as a document's; it stands in the output, too.
+    id: as a document's; the output holds it, too.
     """
 
     text: str
@@ -70,13 +70,13 @@ class PromptText:
     """A rendered prompt, cut at the documents.
 
     instruction: everything before the first document's text.
-    pieces: per document, the literal text around and between its mentions; its text goes between
-        two neighbours. Most templates mention it once: ("", "") and what separates documents.
+    pieces: per document, the literals around its mentions; its text goes between two neighbours.
+        Most templates mention a document once: ("", ""), and from the second on (separator, "").
     closing: everything after the last document.
-    chat_prefix, chat_suffix: what the chat template puts around the message ("" for base models).
+    chat_prefix, chat_suffix: the chat template's text around the message ("" for base models).
     fence: the closing tag that ends a document, as in `</product`, or None.
     turns: (markup, content) of the messages before the document's.
-    control_tokens: special tokens that the template spells, which are read as text.
+    control_tokens: special tokens that the template spells; they are encoded as plain text.
     """
 
     instruction: str
@@ -95,7 +95,7 @@ def template_names() -> tuple[str, ...]:
 
 
 def load_template(template: str | Path | jinja2.Template) -> jinja2.Template:
-    """A name in `templates/`, a path, or template text, compiled in the sandbox.
+    """Compiles a template in the sandbox: a name in `templates/`, a path, or the text itself.
 
     A `jinja2.Template` is trusted and returned as it is. Raises TemplateError.
     """
@@ -122,17 +122,17 @@ def render_prompt(
 ) -> PromptText:
     """Renders the prompt of a category.
 
-    Examples stand as turns where the chat template takes these: the variable `turns` says so, and
-    `turn(role)` begins a message. What stands before the first one is a message of the user.
+    Examples are turns where the chat template takes turns: the variable `turns` says so, and
+    `turn(role)` begins a message. Text before the first turn is a message of the user.
 
     keys_given: False for the autoregressive layout, where the model writes the keys itself.
     num_documents: J for stacked documents, which are told apart by ids "1" to "J"; None for
         isolated ones, whose prompt is rendered for a single document without an id.
-    examples: what the instruction shows; their texts are cleaned as those of documents are. A
-        template may leave them out, `leave_out_examples(reason)`, which warns.
+    examples: the instruction shows them, their texts cleaned as documents are. A template may leave
+        them out by `leave_out_examples(reason)`, which warns.
 
-    Raises TemplateError for a template that fails, or does not show every document in order, in the
-    last message, a user's, and every example before them.
+    Raises TemplateError for a template that fails, or that does not show every example, then, in a
+    last message of the user, every document in order.
     """
     marker = f"\ue000{uuid.uuid4().hex}"
     count = num_documents or 1
@@ -171,7 +171,7 @@ def render_prompt(
             text = compiled.render(variables)
     except jinja2.TemplateError as error:
         raise TemplateError(f"template cannot be rendered: {error}") from error
-    except Exception as error:  # whatever a template does, it is the template that failed
+    except Exception as error:  # a template may raise anything
         raise TemplateError(f"template failed: {type(error).__name__}: {error}") from error
     if reasons:
         warn(f"examples are not shown: {reasons[0]}")
@@ -186,7 +186,7 @@ def render_prompt(
     pieces = []
     for j in range(count):
         places = [place for place, shown in enumerate(order) if shown == j]
-        # What separates two documents opens the later one.
+        # The separator of two documents belongs to the later one.
         head = literals[places[0]] if j else ""
         pieces.append((head, *(literals[place] for place in places[1:]), ""))
     if any(f"{marker}-turn" in literal for literal in literals[1:]):
@@ -203,7 +203,7 @@ def render_prompt(
     return PromptText(
         instruction=instruction,
         pieces=tuple(pieces),
-        # Behind turns a document's message ends as those of examples do.
+        # Behind turns, the document's message ends as the examples' messages do: stripped.
         closing=literals[-1].rstrip() if before else literals[-1],
         chat_prefix=chat.markup[-1] if chat else "",
         chat_suffix=chat.suffix if chat else "",
@@ -214,11 +214,11 @@ def render_prompt(
 
 
 def _messages(instruction: str, marker: str, roles: Sequence[str]) -> list[tuple[str, str]]:
-    """(role, content) of the messages, the last of which the documents go on with."""
+    """(role, content) of the messages; the documents continue the last one."""
     first, *others = re.split(re.escape(marker) + r"-turn(\d+)\ue001", instruction)
     found = [("user", first)]
     found += [(roles[int(n)], text) for n, text in zip(others[::2], others[1::2], strict=True)]
-    # The document follows the last content as it is; white space around the others says nothing.
+    # The document follows the last content directly; the other contents are stripped.
     whole = [(role, content.strip()) for role, content in found[:-1]]
     last_role, last = found[-1]
     kept = [message for place, message in enumerate(whole) if place or message[1]]
@@ -226,7 +226,7 @@ def _messages(instruction: str, marker: str, roles: Sequence[str]) -> list[tuple
 
 
 def _with_examples(instruction: str, marker: str, examples: Sequence[ShownExample]) -> str:
-    """The instruction with texts and outputs in the places of their sentinels."""
+    """The instruction with the examples' texts and outputs in the places of their sentinels."""
     parts = re.split(re.escape(marker) + r"-(text|output)(\d+)\ue001", instruction)
     kinds, numbers, literals = parts[1::3], [int(n) for n in parts[2::3]], parts[3::3]
     if len({*zip(kinds, numbers, strict=True)}) < 2 * len(examples):
@@ -258,7 +258,7 @@ def fence_before(literal: str) -> str | None:
 
 
 def render_conversation(conversation: Conversation, codec: TextCodec) -> PromptText:
-    """The prompt of messages that the caller has written: their contents alone for base models."""
+    """The prompt of a caller's messages; a base model gets their contents alone."""
     messages = [(role, clean_document(text, None)) for role, text in conversation.messages]
     if codec.chat_template is None:
         instruction = "".join(f"{content}\n\n" for _, content in messages)
@@ -268,12 +268,12 @@ def render_conversation(conversation: Conversation, codec: TextCodec) -> PromptT
 
 
 def clean_document(text: str, fence: str | None) -> str:
-    """Document text as it may stand in a prompt.
+    """Makes a document's text safe to stand in a prompt.
 
     Lone surrogates, which no tokenizer can encode, become U+FFFD. The closing tag of the element
     that holds the document is defused, so that a document cannot end itself.
     """
-    # Through UTF-16, so that two halves of one character find each other first.
+    # Through UTF-16, which joins two halves of one character first.
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = text.strip()
     if fence and fence[:2] in text:
@@ -282,12 +282,12 @@ def clean_document(text: str, fence: str | None) -> str:
 
 
 def is_template_text(text: str) -> bool:
-    """True if a string is a template itself, rather than the name of one."""
+    """True if a string is the text of a template, not the name of one."""
     return "{{" in text or "{%" in text or "\n" in text
 
 
 def template_source(template: str | Path) -> str:
-    """The text of a template that is named, stored at a path, or given as text itself.
+    """The text of a template that is given by name, by path, or as text.
 
     Raises TemplateError for an unknown template.
     """
@@ -306,7 +306,7 @@ def template_source(template: str | Path) -> str:
 
 
 def _shown(attribute: Attribute) -> Iterator[ShownAttribute]:
-    """The attribute; of a list in two phases its count, and what is asked for of every item."""
+    """Yields the attribute; for a list in two phases, its count and the attributes of an item."""
     asked = asked_of(attribute)
     description = attribute.description
     if attribute.two_phase:

@@ -1,8 +1,8 @@
 """The sandbox of templates, which anyone may have written: no way to Python, bounded time and size.
 
-Jinja's own sandbox keeps templates from attributes and calls that are unsafe. Here, what they write
-and every text on the way to it are bounded as well, and so is the time that they take. A model's
-folder brings templates of its own, and these must not stop whoever loads it.
+Jinja's own sandbox keeps templates from unsafe attributes and calls. This one also bounds the
+output, every intermediate text and the time. A model's folder brings templates of its own, which
+must not stop a process that loads it.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MOST_CHARACTERS = 1_000_000
-"""Of a template, of what it writes, and of every text on the way."""
+"""The most characters of a template, of its output, and of every intermediate text."""
 
 MOST_SECONDS = 5.0
-"""Of the processor's time, to render a template once."""
+"""The most seconds of processor time to render a template once."""
 
-# Of a whole number that a template computes.
+# The most bits of a whole number that a template computes.
 _MOST_BITS = 10_000
-# What pads a text beyond 9,999 characters when it is formatted, and what takes a width as argument.
+# A width of five digits or more in a format, which pads a text beyond 9,999 characters.
 _WIDE = re.compile(r"%[^a-zA-Z%]*[0-9]{5}|\{[^{}]*[0-9]{5}")
 _WIDTH_GIVEN = re.compile(r"%[^a-zA-Z%]*\*|\{[^{}]*\{")
 
 
 class TooMuch(jinja2.TemplateRuntimeError):
-    """A template that goes beyond its bounds."""
+    """A template exceeds its bounds."""
 
 
 def from_text(text: str, undefined: type[jinja2.Undefined]) -> jinja2.Template:
-    """A template, compiled in the sandbox. Raises jinja2.TemplateError."""
+    """Compiles a template in the sandbox. Raises jinja2.TemplateError."""
     if len(text) > MOST_CHARACTERS:
         raise TooMuch(f"it has more than {MOST_CHARACTERS:,} characters")
     try:
@@ -59,8 +59,8 @@ def from_text(text: str, undefined: type[jinja2.Undefined]) -> jinja2.Template:
 def deadline() -> Iterator[None]:
     """Raises TooMuch within a template that takes too long.
 
-    The interpreter asks at every line of Python that the template has become: no other thread is
-    needed, nor a signal, which only the main thread could take.
+    The interpreter checks the time at every line of the template's compiled Python. This requires
+    no other thread, nor a signal, which only the main thread could take.
     """
     ends = time.thread_time() + MOST_SECONDS
 
@@ -78,7 +78,7 @@ def deadline() -> Iterator[None]:
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks, in chat templates, what is trained on; here it marks nothing."""
+    """`{% generation %}`, which marks trained text in chat templates; here it marks nothing."""
 
     tags = {"generation"}  # noqa: RUF012  # Jinja declares it so
 
@@ -88,7 +88,7 @@ class _Generation(Extension):
 
 
 class _Generator(CodeGenerator):
-    """Has the environment join what stands between `~`, which no hook of Jinja's sees."""
+    """Makes the environment join operands of `~`, for which Jinja has no hook."""
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802  # Jinja's name
         self.write("environment.concat(map(str, (")
@@ -158,8 +158,8 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 def _bounded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that is asked first how much it would write."""
-    # Some are passed the environment, before the value.
+    """The filter with a check, before it runs, of the size that it would write."""
+    # Some filters are passed the environment before the value.
     place = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)
@@ -172,9 +172,9 @@ def _bounded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_growth(name: str, value: Any, args: Sequence[Any]) -> None:
-    """Raises TooMuch for methods and filters of texts that would write too much.
+    """Raises TooMuch for a method or filter of texts that would write too much.
 
-    Those that are not named here write about as much as they are given.
+    All others write about as much as they are given.
     """
     widest = max(filter(_is_whole, args), default=0)
     longest = max(map(_length, args), default=0)
@@ -197,7 +197,7 @@ def _check_growth(name: str, value: Any, args: Sequence[Any]) -> None:
 
 
 def _check_format(text: str, args: Sequence[Any]) -> None:
-    """Raises TooMuch for a width that pads too far, and for texts that are put in too often."""
+    """Raises TooMuch for a width that pads too far, and for texts that are inserted too often."""
     if _WIDE.search(text):
         raise TooMuch("it formats with a width that is too large")
     if _WIDTH_GIVEN.search(text):

@@ -23,8 +23,8 @@ def key_texts(
 ) -> list[list[str]]:
     """(J, N) texts of the key segments.
 
-    Stacked documents share one output and so carry their id ("1" to "J") as the first part of the
-    path. In `gapped` a segment begins where the value before it ended; in `branched` every segment
+    Stacked documents share one output, so paths of their keys begin with the document's id ("1" to
+    "J"). In `gapped` a segment begins where the value before it ended; in `branched` every segment
     stands alone, as if it were the first.
     """
     rows = []
@@ -58,9 +58,9 @@ def check_boundaries(
     output_format: OutputFormat,
     codec: TextCodec,
 ) -> tuple[str, ...]:
-    """Names of attributes whose slot does not begin where the tokenizer would cut filled text.
+    """Names of attributes whose key ends within a token of the filled text.
 
-    The model then meets a cut that it has not seen in training; extraction works, quality may
+    The model then sees a cut that it has not seen in training: extraction works, quality may
     suffer. One warning names them all.
     """
     odd = []
@@ -77,7 +77,7 @@ def check_boundaries(
 
 
 def boundary_warning(output_format: OutputFormat, names: Sequence[str]) -> str:
-    """The warning of odd boundaries, which names the attributes."""
+    """The warning about odd boundaries, which names the attributes."""
     return (
         f"in format {output_format.name!r} this tokenizer merges the end of the key with the "
         f"value for {', '.join(names)}; another format may suit it better"
@@ -97,7 +97,7 @@ def render_values(
     values: Sequence[Writable | Rows],
     head: Path = (),
 ) -> str:
-    """A whole output for one document, from its opening to its closing; `head` begins all paths."""
+    """The whole output for a document, from opening to closing; `head` begins all paths."""
     parts = [output_format.opening()]
     previous: Path | None = None
     for attribute, value in zip(attributes, values, strict=True):
@@ -114,7 +114,7 @@ def render_values(
 def skeleton_text(
     attributes: Sequence[Attribute], output_format: OutputFormat, head: Path = ()
 ) -> str:
-    """The output with every value left blank, for counting and for showing; see `render_values`."""
+    """The output with blank values, for counting and showing; see `render_values`."""
     paths: list[Path] = [head + attribute.labels for attribute in attributes]
     keys = [
         output_format.key(path, previous)

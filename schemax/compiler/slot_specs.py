@@ -1,4 +1,4 @@
-"""Specs of slots, known before a document is read: grammar, how null begins, budget."""
+"""Specs of slots, known before a document is read: grammar, first token of null, budget."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from schemax.tokens import SlotSpec, StopTable
 class TokenGrammar:
     """A slot's grammar over the tokens of `codec`; see `tokens.Grammar`.
 
-    form: how texts are written, of a grammar that allows every text, and literals beside them.
+    form: the form of texts, for a grammar that allows every text; None for any other.
     """
 
     text: str
@@ -47,7 +47,7 @@ class TokenGrammar:
     form: TextForm | None = None
 
     def __hash__(self) -> int:
-        return hash(self.text)  # which a string computes once; all else is nearly always equal
+        return hash(self.text)  # a string caches its hash; the other fields are nearly always equal
 
     def new_matcher(self) -> Any:
         return prototype(self.text, self.codec, self.eos_ids, self.vocab_size).deep_copy()
@@ -79,9 +79,9 @@ class Compiling:
         return len(self.codec.encode(self.format.escape(value) + self.format.delimiter))
 
     def spec(self, attributes: Sequence[Attribute], place: int) -> SlotSpec:
-        """The spec of one of (N,) slots.
+        """The spec of the slot at a place among (N,) attributes.
 
-        Raises SchemaError for conditions that nothing meets, or no grammar can hold.
+        Raises SchemaError for conditions that no value meets, or that no grammar can express.
         """
         attribute, grammar, form = attributes[place], None, self.format
         tails = slot_tails(attributes, place, form, self.config)
@@ -122,7 +122,7 @@ def slot_tails(
 
 
 def is_typed(attribute: Attribute) -> bool:
-    """True if its values are of a type or pattern that rules out most texts."""
+    """True if the attribute's type or pattern rules out most texts."""
     if attribute.members:
         return all(map(is_typed, attribute.variants))
     patterns = any(keyword == "pattern" for keyword, _ in attribute.constraints)
@@ -151,13 +151,13 @@ def _shared(data: bytes, width: int) -> npt.NDArray[np.int8]:
 
 @lru_cache(maxsize=4096)
 def _encoded(codec: TextCodec, data: bytes) -> tuple[int, ...]:
-    """Without a character that the bytes only begin; nothing, if they begin within one."""
+    """The tokens of bytes, without an unfinished last character; () if they begin within one."""
     ids = tuple(codec.encode(data.decode("utf-8", "ignore")))
     return ids if data.startswith(codec.decode_bytes(ids)) else ()
 
 
 def _automaton_bytes(grammar: str, *_: object) -> int:
-    """About: patterns in a grammar are written as everywhere."""
+    """A rough size of the grammar's automaton, from the states of its patterns."""
     return 20_000 + 4_000 * states_of(grammar)
 
 
@@ -177,9 +177,9 @@ def _tokenizer(codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int) -> A
 
 
 class _Tokens:
-    """A codec as llguidance asks for it: the bytes of every token, special ones without any.
+    """A codec in llguidance's interface: the bytes of every token.
 
-    Neither have those that end a slot: in the middle of a value, their text would be its end.
+    Special tokens and tokens that end a slot have none: within a value, their text would end it.
     """
 
     bos_token_id = None
@@ -191,7 +191,7 @@ class _Tokens:
             if number < vocab_size:
                 self.tokens[number] = b""
         self.special_token_ids = [number for number, data in enumerate(self.tokens) if not data]
-        # One that stands for no text; slots end before it is ever allowed.
+        # Any token without text: slots end before it is ever allowed.
         self.eos_token_id = next(iter(self.special_token_ids), vocab_size)
         self._codec = codec
 
@@ -202,11 +202,11 @@ class _Tokens:
 DEFAULT_K_MAX = 30
 
 LIST_ITEMS = 8
-"""Of a list that is written in one piece, so many items are worth waiting for."""
+"""The number of items that the budget of a list in one piece provides for."""
 
 
 def slot_budget(attribute: Attribute, compiling: Compiling) -> int:
-    """`k_max` of a slot: the attribute's own, else the config's, else from the type, else 30."""
+    """`k_max` of a slot: the attribute's, else the config's, else the type's, else 30."""
     named = attribute.k_max or compiling.config.k_max
     if named is not None:
         return named

@@ -1,4 +1,4 @@
-"""Control tokens that a template's text spells: they are read as the characters that they are."""
+"""Control tokens that a template's text spells, which are encoded as plain characters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def control_tokens_in(text: str, codec: TextCodec) -> tuple[str, ...]:
 
 
 def control_token_warning(tokens: Iterable[str]) -> str:
-    """The warning of special tokens that a template writes."""
+    """The warning about special tokens that a template spells."""
     return (
         f"the prompt holds {', '.join(tokens)} as plain characters: a template's text is data, and "
         "the chat template writes the model's turns; take them out, and begin a turn with "
@@ -25,7 +25,7 @@ def control_token_warning(tokens: Iterable[str]) -> str:
 
 
 def marked(text: str, codec: TextCodec) -> str:
-    """Data, with brackets around the special tokens that it spells: ⟪<|im_start|>⟫."""
+    """Data with brackets around the special tokens that it spells: ⟪<|im_start|>⟫."""
     spelt = _spelt(codec)
     return spelt.sub(lambda found: f"⟪{found[0]}⟫", text) if spelt is not None else text
 

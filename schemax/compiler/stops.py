@@ -26,7 +26,7 @@ _MAX_STATES = 120  # int8, with room for DONE
 def compile_stop(
     rule: StopRule, codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int
 ) -> StopTable:
-    """The rule as a table over the tokens of `codec`, widened to the model's `vocab_size`.
+    """Compiles the rule into a table over the codec's tokens, widened to the model's `vocab_size`.
 
     Raises ValueError if the rule has more states than fit the table.
     """
@@ -52,9 +52,10 @@ def compile_stop(
 
 
 def checked_eos_ids(ids: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
-    """The ids that end an output, in order. Raises ModelError for what is no id of a vocabulary.
+    """The ids that end an output, in order.
 
-    Files of a model name them, which anyone may have written.
+    Files of a model name them, which anyone may have written. Raises ModelError for an id that the
+    vocabulary lacks.
     """
     found = list(ids)
     for number in found:
@@ -68,7 +69,7 @@ def checked_eos_ids(ids: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
 
 
 def _byte_table(rule: StopRule) -> npt.NDArray[np.int8]:
-    """(num_states, 256) int8: the rule's reachable states, found from state 0."""
+    """(num_states, 256) int8: the next state by byte, over states reachable from state 0."""
     rows: dict[int, list[int]] = {}
     waiting = [0]
     while waiting:

@@ -18,7 +18,7 @@ def byte_characters() -> dict[str, int]:
 
 
 def bytes_of_byte_level(token: str) -> bytes:
-    """The bytes of a token in GPT-2's alphabet; an added token is itself."""
+    """The bytes of a token in GPT-2's alphabet; an added token stands for its own text."""
     table = byte_characters()
     if all(character in table for character in token):
         return bytes(table[character] for character in token)

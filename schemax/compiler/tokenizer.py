@@ -1,9 +1,8 @@
-"""A view of any fast tokenizer: text to ids without surprises, ids to bytes without loss.
+"""A codec over any fast tokenizer: text to ids without control tokens, ids to bytes without loss.
 
 Document text is data. It is encoded with a copy of the tokenizer that knows no added tokens and
-finds no control tokens in its vocabulary, so `<|im_end|>` in a product title is seven ordinary
-characters and more, never a control token; and that adds no dummy prefix space, so that segments
-encoded one by one can be joined.
+finds no control tokens in its vocabulary, so `<|im_end|>` in a product title is ordinary
+characters. The copy adds no dummy prefix space, so that segments encoded one by one can be joined.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ class TextCodec:
             byte_level=_is_byte_level(self._spec),
         )
         self._markup = _rebuild(self._spec, added_tokens=self.added_tokens)
-        # Runs of spaces are text, and keys are indented with them.
+        # Added tokens of spaces alone are text: keys are indented with them.
         blanks = [t for t in self.added_tokens if not t["content"].strip() and not t["special"]]
         self._data = _rebuild(guarded(self._spec, controls), added_tokens=blanks)
         # The ids that the tokenizer itself puts before a text: BOS, or nothing.
         self.prefix_ids: tuple[int, ...] = _prefix_ids(backend)
         vocab = backend.get_vocab(with_added_tokens=True)
         self.vocab_size: int = max(vocab.values(), default=-1) + 1
-        # Without added tokens, which only markup can hold.
+        # The size without added tokens, which only markup can hold.
         self.base_vocab_size: int = max(vocabulary.values(), default=-1) + 1
         if self.decode_bytes(self.encode(_PROBE)) != _PROBE.encode():
             raise ModelError(
@@ -74,7 +73,7 @@ class TextCodec:
         check_guard(controls, _unknown(self._spec), self.encode_batch, self.decode_bytes)
 
     def encode(self, text: str) -> list[int]:
-        """Data to ids: no special tokens are added, none is recognised in the text.
+        """Encodes data: adds no special tokens, recognises none in the text.
 
         Raises InputError for a text that the tokenizer fails on.
         """
@@ -88,19 +87,19 @@ class TextCodec:
         return [list(item.ids) for item in encoded]
 
     def encode_markup(self, text: str) -> list[int]:
-        """Text of a chat template to ids: special tokens in it are recognised, none is added."""
+        """Encodes text of a chat template: recognises special tokens in it, adds none."""
         return list(self._markup.encode(text, add_special_tokens=False).ids)
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """Ids to bytes. Characters split across tokens come together; special tokens vanish."""
+        """Decodes ids to bytes. Joins characters split across tokens; drops special tokens."""
         table = self.token_bytes
         return b"".join(table[i] for i in ids if i < len(table))
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """Ids as a text that a tokenizer which knows special tokens reads as these again.
+        """Text that a tokenizer which knows special tokens encodes to these ids again.
 
-        Without what it puts before a text itself. Control tokens that are but text, such as a
-        document's, are defused by a space behind their first character.
+        Leaves out the prefix that the tokenizer itself adds. Control tokens that stand as plain
+        text, as in a document, are defused by a space behind their first character.
         """
         if self.prefix_ids and tuple(ids[: len(self.prefix_ids)]) == self.prefix_ids:
             ids = ids[len(self.prefix_ids) :]
@@ -117,11 +116,11 @@ class TextCodec:
         return "".join(parts)
 
     def to_str(self) -> str:
-        """The tokenizer as JSON, as it encodes data: without added tokens."""
+        """The JSON of the tokenizer that encodes data: without added tokens."""
         return str(self._data.to_str())
 
     def check_vocabulary(self, vocab_size: int) -> None:
-        """Raises ModelError if this tokenizer has ids that a model of this vocabulary lacks."""
+        """Raises ModelError if the tokenizer has ids beyond the model's vocabulary."""
         if self.base_vocab_size > vocab_size:
             raise ModelError(
                 f"the tokenizer has {self.base_vocab_size:,} tokens, the model a vocabulary of "
@@ -156,9 +155,9 @@ class TextCodec:
 
 @contextmanager
 def _surviving_panics() -> Iterator[None]:
-    """Makes InputError of whatever a tokenizer raises over a text.
+    """Raises InputError for whatever a tokenizer raises over a text.
 
-    A panic of its Rust code, such as of a regular expression that gives up, is no Exception.
+    A panic of its Rust code, as of a regular expression that gives up, is no Exception.
     """
     try:
         yield
@@ -233,7 +232,7 @@ _codec_of_folder = lru_cache(maxsize=8)(load_codec)
 def _codec_of_backend(
     backend: tokenizers.Tokenizer, specials: tuple[tuple[str, str], ...], chat: str | None
 ) -> TextCodec:
-    # Keyed by what may be changed on a tokenizer, so that no stale view of it is kept.
+    # Keyed by all that may be changed on a tokenizer, so that no codec is stale.
     return TextCodec(backend, special_tokens=dict(specials), chat_template=chat)
 
 
@@ -249,7 +248,7 @@ def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _default_chat_template(template: Any) -> str | None:
-    """A tokenizer may name several templates; the one called "default" answers chats."""
+    """The chat template; among several, the one named "default"."""
     if isinstance(template, Mapping):
         template = template.get("default")
     elif isinstance(template, list):
@@ -271,7 +270,7 @@ def _rebuild(
 ) -> tokenizers.Tokenizer:
     """A copy of the tokenizer that adds nothing: no specials, no prefix space, no padding.
 
-    added_tokens: those that it recognises in a text.
+    added_tokens: the tokens that the copy recognises in a text.
     """
     spec = {**spec, "added_tokens": list(added_tokens)}
     spec["normalizer"] = _without_prefix(spec.get("normalizer"))
@@ -281,7 +280,7 @@ def _rebuild(
 
 
 def _without_prefix(part: Any) -> Any:
-    """A normalizer or pre-tokenizer that no longer puts a space before the text."""
+    """The normalizer or pre-tokenizer without the step that puts a space before the text."""
     if part is None or part["type"] == "Prepend":
         return None
     part = dict(part)
@@ -309,7 +308,7 @@ def _is_byte_level(spec: Mapping[str, Any]) -> bool:
 
 
 def _unknown(spec: Mapping[str, Any]) -> str | None:
-    """The token that stands for characters without any."""
+    """The token that stands for characters without a token of their own."""
     model = spec["model"]
     if model["type"] == "Unigram":
         place = model.get("unk_id")

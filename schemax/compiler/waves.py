@@ -1,9 +1,9 @@
-"""Fields that look at others, and second chances: what is asked once the slots before are filled.
+"""Later waves of slots: fields that look at others' values, and second chances.
 
 A later slot is a branch like any other, whose key stands behind the keys and values that its field
-looks at: `"price": 12.5,` and `"currency":`. So it gets what one plain request that holds these
-values would get. What the model is told of a value that was refused stands in the branch in the
-same way, under a key of its own, `"price (error)":`.
+looks at: `"price": 12.5,` and `"currency":`. So its output is that of one plain request with these
+values. The error of a refused value stands in the branch in the same way, under a key of its own,
+`"price (error)":`.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from schemax.tokens import AGAIN, ChildSlot, SlotOutput, SlotSpec
 Ids = tuple[int, ...]
 
 Review: TypeAlias = Callable[[tuple[SlotOutput, ...]], Mapping[Path, str]]
-"""(N,) outputs -> what is said of values that are refused, by the paths of their leaves. Of an
-item, its number, from 0 on, is a part of the path."""
+"""(N,) outputs -> the errors of refused values, by the paths of their leaves. The path of an
+item's leaf holds the item's number, from 0 on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fields:
     """(N,) fields side by side: the attributes, or the leaves of an item.
 
-    paths: from the root, or from the item on. after: (N,) places among these of what a field looks
-    at; first: of those that look at none. items: (N,) of lists in two phases the leaves of an item.
+    paths: from the root, or from the item on. after: (N,) the places of the fields that a field
+    looks at. first: the places of fields that look at none. items: (N,) the leaves of an item, for
+    lists in two phases.
     """
 
     attributes: tuple[Attribute, ...]
@@ -61,7 +62,7 @@ def fields_of(
     k_max: tuple[int, ...],
     paths: tuple[Path, ...] | None = None,
 ) -> Fields:
-    """The fields of slots as they were compiled. paths: None takes the attributes' own."""
+    """The fields of compiled slots. paths: None takes the attributes' own."""
     paths = tuple(attribute.path for attribute in attributes) if paths is None else paths
     items: list[Fields | None] = []
     for attribute, spec in zip(attributes, specs, strict=True):
@@ -78,10 +79,10 @@ def fields_of(
 
 
 class _Group:
-    """A document's (N,) slots side by side, as far as they are filled.
+    """A document's, or an item's, (N,) slots side by side, as far as they are filled.
 
-    around: of an item, the group of its list, the list's place in it, and the item's number from 0
-    on. outputs: None of what was not asked yet; again: of what was asked once more.
+    around: for an item, the group of its list, the list's place there, and the item's number, from
+    0 on. outputs: None for slots not asked yet. again: outputs of second chances, by place.
     """
 
     def __init__(self, fields: Fields, around: tuple[_Group, int, int] | None = None) -> None:
@@ -98,7 +99,7 @@ class _Group:
         return leaves_of_item(group.attributes[n], number + 1)
 
     def note(self, m: int, output: SlotOutput) -> None:
-        """Takes up what a slot wrote, with the items that it has called for."""
+        """Stores a slot's output, and the outputs of the items that it called for."""
         self.outputs[m] = output
         if (fields := self.fields.items[m]) is None:
             return
@@ -110,7 +111,7 @@ class _Group:
                 item.note(leaf, items[place])
 
     def all(self) -> Iterator[_Group]:
-        """This one, and those of all items."""
+        """Yields this group and the groups of all items."""
         yield self
         for items in self.items.values():
             for item in items:
@@ -124,7 +125,7 @@ class _Group:
         )
 
     def ready(self) -> Iterator[tuple[_Group, int]]:
-        """Yields the slots that can be asked for, and were not yet."""
+        """Yields the slots not asked yet whose fields look at complete values alone."""
         for m, after in enumerate(self.fields.after):
             if self.outputs[m] is None and all(map(self.is_whole, after)):
                 yield self, m
@@ -151,7 +152,7 @@ class _Group:
         if self.around is None:
             return m
         group, n, number = self.around
-        # Behind those of the slots that the list itself has called for.
+        # Numbers below 2 ** 19 are those of slots that the list itself has called for.
         return _called_by(group.number(n), 2**19 + number * len(self.outputs) + m)
 
 
@@ -164,10 +165,10 @@ _Asked = list[tuple[_Group, int]]
 
 @dataclass(frozen=True, eq=False)
 class Waves:
-    """See `tokens.Waves`.
+    """The later waves of a schema's slots; see `tokens.Waves`.
 
-    keys: (N,) of all fields, as if none looked at others. extent: see `tokens.Waves`.
-    review: says which values are refused, where these are to be asked for once more.
+    keys: (N,) keys of all fields, as if none looked at others.
+    review: finds refused values, which are asked for once more; None for no second chances.
     """
 
     fields: Fields
@@ -184,7 +185,7 @@ class Waves:
 
     @cached_property
     def opened(self) -> tuple[tuple[tuple[Ids, ...], ...], tuple[int, ...], tuple[SlotSpec, ...]]:
-        """Keys (1, n), budgets and specs (n,) of the first wave: the same objects every time."""
+        """Keys (1, n), budgets and specs (n,) of the first wave; cached."""
         first, fields = self.fields.first, self.fields
         keys = tuple(self.keys[n] for n in first)
         specs = tuple(with_key(fields.specs[n], self.keys[n]) for n in first)
@@ -203,7 +204,7 @@ class Waves:
     # --- what comes next -------------------------------------------------------------------------
 
     def _replayed(self, outputs: Sequence[SlotOutput]) -> tuple[_Group, _Asked, Mapping[Path, str]]:
-        """Reads outputs: what they fill, the slots to be asked for next, and why again."""
+        """Replays outputs: the filled group, the slots to ask for next, the errors of values."""
         root, rest = _Group(self.fields), iter(outputs)
         asked = list(root.ready())
         while batch := list(islice(rest, len(asked))):
@@ -248,7 +249,7 @@ class Waves:
         return tuple(self.compiling.codec.encode(text))
 
     def _lead(self, group: _Group, m: int) -> Iterator[tuple[Path, str]]:
-        """Keys and values of what a field looks at, and the lists around it."""
+        """Yields keys and values of the fields that a field, or a list around it, looks at."""
         if group.around is not None:
             yield from self._lead(*group.around[:2])
         for other in group.fields.after[m]:
@@ -275,7 +276,7 @@ class Waves:
     def _extents(
         self, fields: Fields, attributes: Sequence[Attribute], before: int
     ) -> Iterator[int]:
-        """Position ids that slots behind others need. before: those of what stands before lists."""
+        """Yields the position ids that a later slot needs. before: those of the lists' leads."""
         for m, attribute in enumerate(attributes):
             lead = before + sum(self._widest(fields, attributes, d) for d in fields.after[m])
             key = len(self._key((), asked_of(attribute).labels))
@@ -287,7 +288,7 @@ class Waves:
                 yield from self._extents(items, leaves, lead)
 
     def _widest(self, fields: Fields, attributes: Sequence[Attribute], m: int) -> int:
-        """Tokens that a value may have in another one's key, with its own key."""
+        """The most tokens of a value, with its key, in the key of another field."""
         attribute, form = asked_of(attributes[m]), self.compiling.format
         around = form.key(attribute.labels, None) + form.closing(attribute.labels)
         width = len(self.compiling.codec.encode(around))
@@ -302,8 +303,8 @@ class Waves:
 def in_key(
     raw: str, is_cut: bool, attribute: Attribute, spec: SlotSpec, output_format: OutputFormat
 ) -> str:
-    """A slot's text as it stands in others' keys: as it was written; of one that names a choice the
-    choice; null where it was cut off, or cannot be read."""
+    """A slot's literal in the keys of others: the choice that it names, else the text as written;
+    null if the text was cut off or cannot be read."""
     if is_cut:
         return output_format.escape(None)
     if (choice := _choice_in(raw, spec, output_format)) is not None:
@@ -322,5 +323,5 @@ def _choice_in(raw: str, spec: SlotSpec, output_format: OutputFormat) -> Any:
 
 
 def refused_in_key(labels: Path, said: str, output_format: OutputFormat) -> tuple[Path, str]:
-    """The refusal of a value, under a key of its own."""
+    """(the path of its key, the literal) of a refused value's error."""
     return (*labels[:-1], f"{labels[-1]} (error)"), output_format.escape(clipped(said))
